@@ -1,4 +1,8 @@
-"""Training data of a verb: the arguments that name them, and their one conversion to codes, for all families."""
+"""Training data of the public functions that fit models: their arguments, and the conversion of rows to codes.
+
+A *design* is a formula read against data: predictors, levels and terms. Data that are *read in batches* (files, Dask,
+...) do not fit into memory as a table.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer inte
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The arguments of a verb that name its training data, as `bbl.bbl` describes them."""
+    """Unchecked arguments that name formula and training data; `bbl.bbl` describes them."""
 
     formula: str
     data: TableLike | Batches | Source
@@ -51,15 +55,15 @@ class EncodedData:
     ----------
     design : Design
     sample : Sample or StoredSample
-        The n rows that are fitted; only data that are read in batches can be a StoredSample.
+        The n rows to fit; a StoredSample only if the data were read in batches.
     index : pandas.Index of length n, or None
-        Labels of these rows; None if the data were read in batches, whose rows the model does not keep.
+        Labels of the n rows; None if the data were read in batches, whose rows the model does not keep.
     frame : Frame or None
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
-        Positions of the fitted rows in `frame`; empty if the data were read in batches.
+        Positions of the n rows in `frame`; empty if the data were read in batches.
     dealt_folds : Folds, StoredFolds or None
-        The folds to which rows were dealt while they were read in batches, if any were asked for.
+        Folds to which rows were dealt while they were read in batches; None without a `deal` of folds.
     """
 
     design: Design
@@ -71,17 +75,17 @@ class EncodedData:
 
     @property
     def K(self) -> int:
-        """Number of groups."""
+        """Number of response groups."""
         return len(self.design.labels.groups)
 
     @property
     def rows(self) -> Sample:
-        """`sample`, for callers that have refused data that are read in batches."""
+        """`sample` as a Sample, for callers that refuse data that are read in batches."""
         return cast(Sample, self.sample)
 
 
 def refuse_batches(data: object, purpose: str, argument: str) -> None:
-    """Raise an OptionError if `data` are read in batches; `purpose` is what needs all rows in memory."""
+    """Raise an OptionError if `data` are read in batches; `purpose` names the part that needs all rows in memory."""
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
@@ -99,17 +103,17 @@ def encode_data(
     cluster: OnCluster | None = None,
     verbose: int = 1,
 ) -> EncodedData:
-    """Read a formula against data and encode the rows; weights are checked here, and nowhere else in a verb.
+    """Read a formula against data, check weights, and encode the rows.
 
     Parameters
     ----------
     training : TrainingData
     rules : EncodingRules
-        What the engine or learner takes.
+        Terms, weights and missing values that the engine or learner accepts.
     announce : callable, optional
         As in `Design.from_data`.
     deal, cluster, verbose
-        How data are read in batches: the folds to which rows are dealt, the Dask workers that read them, and 0 for no
+        For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, and 0 for no
         progress bar.
 
     Raises
@@ -126,25 +130,25 @@ def encode_data(
             design, sample, index, row_positions = Design.from_data(arguments[0], frame, *arguments[1:], rules)
         return EncodedData(design, sample, index, frame, row_positions, None)
     with (
-        progress_bar(None, "reading", verbose) as step,
+        progress_bar(None, "reading", verbose) as progress,
         out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
     ):
-        encoded = encode_source(source, *arguments, deal=deal, step=step, cluster=cluster, rules=rules)
+        encoded = encode_source(source, *arguments, deal=deal, step=progress, cluster=cluster, rules=rules)
     no_positions = np.zeros(0, dtype=np.intp)
     return EncodedData(encoded.design, encoded.sample, None, None, no_positions, encoded.folds)
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
-    """Return the folds of a splitter or of pairs of row positions, for the rows that are fitted.
+    """Return the folds of a splitter, or of pairs of row positions, restricted to the rows that are fitted.
 
     Parameters
     ----------
     cv : scikit-learn splitter or iterable of (train, validation) row positions
-        Positions are those of the rows of the data, whether they are fitted or not.
+        Positions count all rows of the data, also those that are not fitted.
     data : table
-        What a splitter is given; in place of a table without a shape, a DataFrame of its columns.
+        Argument of the splitter's ``split``; converted to a DataFrame if it has no shape.
     encoded : EncodedData
-        The same data, all in memory.
+        The same data, encoded in memory.
     """
     if isinstance(cv, int | np.integer):
         raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")

@@ -1,4 +1,8 @@
-"""The verb that averages classifiers, and the fits of `method="auto"`: `average`."""
+"""The public function `average`, and fits with ``method="auto"``, which average three Boltzmann machines.
+
+Terms: a *member* is one of the M classifiers that are averaged; K classes; N validated rows of all folds; *out-of-fold*
+scores of a row are those of a model that was fitted without the fold of the row.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +36,15 @@ from bbl.stats.loss_record import LossRecord
 __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
 AUTO = "auto"
-MEMBERS = 3
+AUTO_MEMBERS = 3  # of method="auto"
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
-AUTO_REFUSALS = AverageResults.refusals | lacking(  # what method="auto" lacks beside what every average does
+AUTO_REFUSALS = AverageResults.refusals | lacking(  # capabilities that every average, or method="auto", lacks
     tuning=SETTLED, gauge=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
     no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
     batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
 )  # fmt: skip
-STRICTEST = ("raise", "drop")  # policies of missing values that an average takes from any member
+STRICT_POLICIES = ("raise", "drop")  # an average treats missing values by the first that any member has
 
 
 def is_auto(method: object) -> bool:
@@ -66,51 +70,61 @@ def check_auto(options: dict, calibrate: str, classes: bool) -> None:
 
 
 def _average_results(
-    text: str, call: Call, averaged: Averaged, priors: np.ndarray | None = None, record: LossRecord | None = None
+    call_string: str,
+    call: Call,
+    averaged: Averaged,
+    *,
+    priors: np.ndarray | None = None,
+    loss: LossRecord | None = None,
 ) -> AverageResults:
-    """Return an average as a result; `record` overrules its own log-loss of validated rows."""
-    training = (text, call.design, call.rows, call.index)
+    """Wrap an average of Boltzmann machines as results; `loss`, if given, replaces its out-of-fold log-loss."""
+    training = (call_string, call.design, call.rows, call.index)
     members = tuple(BBLResults(*training, member.engine, member.estimate, member.tuning) for member in averaged.members)
-    record = averaged.log_loss if record is None else record
-    return AverageResults(*training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=record)
+    loss = averaged.log_loss if loss is None else loss
+    return AverageResults(*training, members, averaged.weights, averaged.losses, priors=priors, stored_loss=loss)
 
 
-def fit_auto(text: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
-    """Return the fit of a checked call with method="auto"; `priors` are checked class shares (K,)."""
-    with progress_bar(MEMBERS * NFOLD, "auto", verbose) as step:
+def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
+    """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
+    with progress_bar(AUTO_MEMBERS * NFOLD, "auto", verbose) as progress:
         averaged = fit_average(
             call.rows, call.design.labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng,
-            progress=step,
+            progress=progress,
         )  # fmt: skip
     labels = call.design.labels
-    warn_problems([each for member in averaged.members for each in problems(member.estimate.fits, labels)], 4)
+    warn_problems([problem for member in averaged.members for problem in problems(member.estimate.fits, labels)], 4)
     warn_record(averaged.log_loss, 4)
-    return _average_results(text, call, averaged, priors)
+    return _average_results(call_string, call, averaged, priors=priors)
 
 
 def cross_auto(
-    text: str, call: Call, folds: Folds, score: str, refit: bool, verbose: int
+    call_string: str, call: Call, folds: Folds, score: str, refit: bool, verbose: int
 ) -> tuple[pd.DataFrame, Scored, AverageResults]:
-    """Return the table of an average's cross-validated score, its scores of the validated rows, and its model."""
+    """Cross-validate a checked call with method="auto".
+
+    Returns the table of the `score`, the out-of-fold class scores, and the model: fitted to all rows if `refit`, else
+    that of the last fold.
+    """
     labels = call.design.labels
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=rng)]
 
-    with progress_bar(len(folds), "crossVal", verbose) as step:
-        rngs = [(stream,) for stream in call.rng.spawn(len(folds))]
-        scored = cross_validate(call.rows, folds, fit, rngs, workers=call.workers, progress=step)
-    table, _ = score_settings(scored, score)
+    with progress_bar(len(folds), "crossVal", verbose) as progress:
+        fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
+        scored = cross_validate(call.rows, folds, fit, fold_rngs, workers=call.workers, progress=progress)
+    score_table, _ = score_settings(scored, score)
     averaged = scored.fits[-1][0]
     if refit:
         averaged = fit_average(call.rows, labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng)
-    record = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
-    warn_record(record, 4)
-    return score_frame(table, score, "setting", np.nan), scored, _average_results(text, call, averaged, record=record)
+    loss = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
+    warn_record(loss, 4)
+    frame = score_frame(score_table, score, "setting", np.nan)
+    return frame, scored, _average_results(call_string, call, averaged, loss=loss)
 
 
 def _label_difference(a: Labels, b: Labels) -> str:
-    """Return, as the end of a message, the first difference between the labels of two models and its remedy."""
+    """Return the end of an error message: the first difference between the labels of two models, and the remedy."""
     if a.names != b.names:
         return f"their predictors: {list(a.names)} and {list(b.names)}; give both the same formula."
     for name, levels, levels_b in zip(a.names, a.levels, b.levels, strict=True):
@@ -121,7 +135,7 @@ def _label_difference(a: Labels, b: Labels) -> str:
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
-    """Raise unless `members` are two or more classifiers of the same groups and predictors, with the same priors."""
+    """Raise an error unless `members` are two or more classifiers with equal groups, predictors, levels and priors."""
     for member in members:
         if not isinstance(member, ClassifierResults):
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
@@ -154,16 +168,16 @@ def average(
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> AverageResults:
-    """Average fitted classifiers: their probabilities, with equal weights or those that predict left-out rows best.
+    """Average the probabilities of fitted classifiers, with equal weights or weights chosen by cross-validation.
 
     Parameters
     ----------
     fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
-        Two or more, of the same response and predictors with the same levels in the same order (`xlevels` says it);
-        pairs, methods and networks may differ. If they have `priors`, all have the same.
+        Two or more, with the same response, predictors, levels and order of levels (set by `xlevels`), and the same
+        `priors`, if any. Pairs, methods and networks may differ.
     weights : {"cv", "equal"}, default "cv"
-        Convex weights that maximise the likelihood of the rows in 5 shuffled folds, for which every model is fitted
-        again with its settings; or the same for all. Sparse regressions and averages are not fitted again.
+        "cv": convex weights that maximise the likelihood of the validated rows of 5 shuffled folds, for which every
+        model is refitted with its settings; sparse regressions and averages cannot be refitted. "equal": 1/M each.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -172,17 +186,17 @@ def average(
     Returns
     -------
     AverageResults
-        With the `priors` of the fits: they take the place of the training rows' shares in the averaged probabilities,
-        as `AverageResults.with_priors` puts them there. Where fits treat missing values differently, the average
-        refuses them if one of the fits does, else it drops rows if one does.
+        With the `priors` of the fits, which replace the training rows' shares in the averaged probabilities, as in
+        `AverageResults.with_priors`. Missing values are an error if they are so for one of the fits, else their rows
+        are dropped if they are so for one of the fits.
 
     Raises
     ------
     BBLTypeError, OptionError
-        If there are fewer than two, they are not of the same groups and predictors, or have different priors; or if a
-        fit that is not fitted again is to be weighed by cross-validation.
+        If there are fewer than two fits, or their groups, predictors or priors differ; or with ``weights="cv"``, if a
+        fit cannot be refitted.
     DataError
-        If weights are to be found and models were saved without their training rows, or not fitted to the same ones.
+        With ``weights="cv"``, if fits have different training rows, or were saved without them.
 
     Examples
     --------
@@ -196,10 +210,10 @@ def average(
     choice("weights", weights, ("cv", "equal"))
     _check_members(members)
     first = members[0]
-    call = f"average({', '.join(member.call.split('(')[0] for member in members)})"
+    call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     policies = [member.design.missing for member in members]
-    policy = next((each for each in STRICTEST if each in policies), first.design.missing)
-    parts = (call, replace(first.design, missing=policy), first.training, first.index, members)
+    policy = next((strict for strict in STRICT_POLICIES if strict in policies), first.design.missing)
+    parts = (call_string, replace(first.design, missing=policy), first.training, first.index, members)
     options: dict[str, Any] = {"priors": first.priors, "stored": first.stored}
     if weights == "equal":
         M = len(members)
@@ -215,15 +229,15 @@ def average(
         if not _same_rows(member._rows(), rows):
             raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
     rng, workers = generator(seed), n_workers(n_jobs)
-    folds, log_p = shuffled_folds(rows, NFOLD, rng), []
+    folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []  # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
     for member in members:
 
         def refit(train: Sample, rng: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
             return [member._refit(train, rng)]
 
         scored = cross_validate(rows, folds, refit, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
-        log_p.append(out_of_fold(scored, member._traits.calibration))
-    totals = first.class_shares * rows.total
-    convex, losses, record = weigh(np.array(log_p), scored, totals, member_advice(members))
-    warn_record(record, 4)
-    return AverageResults(*parts, convex, losses, stored_loss=record, **options)
+        oof_log_p.append(out_of_fold(scored, member._traits.calibration))
+    class_totals = first.class_shares * rows.total
+    member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
+    warn_record(loss, 4)
+    return AverageResults(*parts, member_weights, losses, stored_loss=loss, **options)

@@ -1,4 +1,8 @@
-"""Calls of the verbs that fit Boltzmann machines: arguments checked, data encoded, engine made."""
+"""Calls of the functions that fit Boltzmann machines: arguments checked, data encoded, engine made.
+
+Terms: a *verb* is a public function; an *engine* is a method with its options; a *layout* has the positions of the
+parameters of the formula's terms; a *deal* describes folds to which rows are dealt while they are read in batches.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +60,7 @@ MachineFit = TypeVar("MachineFit", BBLResults, DensityResults)
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The arguments of a verb that say how it computes, unchecked, as `bbl.bbl` describes them."""
+    """Unchecked arguments of a verb that do not name data, formula or method; `bbl.bbl` describes them."""
 
     log_z: str
     calibrate: str
@@ -95,12 +99,12 @@ class Call(EncodedData):
 
     @property
     def advice(self) -> str:
-        """Advice for a model whose log-loss is above that of predicting the shares of the groups."""
+        """Text that advises a user whose model has a larger log-loss than predicting the shares of the groups."""
         can_average = self.index is not None and self.rows.whole and self.layout.order <= PREPARED_AS.order
         return remedy(self.calibrate, can_average)
 
     def held_out(self, tuning: Tuning | None) -> LossRecord | None:
-        """Return the out-of-fold log-loss of a fit with classes that was tuned or calibrated."""
+        """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or without classes."""
         if tuning is None or tuning.scored is None or self.K == 1:
             return None
         scored = tuning.scored
@@ -109,14 +113,14 @@ class Call(EncodedData):
         return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
 
     def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
-        """Fit all groups by an engine, and with `pooled` all rows as one group too."""
+        """Fit every group by an engine and, with `pooled`, all rows as one group too."""
         return estimate(
             self.sample, self.layout, self.K, engine, log_z=self.log_z, pooled=pooled, workers=self.workers,
             rng=self.rng, progress=progress, labels=self.design.labels,
         )  # fmt: skip
 
     def with_training_summary(self, fit: MachineFit) -> MachineFit:
-        """Return a fit that keeps no training rows with their number, log-likelihood and level counts."""
+        """Add number, log-likelihood and level counts of the training rows to a fit that does not keep them."""
         if self.index is not None:
             return fit
         sample, K = self.sample, self.K
@@ -125,7 +129,7 @@ class Call(EncodedData):
         return replace(fit, stored=Training(nobs, log_likelihood, level_counts(sample, self.design.n_levels, K)))
 
     def of_last_fold(self, folds: AnyFolds) -> Call:
-        """Return this call on the rows that the last fold is trained on."""
+        """Return this call with the training rows of the last fold as its rows."""
         fold = folds.one(len(folds) - 1)
         index = self.index[fold.train > 0] if isinstance(fold, WeightedFold) and self.index is not None else None
         return replace(self, sample=fold.training(self.sample), index=index)
@@ -147,16 +151,16 @@ def prepare(
     Parameters
     ----------
     verb : callable
-        Its signature names the arguments that are no options of the method.
+        Public function whose signature names the arguments that are not options of the method.
     training : TrainingData
     method : str or Engine
     options : dict
         Options of the method.
     run : RunOptions
     extra_fits : int, default 0
-        Number of fits besides one for each group; they count in the announced cost.
+        Number of fits besides one for each group, for the estimate of the cost.
     make_deal : callable, optional
-        Returns the folds to which data are dealt while they are read in batches.
+        ``make_deal(engine, rng)`` returns the folds to which rows are dealt while they are read in batches.
     needs_counts : bool, default False
         Whether weights have to be whole numbers whatever the method is.
     """
@@ -169,7 +173,7 @@ def prepare(
     cluster = passes(source, run.client)
     marginal_refusal = "missing_marginal" if source is None else "missing_marginal_batches"
     rules = EncodingRules(
-        order=None if engine.order == 1 else engine.order,  # only fields are fitted, whatever terms a formula names
+        order=None if engine.order == 1 else engine.order,  # naive Bayes accepts any terms and fits the fields only
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,
@@ -200,7 +204,7 @@ def prepare(
 
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
-    """Raise an OptionError if a method cannot go over data that are read in batches."""
+    """Raise an OptionError if an engine cannot be fitted to data that are read in batches."""
     if not engine.streams:
         streaming_methods = ", ".join(repr(name) for name, engine_type in ENGINES.items() if engine_type.streams)
         raise OptionError(
@@ -217,7 +221,7 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
 
 
 def pop_rule(method: str | Engine, options: dict) -> str | None:
-    """Take a rule (``lambda_="cv"``, ``eps="cv"``) out of the options."""
+    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it; None if there is none."""
     tuned = engine_class(method).tuned
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
@@ -238,7 +242,7 @@ def shown_call(
     options: dict[str, Any],
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return a call as text; of `defaulted` arguments, (value, default) by name, those that differ are shown."""
+    """Return a call as text; arguments in `defaulted`, (value, default) by name, are shown if value != default."""
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"

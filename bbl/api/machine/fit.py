@@ -1,4 +1,9 @@
-"""The verbs that fit models: bbl, crossVal; they check, call the rooms below, and wrap the results."""
+"""The public functions that fit Boltzmann machines: `bbl` and `crossVal`.
+
+Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of the formula's terms;
+a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are values of the option that is tuned; the
+*pooled* fit is one to the rows of all K response groups together; *auto* is ``method="auto"``.
+"""
 
 from __future__ import annotations
 
@@ -70,25 +75,25 @@ def bbl(
         One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
         "pseudo", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
         DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
-        is then the name of a column, and the model brings no training rows along.
+        is then the name of a column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
-        any positive numbers, of which there are no tests.
+        any positive numbers, but then without tests and standard errors.
     method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
-        Pseudo-likelihood, mean field, naive Bayes, conditional likelihood (for prediction alone), a posterior under
-        sparse priors by persistent variational inference or by Markov chains, a sparse high-order Boltzmann machine,
-        which chooses its terms itself, or an average of the first, the second and the fourth that tunes, calibrates
-        and weighs them by cross-validation.
+        In this order: pseudo-likelihood; mean field; naive Bayes; conditional likelihood, for prediction only; a
+        posterior under sparse priors by persistent variational inference, or by Markov chains; a sparse high-order
+        Boltzmann machine, which chooses its terms itself; an average of "pseudo", "mf" and "conditional", tuned,
+        calibrated and weighted by cross-validation.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
-        Whether to fit all rows together too, so that differences ``dh``, ``dJ`` are shown.
+        Whether to fit all rows as one group too, to show the groups' differences from it, ``dh`` and ``dJ``.
     novarOk : bool, default False
         Whether predictors with one level are allowed.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        What is done with missing values (None, nan, NA, NaT). They are an error; their rows are dropped; they are a
-        level ``"(missing)"`` of their predictor; or the model is fitted to what is known of each row. `predict` goes
-        by the same policy, and under "marginal" sums missing predictors out. See Notes.
+        Missing values (None, nan, NA, NaT) are an error; or their rows are dropped; or they are a level
+        ``"(missing)"`` of their predictor; or the model is fitted to the known values of each row (see Notes).
+        `predict` treats them in the same way, and sums missing predictors out under "marginal".
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
         1/2, eq. (32), or annealed importance sampling. "auto" is exact where that is cheap, else "half", which the
@@ -97,26 +102,26 @@ def bbl(
         Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
         of 5 shuffled folds.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares that predictions take in place of those of the training rows: where groups were sampled apart, or
-        are commoner or rarer among the rows to come. Parameters and likelihood do not depend on them. An array goes by
-        the order of the groups, which has to be declared, or that of numbers or booleans; text needs names.
+        Class shares for predictions, in place of the shares in the training rows: for groups that were sampled
+        separately, or will be more or less frequent in new rows. Parameters and likelihood do not depend on them. An
+        array is in the order of the groups, and needs groups of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
         For folds and for sampling ln Z; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
-        Whose workers read the data, keep the codes and go over them; for a Dask DataFrame it is the active one, if any.
-        Parquet files, and those of a pyarrow Dataset, have to be where the workers can read them.
+        Cluster whose workers read the data, keep the codes and compute sums over them; for a Dask DataFrame the
+        active client by default. The workers must have access to Parquet files and to those of a pyarrow Dataset.
     verbose : int, default 1
         0 for no progress bar.
     **options
         Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
         ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``), `MeanField`
         (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``,
-        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). With ``lambda_="cv"``, ``eps="cv"`` or ``ridge="cv"``
-        the setting of least log-loss in 5 shuffled folds is taken, with ``"cv-1se"`` the simplest one within a standard
-        error of it; ``fit.tuning`` tells. Without a response it is the log pseudo-likelihood of the left-out rows that
-        counts (`DensityResults.pnll`).
+        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"`` and ``ridge="cv"``
+        choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
+        error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood of the
+        left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
 
     Returns
     -------
@@ -130,19 +135,19 @@ def bbl(
     Warns
     -----
     ConvergenceWarning
-        If a predictor did not reach its optimum or has none; names group and predictor.
+        If the fit of a predictor did not converge, or has no finite optimum; names group and predictor.
     DataWarning
-        If a log-loss that the fit knows, of the validated rows of its tuning or of its training rows, is above that of
-        the shares of the groups, or on the training rows above that of naive Bayes; the remedy is named, and
+        If the log-loss on the validated rows of the tuning, or on the training rows, is above that of predicting the
+        shares of the groups, or that on the training rows above that of naive Bayes; it names the remedy, and
         ``fit.log_loss`` has the numbers. Or if a predictor has over 100 levels, most of them rare.
 
     Notes
     -----
     With ``missing="marginal"``, naive Bayes and mean field use the frequencies of each predictor over the rows in
     which it is known, and of each pair over the rows in which both are. Pseudo-likelihood fits each predictor to the
-    rows in which it and all predictors that it interacts with are known: with all pairs these are the complete rows
-    only, with fewer interactions more. All of this takes for granted that values are missing completely at random
-    within a group. Without missing values the fit is the same, to the last bit.
+    rows in which it and all predictors that it interacts with are known: only the complete rows if all pairs interact,
+    more rows with fewer interactions. All methods assume that values are missing completely at random within a group.
+    Without missing values the fit is bitwise that of ``missing="raise"``.
 
     References
     ----------
@@ -160,7 +165,7 @@ def bbl(
     1  0.702  0.298   No
     """
     test_null, auto = flag("testNull", testNull), is_auto(method)
-    text = shown_call(
+    call_string = shown_call(
         "bbl", formula, weights, method, options, missing=(missing, "raise"), log_z=(log_z, "auto"),
         calibrate=(calibrate, "none"), priors=(priors if isinstance(priors, str | None) else "given", None),
     )  # fmt: skip
@@ -168,10 +173,11 @@ def bbl(
         check_auto(options, calibrate, classes=True)
         refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
-    rule = pop_rule(method, options)
+    tuning_rule = pop_rule(method, options)
 
     def make_deal(engine: Engine, rng: np.random.Generator) -> Deal | None:
-        return Deal(NFOLD, rng) if _is_tuned(engine, rule, calibrate) else None
+        """Return the folds to which rows are dealt while they are read in batches."""
+        return Deal(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing)
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
@@ -181,36 +187,36 @@ def bbl(
     design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
-    pooled = test_null and design.classes and not engine.joint  # one group is all rows
-    shares = _checked_priors(priors, formula, design)
+    fits_pooled = test_null and design.classes and not engine.joint  # without classes the one group has all rows
+    class_shares = _checked_priors(priors, formula, design)
     if auto:
-        return fit_auto(text, call, shares, verbose)
-    if _is_tuned(engine, rule, calibrate):
-        with progress_bar(NFOLD, "tuning", verbose) as step:
+        return fit_auto(call_string, call, class_shares, verbose)
+    if _needs_folds(engine, tuning_rule, calibrate):
+        with progress_bar(NFOLD, "tuning", verbose) as progress:
             tuning = tune(
-                sample, design.labels, layout, engine, rule, calibrate=calibrate, log_z=call.log_z,
-                workers=call.workers, rng=call.rng, progress=step, folds=call.dealt_folds,
+                sample, design.labels, layout, engine, tuning_rule, calibrate=calibrate, log_z=call.log_z,
+                workers=call.workers, rng=call.rng, progress=progress, folds=call.dealt_folds,
             )  # fmt: skip
         engine = tuning.engine or engine
-    with progress_bar(call.K + pooled, "bbl", verbose) as step:
-        result = call.estimate(engine, pooled, step)
+    with progress_bar(call.K + fits_pooled, "bbl", verbose) as progress:
+        estimate = call.estimate(engine, fits_pooled, progress)
     if calibrate != "none" and tuning is not None:
-        result = replace(result, calibration=tuning.calibration)
-    warn_problems(problems(result.fits, design.labels))
-    record = check_training(sample, result, design.labels, engine, call.advice, call.held_out(tuning))
-    fit_arguments = (text, design, call.training, call.index, engine, result, tuning)
+        estimate = replace(estimate, calibration=tuning.calibration)
+    warn_problems(problems(estimate.fits, design.labels))
+    loss = check_training(sample, estimate, design.labels, engine, call.advice, call.held_out(tuning))
+    fit_arguments = (call_string, design, call.training, call.index, engine, estimate, tuning)
     if not design.classes:
         return call.with_training_summary(DensityResults(*fit_arguments))
-    return call.with_training_summary(BBLResults(*fit_arguments, priors=shares, stored_loss=record))
+    return call.with_training_summary(BBLResults(*fit_arguments, priors=class_shares, stored_loss=loss))
 
 
-def _is_tuned(engine: Engine, rule: str | None, calibrate: str) -> bool:
-    """Return whether a fit is tuned or calibrated on folds."""
-    return rule is not None or calibrate != "none" or len(engine.variants()) > 1
+def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> bool:
+    """Return whether a fit cross-validates: to tune an option, to calibrate, or to choose among engine variants."""
+    return tuning_rule is not None or calibrate != "none" or len(engine.variants()) > 1
 
 
 def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray | None:
-    """Return the class shares of `priors`, checked, shape (K,)."""
+    """Check `priors` and return them as class shares (K,); None if they are None."""
     if priors is None:
         return None
     if not design.classes:
@@ -248,23 +254,23 @@ def crossVal(
     formula, data, weights, method, xlevels, novarOk, missing, log_z, calibrate, n_jobs, client
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
-        Number of folds: as in R, consecutive blocks of each response group, the last takes the rest. Copies of a
-        weighted row may fall into different folds.
+        Number of folds. As in R, each is a consecutive block of the rows of every response group, and the last takes
+        the rest. Copies of a weighted row may fall into different folds.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
-        Overrules `use_auc`. Without a response it is "logloss", here the mean of ``-ln P(x)`` of left-out rows, or
-        "pnll", that of their negative log pseudo-likelihood, for which ln Z is not needed.
+        Overrules `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` of left-out rows, or "pnll", the
+        mean of their negative log pseudo-likelihood, which does not need ln Z.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        Overrules `nfold` and `shuffle`. A fold is trained on its training positions, and on nothing else. Positions
-        are those of the rows of `data`, whether the fit uses them or not. A splitter is called as
-        ``cv.split(data, y)``; for one of groups give ``list(splitter.split(X, y, groups))``.
+        Overrules `nfold` and `shuffle`. A fold is trained on its training positions only. Positions count all rows
+        of `data`, also those that the fit does not use. A splitter is called as ``cv.split(data, y)``; for a splitter
+        that needs groups, give ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
-        Whether rows are dealt to the folds at random, within each group. To be asked for where rows are ordered.
+        Whether rows are dealt to the folds at random, within each group. Needed if the rows are ordered.
     seed : int or numpy.random.Generator, optional
-        For `shuffle`, and for ln Z by sampling.
+        For `shuffle`, and for sampling ln Z.
     refit : bool, default True
-        Whether `model` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
+        Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
     verbose : int, default 1
         0 for no progress bar.
     **options
@@ -285,9 +291,9 @@ def crossVal(
     ConvergenceWarning
         As `bbl`; names the fold too.
     DataWarning
-        If predictors are not spread over consecutive folds as by chance (a test with at most 1 % of false alarms), or
-        the validation log-loss at the best setting is worse than that of naive Bayes or of the shares of the groups:
-        AUC does not see an error of ln Z between the groups.
+        If predictors differ between consecutive folds more than by chance (a test of level 1 %); or if the validation
+        log-loss at the best setting is above that of naive Bayes or of predicting the shares of the groups, as after an
+        error of ln Z between the groups, which AUC does not show.
 
     Examples
     --------
@@ -307,8 +313,8 @@ def crossVal(
         check_auto(options, calibrate, classes=True)
         refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
-    values, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
-    text = shown_call("crossVal", formula, weights, shown_method, options, missing=(missing, "raise"))
+    settings, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
+    call_string = shown_call("crossVal", formula, weights, shown_method, options, missing=(missing, "raise"))
     if cv is not None:
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
@@ -325,60 +331,61 @@ def crossVal(
         folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
     if auto:
         check_auto(options, calibrate, design.classes)
-        frame, pooled, average = cross_auto(text, call, cast(Folds, folds), score, refit, verbose)
-        return CVResults(frame, 0, score, _validated_rows(pooled, call, folds), pooled, "none", average)
-    with progress_bar(len(folds), "crossVal", verbose) as step:
+        frame, oof, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
+        return CVResults(frame, 0, score, _validated_rows(oof, call, folds), oof, "none", average)
+    with progress_bar(len(folds), "crossVal", verbose) as progress:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
-        scored = validate(
-            sample, labels, layout, engine, values, folds, log_z=call.log_z, workers=call.workers, rng=call.rng,
-            progress=step, judge=judge,
+        validated = validate(
+            sample, labels, layout, engine, settings, folds, log_z=call.log_z, workers=call.workers, rng=call.rng,
+            progress=progress, judge=judge,
         )  # fmt: skip
-    table, best = score_settings(scored, score, calibrate)
-    warn_problems(scored.found)
+    score_table, best = score_settings(validated, score, calibrate)
+    warn_problems(validated.found)
     if cv is None and not shuffle:
         warn_ordered(sample, folds, labels)
-    if values is not None:
-        engine = engine.at(float(values[best]))
-    scores = calibrated(scored, scored.scores[best], calibrate)
-    record = check_validation(sample, labels, layout, engine, folds, scored, scores, call.workers, call.advice)
-    final = call.estimate(engine, design.classes) if refit else scored.last[best]
+    if settings is not None:
+        engine = engine.at(float(settings[best]))
+    scores = calibrated(validated, validated.scores[best], calibrate)
+    loss = check_validation(sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice)
+    estimate = call.estimate(engine, design.classes) if refit else validated.last[best]
     if calibrate != "none":
-        calibration = fit_calibration(scored.scores[best], scored.y, scored.weights, calibrate)
-        final = replace(final, calibration=calibration)
+        calibration = fit_calibration(validated.scores[best], validated.y, validated.weights, calibrate)
+        estimate = replace(estimate, calibration=calibration)
     model_call = call if refit else call.of_last_fold(folds)
-    fit_arguments = (text, design, model_call.training, model_call.index, engine, final)
+    fit_arguments = (call_string, design, model_call.training, model_call.index, engine, estimate)
     model: BBLResults | DensityResults
     if design.classes:
-        model = model_call.with_training_summary(BBLResults(*fit_arguments, stored_loss=record))
+        model = model_call.with_training_summary(BBLResults(*fit_arguments, stored_loss=loss))
     else:
         model = model_call.with_training_summary(DensityResults(*fit_arguments))
     column = "setting" if engine.tuned is None else engine.tuned.column
-    frame = score_frame(table, score, column, np.array([engine.setting]) if values is None else values)
-    return CVResults(frame, best, score, _validated_rows(scored, call, folds), scored, calibrate, model)
+    frame = score_frame(score_table, score, column, np.array([engine.setting]) if settings is None else settings)
+    return CVResults(frame, best, score, _validated_rows(validated, call, folds), validated, calibrate, model)
 
 
-def _validated_rows(scored: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
-    """Return the positions in the data of the rows that each fold validated; none if they were read in batches."""
-    has_positions = call.index is not None
-    return [call.row_positions[scored.rows[scored.fold == f] if has_positions else []] for f in range(len(folds))]
+def _validated_rows(oof: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
+    """Return, for each fold, the positions in the data of its validated rows; empty if they were read in batches."""
+    if call.index is None:
+        return [call.row_positions[[]] for _ in range(len(folds))]
+    return [call.row_positions[oof.rows[oof.fold == f]] for f in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
-    """Remove the grid of the tuned option from the options, and return it; None if there is none."""
-    kind = engine_class(method)
-    tuned = kind.tuned
+    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it is not given."""
+    engine_type = engine_class(method)
+    tuned = engine_type.tuned
     if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
         return None
 
-    def check(option: str, value: object) -> float:
-        engine = kind(**{option: any_real(option, value)})  # the engine checks the range
+    def check_value(option: str, value: object) -> float:
+        engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
-    return reals(tuned.option, options.pop(tuned.option), check)
+    return reals(tuned.option, options.pop(tuned.option), check_value)
 
 
 def _score_name(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
-    """Return the name of the score, or raise an OptionError if it does not suit K groups."""
+    """Return the name of the score: `score`, or the default for K groups; `classes` is False without a response."""
     if score is None:
         score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
@@ -393,7 +400,7 @@ def _score_name(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
 
 
 def _stratified_folds(call: Call, nfold: int, shuffle: bool) -> Folds:
-    """Return folds of each group's rows: shuffled, or consecutive as in R."""
+    """Return `nfold` folds of each group's rows: shuffled, or consecutive blocks as in R."""
     sample = call.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
     return shuffled_folds(sample, nfold, call.rng) if shuffle else consecutive_folds(sample, nfold)

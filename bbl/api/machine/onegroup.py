@@ -1,4 +1,8 @@
-"""The verb that fits one group from integer codes: mlestimate."""
+"""The public function `mlestimate`: fit one group to integer codes.
+
+Letters: n rows, m predictors, predictor i with L_i levels. A *site* is a predictor whose conditional distribution is
+being modelled; pseudo-likelihood fits one after another.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["mlestimate"]
 
-MOST = 2**31 - 1  # levels that an int32 counts
+MAX_LEVELS = 2**31 - 1  # kernels take numbers of levels as int32
 
 
 def mlestimate(
@@ -53,9 +57,9 @@ def mlestimate(
     xi : array_like of int, shape (n, m)
         Codes ``0..L_i-1``.
     weights : array_like, shape (n,), optional
-        Frequencies, whole numbers; of "pseudo", "mf", "naive" and "pvi" any positive numbers. If `xi` is a DataFrame
-        and they are a Series, both must have one index; likewise the rows and columns of `qJ` must be the columns of
-        `xi`, and the index of `L`.
+        Frequencies, whole numbers; any positive numbers for "pseudo", "mf", "naive" and "pvi". If `xi` is a DataFrame
+        and they are a Series, both must have the same index; rows and columns of a `qJ` with labels, and the index of
+        an `L` with labels, must be the columns of `xi`.
     qJ : array_like of bool (or 0 and 1), shape (m, m), optional
         Which predictors interact, symmetric; all by default. The diagonal does not matter.
     L : array_like of int, shape (m,), optional
@@ -65,8 +69,7 @@ def mlestimate(
     naive : bool, default False
         Whether to leave out all interactions.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        What is done with nan in `xi`, as in `bbl`; "level" gives it the code ``L_i`` of the column, which then has one
-        level more.
+        Treatment of nan in `xi`, as in `bbl`; "level" gives nan the code ``L_i``, a further level of the column.
 
     Returns
     -------
@@ -103,18 +106,20 @@ def mlestimate(
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
     layout = engine.layout(sample, Layout(n_levels, pairs))
-    needed = tables_memory(layout) * (1 + engine.samples)  # standard deviations have tables too
+    needed = tables_memory(layout) * (1 + engine.samples)  # sampling engines have tables of standard deviations too
     check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
-    kind = resolve_log_z(log_z, layout, engine.log_z)
-    check_known(sample, layout, engine, kind, "xi", range(m))
+    log_z_method = resolve_log_z(log_z, layout, engine.log_z)
+    check_known(sample, layout, engine, log_z_method, "xi", range(m))
     rng = engine.generator(generator(seed))
-    with progress_bar(1, "mlestimate", verbose) as step:
-        fitting_options: dict[str, Any] = {"rng": rng, "keep_sites": True, "progress": step if engine.samples else None}
-        fit, lz, _ = fit_group(sample, layout, engine, None, kind, n_workers(n_jobs), **fitting_options)[0]
-    if kind == "exact":
+    with progress_bar(1, "mlestimate", verbose) as progress:
+        fit, lz, _ = fit_group(
+            sample, layout, engine, None, log_z_method, n_workers(n_jobs), rng=rng, keep_sites=True,
+            progress=progress if engine.samples else None,
+        )[0]  # fmt: skip
+    if log_z_method == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_problem(note) for note in fit.notes])
-    # without symmetrisation the two solutions of a pair differ, and both are wanted
+    # couplings (D, D): row blocks are the solutions of sites; without symmetrisation J[i, j] and J[j, i] differ
     J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
         J_all = 0.5 * (J_all + J_all.T)
@@ -128,6 +133,7 @@ def mlestimate(
 
 
 def _problem(note: Note) -> Problem:
+    """Return the note of a fit as a problem of the single group, whose predictors are named by position."""
     predictor, level, text, detail = note
     if predictor < 0:
         return Problem("the fit", "", "", text, detail)
@@ -135,7 +141,7 @@ def _problem(note: Note) -> Problem:
 
 
 def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> None:
-    """Refuse a labelled `qJ` or `L` whose labels are not the columns of a labelled `xi`: it would go by position."""
+    """Raise a DataError if `xi` is a DataFrame and the labels of a pandas `qJ` or `L` are not its columns, in order."""
     if not isinstance(xi, pd.DataFrame):
         return
     axes = {"qJ": qJ.axes if isinstance(qJ, pd.DataFrame) else [], "L": [L.index] if isinstance(L, pd.Series) else []}
@@ -149,16 +155,16 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
 
 
 def _interacting(qJ: ArrayLike, m: int) -> np.ndarray:
-    """Check which predictors interact, as a symmetric matrix (m, m) of bool."""
+    """Check `qJ` and return it as a symmetric bool matrix (m, m): which pairs of predictors interact."""
     try:
         mask = np.asarray(qJ)
     except ValueError:  # ragged
         mask = np.empty(0, dtype=object)
     if mask.shape != (m, m):
         raise OptionError(f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ")
-    odd = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
-    if len(odd):
-        raise OptionError(f"qJ must hold True and False, or 1 and 0; got {odd[0]!r}.", argument="qJ")
+    invalid = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
+    if len(invalid):
+        raise OptionError(f"qJ must hold True and False, or 1 and 0; got {invalid[0]!r}.", argument="qJ")
     one_sided = np.argwhere((mask != mask.T) & (mask == 1))
     if len(one_sided):
         i, j = one_sided[0]
@@ -169,7 +175,7 @@ def _interacting(qJ: ArrayLike, m: int) -> np.ndarray:
 
 
 def _levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check numbers of levels, one for all predictors or one for each."""
+    """Check `L`, a number for all predictors or one for each, and return numbers of levels, int64 (m,)."""
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
@@ -177,9 +183,9 @@ def _levels(L: ArrayLike, m: int) -> np.ndarray:
     is_whole = (
         n_levels.dtype.kind in "iuf" and n_levels.shape in ((), (1,), (m,)) and (n_levels == np.floor(n_levels)).all()
     )
-    if not is_whole or not (n_levels <= MOST).all():
+    if not is_whole or not (n_levels <= MAX_LEVELS).all():
         raise OptionError(
-            f"L must be a whole number up to {MOST}, or one for each of {m} predictors; got {L!r}.", argument="L"
+            f"L must be a whole number up to {MAX_LEVELS}, or one for each of {m} predictors; got {L!r}.", argument="L"
         )
     return np.broadcast_to(n_levels, (m,)).astype(np.int64)
 
@@ -187,7 +193,10 @@ def _levels(L: ArrayLike, m: int) -> np.ndarray:
 def _coded_sample(
     xi: ArrayLike, weights: ArrayLike | None, L: ArrayLike | None, missing: str, engine: Engine
 ) -> tuple[Sample, np.ndarray]:
-    """Check integer codes and weights, and return them as one group with its numbers of levels."""
+    """Check codes `xi` (n, m) and weights; return them as a sample, and the numbers of levels, int64 (m,).
+
+    Rows are dropped, or nan becomes a level or a missing cell, as `missing` says.
+    """
     codes = np.asarray(xi)
     if codes.dtype == object or codes.dtype.kind not in "biuf" or codes.ndim != 2:
         raise BBLTypeError(
@@ -195,35 +204,37 @@ def _coded_sample(
         )
     if not codes.size:
         raise DataError("xi has no rows or no columns.", argument="xi")
-    w = check_weights(
+    row_weights = check_weights(
         weights, len(codes), index=xi.index if isinstance(xi, pd.DataFrame) else None, whole=engine.weights == "counts"
     )
-    none = np.isnan(codes)
-    if none.any() and missing == "raise":
+    is_missing = np.isnan(codes)
+    if is_missing.any() and missing == "raise":
         raise DataError(
-            f"xi has {none.sum()} missing entries. {missing_remedy('missing_marginal' not in engine.refusals())}",
+            f"xi has {is_missing.sum()} missing entries. {missing_remedy('missing_marginal' not in engine.refusals())}",
             argument="xi",
         )
     if missing == "drop":
-        complete = ~none.any(axis=1)
-        codes, w, none = codes[complete], w[complete], none[complete]
-        if not w.any():
+        complete = ~is_missing.any(axis=1)
+        codes, row_weights, is_missing = codes[complete], row_weights[complete], is_missing[complete]
+        if not row_weights.any():
             raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
-    codes = np.where(none, 0, codes)
+    codes = np.where(is_missing, 0, codes)
     if codes.dtype.kind == "f" and not (np.isfinite(codes).all() and (codes == np.floor(codes)).all()):
         raise DataError("xi has infinite or fractional entries; codes are whole numbers 0..L-1.", argument="xi")
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
-    if float(codes.max()) >= MOST:  # before any type is narrowed
-        raise DataError(f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MOST}.", argument="xi")
-    top = codes.max(axis=0).astype(np.int64) + 1
-    n_levels = np.maximum(top, 2) if L is None else _levels(L, len(top))
-    if (n_levels < np.maximum(top, 2)).any():
-        i = int(np.argmax(n_levels < np.maximum(top, 2)))
-        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {max(top[i], 2)} levels.", argument="L")
+    if float(codes.max()) >= MAX_LEVELS:  # before the codes are converted to a smaller type
+        raise DataError(
+            f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.", argument="xi"
+        )
+    least_levels = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 2)
+    n_levels = least_levels if L is None else _levels(L, len(least_levels))
+    if (n_levels < least_levels).any():
+        i = int(np.argmax(n_levels < least_levels))
+        raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {least_levels[i]} levels.", argument="L")
     if missing == "level":
-        codes = np.where(none, n_levels, codes)
-        n_levels = n_levels + none.any(axis=0)
-    narrow = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
-    marked = none if missing == "marginal" and none.any() else None
-    return Sample(narrow, w, missing=marked).weighted(w), n_levels
+        codes = np.where(is_missing, n_levels, codes)
+        n_levels = n_levels + is_missing.any(axis=0)
+    codes = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
+    missing_cells = is_missing if missing == "marginal" and is_missing.any() else None
+    return Sample(codes, row_weights, missing=missing_cells).weighted(row_weights), n_levels

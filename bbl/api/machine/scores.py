@@ -1,4 +1,4 @@
-"""The verb of class scores as features: log_scores."""
+"""The public function `log_scores`: energies of rows in each response group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def log_scores(
     prior: bool = False,
     unseen: str = "raise",
 ) -> pd.DataFrame:
-    """Return the score of each row in each group: its energy, less ln Z and with the group's share if asked for.
+    """Return the energy of each row in each group, optionally less ln Z and plus the log share of the group.
 
     Parameters
     ----------
@@ -29,10 +29,11 @@ def log_scores(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; the training rows by default.
     normalised : bool, default False
-        Whether to subtract the group's ln Z: ``ln P(x | y)``, averaged over draws where the method has draws. Without
-        it the score is ``sum h + sum J`` in the reference gauge, which differs by a constant from that in others.
+        Whether to subtract the group's ln Z, which gives ``ln P(x | y)``, averaged over draws if the method has draws.
+        Otherwise the score is ``sum h + sum J`` in the reference gauge (the first level of each predictor has
+        parameters 0); other gauges differ from it by a constant for each group.
     prior : bool, default False
-        Whether to add the logarithm of the group's share: the model's `priors`, or that in the training rows.
+        Whether to add the logarithm of the group's share: its prior, or its share of the training rows.
     unseen : {"raise", "ignore"}, default "raise"
         As in ``predict``.
 

@@ -1,4 +1,7 @@
-"""The verbs that sample and simulate: mcSample, sample_xi, randompar, randomsamp."""
+"""The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
+
+Letters: m predictors, predictor i with L_i levels, fields h and couplings J of a group, theta its vector of parameters.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,12 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
-UNMIXED = 1.1  # split R-hat from which a sample is no sample of its model
-JUDGED = (20, 100)  # draws of a chain, and of all, from which that is more than chance
+MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
+# fewest draws, of each chain and of all chains, for which split R-hat is judged: of fewer it is above by chance
+MIN_CHAIN_DRAWS = 20
+MIN_DRAWS = 100
 
-# levels of each predictor, by name or in order
-PredictorLevels: TypeAlias = Mapping[Hashable, Sequence] | Sequence[Sequence]
+PredictorLevels: TypeAlias = Mapping[Hashable, Sequence] | Sequence[Sequence]  # by name, or in order
 
 
 @verb
@@ -58,7 +62,7 @@ def mcSample(
     draws : bool, default False
         Whether to return the draws of the second half of the sweeps.
     thin : int, default 1
-        Every how many sweeps a draw is kept.
+        Sweeps per draw that is kept.
     seed : int or numpy.random.Generator, optional
     verbose : int, default 1
         0 for no progress bar.
@@ -98,43 +102,34 @@ def mcSample(
     nchains, keeps_draws, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
     layout, labels = fit.parameters.layout, fit.labels
-    varies = layout.n_levels > 1  # a predictor of one level has no parameters and stays where it is
+    varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
     burn_in, n_draws = nsteps // 2, nsteps - nsteps // 2
     chains_by_group = []
-    with progress_bar(len(labels.groups), "mcSample", verbose) as step:
+    with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
-            chains_by_group.append(
-                gibbs(
-                    h,
-                    J,
-                    varying_layout.n_levels,
-                    n_draws,
-                    nchains,
-                    rng,
-                    burn_in,
-                    min(thin, n_draws),
-                    keeps_draws,
-                    more=higher_terms,
-                )
-            )
-            step()
+            chains = gibbs(
+                h, J, varying_layout.n_levels, n_draws, nchains, rng, burn_in, min(thin, n_draws), keeps_draws,
+                more=higher_terms,
+            )  # fmt: skip
+            chains_by_group.append(chains)
+            progress()
     groups = list(labels.groups)
-    codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    codes[:, varies] = [chains.best for chains in chains_by_group]
-    xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, codes, strict=True)}
+    best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
+    best_codes[:, varies] = [chains.best for chains in chains_by_group]
+    xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, best_codes, strict=True)}
     draws_by_group = rhat = ess = None
     if keeps_draws:
         draws_by_group = {
             g: _label_rows(np.asarray(chains.draws), varies, labels)
             for g, chains in zip(groups, chains_by_group, strict=True)
         }
-        energy = [np.asarray(chains.energy) for chains in chains_by_group]
-        if energy[0].shape[1] >= 4:
-            rhat = pd.Series([float(split_rhat(e)) for e in energy], index=groups, name="rhat")
-            ess = pd.Series([float(effective_sample_size(e)) for e in energy], index=groups, name="ess")
-            if energy[0].shape[1] >= JUDGED[0] and energy[0].size >= JUDGED[1]:
+        energies = [np.asarray(chains.energy) for chains in chains_by_group]  # (chains, draws) of each group
+        if energies[0].shape[1] >= 4:
+            rhat = pd.Series([float(split_rhat(energy)) for energy in energies], index=groups, name="rhat")
+            ess = pd.Series([float(effective_sample_size(energy)) for energy in energies], index=groups, name="ess")
+            if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
                 _warn_unmixed(rhat)
     return SampleResults(
         pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
@@ -143,17 +138,17 @@ def mcSample(
         ess,
         draws_by_group,
         labels,
-        codes,
+        best_codes,
     )
 
 
 def _warn_unmixed(rhat: pd.Series) -> None:
-    """Warn of groups whose split R-hat is above UNMIXED."""
-    unmixed = rhat[rhat > UNMIXED]
+    """Warn of the groups whose split R-hat (a Series by group) is above MAX_RHAT."""
+    unmixed = rhat[rhat > MAX_RHAT]
     if len(unmixed):
-        unmixed_groups = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
+        shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
-            f"The chains have not mixed: split R-hat of the energy is {unmixed_groups}, and should be below {UNMIXED}. "
+            f"The chains have not mixed: split R-hat of the energy is {shown}, and should be below {MAX_RHAT}. "
             "Raise nsteps, and do not take the draws for a sample before it is.",
             ConvergenceWarning,
             stacklevel=4,
@@ -161,7 +156,10 @@ def _warn_unmixed(rhat: pd.Series) -> None:
 
 
 def _label_rows(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
-    """Return draws (chains, draws, varying predictors) as a frame of categories; `varies`, shape (m,), marks these."""
+    """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all m predictors.
+
+    `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
+    """
     codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
     codes[:, varies] = draws.reshape(len(codes), -1)
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
@@ -169,7 +167,7 @@ def _label_rows(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.Dat
 
 
 def _predictor_levels(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
-    """Return names and levels of ``predictors``: a mapping of names to levels, or a sequence of level sequences."""
+    """Return the names of `predictors` and a list of levels for each; those without names become x1, x2, ..."""
     if isinstance(predictors, Mapping):
         names, levels = list(predictors), [list(v) for v in predictors.values()]
     elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
@@ -191,8 +189,11 @@ def _predictor_levels(predictors: PredictorLevels | None) -> tuple[list, list[li
     return names, levels
 
 
-def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
-    """Return the parameter vector of ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays)."""
+def _parameter_vector(layout: Layout, par: Any, argument: str) -> np.ndarray:
+    """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter vector (size,).
+
+    `argument` names `par` in the error for arrays that do not fit the layout.
+    """
     theta = np.zeros(layout.size)
     try:
         if len(par.h) != layout.m:
@@ -211,12 +212,15 @@ def _flat(layout: Layout, par: Any, argument: str) -> np.ndarray:
 
 
 def _layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
-    """Return the layout of all pairs, and of the higher terms that couplings ``J`` of `parameters` name."""
+    """Return the layout of all pairs, and of the valid terms of three and more predictors in the ``J`` of groups."""
     n_levels = [len(predictor_levels) for predictor_levels in levels]
-    coupled_terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
-    higher_terms = {term for term in coupled_terms if len(term) > 2 and len(set(term)) == len(term)}
+    terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
     higher_terms = {
-        term for term in higher_terms if all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
+        term
+        for term in terms
+        if len(term) > 2
+        and len(set(term)) == len(term)
+        and all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
     }
     pairs = Layout(n_levels).pairs
     return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
@@ -239,9 +243,10 @@ def randompar(
     ----------
     predictors : list of level lists, or dict of names to level lists
     distr : {"unif", "norm"}, default "unif"
-        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with those means and deviations.
+        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with means ``h0``, ``J0`` and standard
+        deviations ``dh``, ``dJ``.
     h0, dh, J0, dJ : float
-        Centre and half-width (or standard deviation) of fields and couplings.
+        Parameters of `distr`, for fields and couplings.
     seed : int or numpy.random.Generator, optional
 
     Returns
@@ -273,7 +278,7 @@ def sample_xi(
     code_out: bool = False,
     seed: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Draw predictor configurations from eq. (6).
+    """Draw rows of predictors from a Boltzmann machine, ``P(x) ~ exp(sum h + sum J)`` (eq. 6).
 
     Parameters
     ----------
@@ -282,8 +287,8 @@ def sample_xi(
     h : list of arrays, shape (L_i - 1,)
         Fields.
     J : dict of (i, j) to arrays, shape (L_i - 1, L_j - 1), optional
-        Couplings; pairs left out are zero. Terms of three predictors and more likewise, ``(i, j, k)`` to arrays
-        (L_i - 1, L_j - 1, L_k - 1).
+        Couplings; pairs left out are zero. Terms of three predictors and more have keys such as ``(i, j, k)`` and
+        arrays (L_i - 1, L_j - 1, L_k - 1).
     code_out : bool, default False
         Whether to return integer codes instead of levels.
     seed : int or numpy.random.Generator, optional
@@ -303,13 +308,13 @@ def sample_xi(
     names, levels = _predictor_levels(predictors)
     par = GroupParameters([] if h is None else h, {} if J is None else J)
     layout = _layout(levels, [par])
-    fields, couplings, higher_terms = split(layout, _flat(layout, par, "h, J"))
+    fields, couplings, higher_terms = split(layout, _parameter_vector(layout, par, "h, J"))
     codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=higher_terms)
     return _configuration_frame(codes, names, levels, flag("code_out", code_out))
 
 
 def _configuration_frame(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
-    """Return codes (n, m) as a frame of integer codes (`code_out`) or of levels."""
+    """Return codes (n, m) as a frame with a column for each predictor: its codes if `code_out`, else its levels."""
     columns = {
         name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
         for i, name in enumerate(names)
@@ -335,9 +340,9 @@ def randomsamp(
     response : sequence of length K
         The response groups.
     prob : sequence of length K, or dict (or Series) of group to probability, optional
-        Their probabilities; equal by default.
+        Probabilities of the groups; equal by default.
     par : sequence of K GroupParameters, or dict of group to GroupParameters
-        One for each group, as `randompar` makes them.
+        Fields and couplings of each group, as `randompar` returns them.
     nsample : int, default 100
         Number of rows; each draws its group independently.
     seed : int or numpy.random.Generator, optional
@@ -371,7 +376,7 @@ def randomsamp(
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
     layout = _layout(levels, par)
-    theta = np.array([_flat(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
+    theta = np.array([_parameter_vector(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _configuration_frame(codes, names, levels, False)
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))

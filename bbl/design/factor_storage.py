@@ -1,4 +1,4 @@
-"""Factors, column names and terms as plain values for JSON, and back with every value checked."""
+"""Store factors, column names and terms as plain values for JSON; ``.._from_..`` raise an error if these are corrupt."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
     return stored | ({"declared": True} if factor.declared else {})
 
 
-def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
-    """Return the factor of `least` or more levels that `factor_to_dict` stored; a ValueError names the problem."""
+def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
+    """Return the factor that `factor_to_dict` stored; it must have at least `min_levels` levels."""
     pairs = [(kind, value) for kind, value in stored["levels"]]
     for kind, value in pairs:
         allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
@@ -41,13 +41,13 @@ def factor_from_dict(stored: Mapping, least: int = 2) -> Factor:
         flag("ordered", stored["ordered"]),
         flag("declared", stored.get("declared", False)),
     )
-    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), least):
+    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), min_levels):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")
     return factor
 
 
 def name_to_list(name: Hashable) -> list:
-    """Return the name of a column as plain values."""
+    """Return the name of a column as a list [kind, value]; a tuple's value is the list of its elements' lists."""
     if isinstance(name, tuple):
         return ["tuple", [name_to_list(element) for element in name]]
     for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
@@ -59,7 +59,7 @@ def name_to_list(name: Hashable) -> list:
 
 
 def name_from_list(stored: Any) -> Hashable:
-    """Return the name that `name_to_list` stored; a ValueError, TypeError or LookupError if it is none."""
+    """Return the name that `name_to_list` stored."""
     kind, value = stored
     if kind == "tuple":
         return tuple(name_from_list(element) for element in value)
@@ -69,39 +69,39 @@ def name_from_list(stored: Any) -> Hashable:
 
 
 def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
-    """Return the terms of a design of `m` predictors: ``pairs``, and with higher orders ``terms`` of order 3, 4, ..."""
-    rows = [
-        "all" if terms.count(k) == math.comb(m, k) else terms.listed(k).tolist()
+    """Return ``{"pairs": .., "terms": [those of order 3, ..]}`` for `m` predictors: lists of positions, or ``"all"``."""
+    terms_by_order = [
+        "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
         for k in range(2, max(terms.order, 2) + 1)
     ]
-    return {"pairs": rows[0]} | ({"terms": rows[1:]} if len(rows) > 1 else {})
+    return {"pairs": terms_by_order[0]} | ({"terms": terms_by_order[1:]} if len(terms_by_order) > 1 else {})
 
 
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
-    """Return the terms that `terms_to_dict` stored; a ValueError names the problem."""
-    orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
-    if len(orders) > max(m - 1, 1):
+    """Return the terms of `m` predictors that `terms_to_dict` stored."""
+    stored_orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
+    if len(stored_orders) > max(m - 1, 1):
         raise ValueError("terms of more predictors than there are")
-    rows = [_stored_rows(stored_terms, k, m) for k, stored_terms in enumerate(orders, 2)]
-    full = next((at for at, term_rows in enumerate(rows) if term_rows is not None), len(rows))
-    cube = Cube(np.arange(m), 1 + full) if full else Cube()
-    extra_terms = {
-        k: Interactions(Cube(np.arange(m), k)).listed(k) if term_rows is None else term_rows
-        for k, term_rows in enumerate(rows[full:], 2 + full)
+    arrays = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]
+    n_full = next((n for n, terms in enumerate(arrays) if terms is not None), len(arrays))  # leading orders: all terms
+    cube = Cube(np.arange(m), 1 + n_full) if n_full else Cube()
+    added = {
+        k: Interactions(Cube(np.arange(m), k)).list_terms(k) if terms is None else terms
+        for k, terms in enumerate(arrays[n_full:], 2 + n_full)
     }
-    return Interactions(cube, {k: term_rows for k, term_rows in extra_terms.items() if len(term_rows)})
+    return Interactions(cube, {k: terms for k, terms in added.items() if len(terms)})
 
 
-def _stored_rows(stored: Any, k: int, m: int) -> np.ndarray | None:
-    """Return stored terms of order k as an array (T, k); None for all of them."""
+def _terms_from_list(stored: object, k: int, m: int) -> np.ndarray | None:
+    """Return stored terms of order k as an array (T, k); None if all terms are stored as ``"all"``."""
     if isinstance(stored, str) and stored == "all":
         return None
-    rows = np.array(stored).reshape(-1, k)
-    if len(rows) and rows.dtype.kind != "i":
+    terms = np.array(stored).reshape(-1, k)
+    if len(terms) and terms.dtype.kind != "i":
         raise ValueError("terms are no integers")
-    rows = rows.astype(np.intp)
-    if len(rows) and (rows.min() < 0 or rows.max() >= m or (rows[:, 1:] <= rows[:, :-1]).any()):
+    terms = terms.astype(np.intp)
+    if len(terms) and (terms.min() < 0 or terms.max() >= m or (terms[:, 1:] <= terms[:, :-1]).any()):
         raise ValueError("terms out of range")
-    if (np.diff(term_keys(rows)[0]) <= 0).any():
+    if (np.diff(term_keys(terms)[0]) <= 0).any():
         raise ValueError("terms out of order")
-    return rows
+    return terms

@@ -1,9 +1,8 @@
-"""Formula: text to response, predictors and terms of any order; formulaic reads the grammar, nothing is evaluated.
+"""Parse a formula into the response, the predictors and their interaction terms of any order.
 
-formulaic's lexer and operator grammar give a tree, and this file works out the tree over sets of numbered columns and
-their interactions. No term is expanded in Python, no model matrix is built, and no part of a formula ever runs: text is
-checked against a closed alphabet before formulaic sees it, names in backticks travel under an alias, and all that
-looks like code is refused.
+formulaic's lexer and operator grammar give a syntax tree, which this file evaluates over sets of numbered columns and
+their interactions (`TermSet`). No model matrix is built, and no part of a formula runs as code: text is checked against
+a closed alphabet before formulaic sees it, and names in backticks are replaced by aliases.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FormulaTerms", "check_formula", "parse"]
 
-LONGEST = 100_000  # characters of a formula
+MAX_LENGTH = 100_000  # characters of a formula
+MAX_TERMS = 5_000_000  # terms that the evaluation of a formula may make; more for data of more than 1,600 columns
 ROW_INDEX = re.compile(r"__index_level_\d+__")  # columns of Arrow and Parquet in which pandas keeps the row labels
-ODD = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # in a name: a sign or space beside a letter, a digit first
+NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # a sign or space beside a letter, or a digit first
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,18 +38,14 @@ class FormulaTerms:
     Attributes
     ----------
     text : str
-        The formula as it was given.
-    response : hashable
-        Name of the response column; None if there is none.
-    predictors : tuple of length m
-        Names of the predictors, in order of appearance.
+        The formula as the user wrote it.
     interactions : Interactions
-        Terms of two or more predictors, by their positions in `predictors`; listed only when asked for.
+        Terms of two or more predictors, by their positions in `predictors`.
     """
 
     text: str
-    response: Hashable
-    predictors: tuple[Hashable, ...]
+    response: Hashable  # column name; None if there is no response
+    predictors: tuple[Hashable, ...]  # m column names, in order of appearance
     interactions: Interactions
 
     @property
@@ -59,17 +55,17 @@ class FormulaTerms:
 
     @property
     def terms(self) -> tuple[np.ndarray, ...]:
-        """Terms of order 2, 3, ..., shapes (T_k, k), as `Layout` has them; read-only."""
+        """Terms of order 2, 3, ..., one array (T_k, k) for each order; read-only."""
         return self.interactions.arrays
 
     @property
     def pairs(self) -> np.ndarray:
         """The terms of order 2, shape (P, 2), read-only: the upper triangle of ``qJ``."""
-        return self.interactions.listed(2)
+        return self.interactions.list_terms(2)
 
     @property
     def complete(self) -> bool:
-        """Whether the terms are all pairs of the predictors, of which a `Layout` needs no list."""
+        """Whether the terms are all pairs of the predictors, and no others."""
         return self.interactions.are_all_pairs(len(self.predictors))
 
     @property
@@ -96,7 +92,7 @@ def parse(
 
     - ``a:b`` also adds ``a`` and ``b``; ``- a`` drops ``a`` and its terms; ``- a:b`` drops the pair alone, inside
       parentheses too. A later term overrules an earlier one.
-    - Terms of more than `order` predictors are refused, as is everything that would need evaluation.
+    - Terms of more than `order` predictors are refused, as are function calls and arithmetic.
 
     Parameters
     ----------
@@ -110,7 +106,7 @@ def parse(
     empty : bool, default False
         Whether the formula may be without predictors.
     one_sided : bool, default False
-        Whether it may be without a response: ``"~ a + b"``.
+        Whether the formula may be without a response: ``"~ a + b"``.
     reason : str, optional
         Why the engine takes no terms of more predictors, for the error.
 
@@ -121,10 +117,10 @@ def parse(
     Raises
     ------
     FormulaError
-        If the formula is malformed, asks for a name that is no column or for a term that the engine does not
-        take, or leaves no predictors.
+        If the formula is malformed, names no column, has a term of more than `order` predictors, or leaves no
+        predictors.
     BBLTypeError
-        If it is not a string.
+        If the formula is not a string.
 
     References
     ----------
@@ -140,16 +136,16 @@ def parse(
     """
     check_formula(formula)
     try:
-        return _parsed(formula, columns, exclude, order, empty, one_sided, reason)
+        return _parse(formula, columns, exclude, order, empty, one_sided, reason)
     except FormulaError as error:
-        if (name := _bare(formula, columns)) is None:
+        if (name := _unquoted_name(formula, columns)) is None:
             raise
         text = f"{error} Write the column {name!r} in backticks: {quoted(name)}."
         raise FormulaError(text, column=error.column, argument="formula") from None
 
 
 def check_formula(formula: object) -> None:
-    """Refuse a formula that is no text, before anything is said of the data, which may stand in its place."""
+    """Refuse a formula that is not a string: users may have passed data and formula in the wrong order."""
     if not isinstance(formula, str):
         raise BBLTypeError(
             f"formula must be a string such as 'y ~ a + b'; got {type(formula).__name__}. It comes before the data.",
@@ -157,14 +153,14 @@ def check_formula(formula: object) -> None:
         )
 
 
-def _bare(formula: str, columns: Iterable[Hashable]) -> str | None:
-    """Return the longest column name that needs backticks and stands in the formula without them."""
-    outside = QUOTED.sub(" ", formula[:LONGEST])
-    odd = [str(c) for c in columns if ODD.search(str(c)) and str(c) in outside]
-    return max(odd, key=len, default=None)
+def _unquoted_name(formula: str, columns: Iterable[Hashable]) -> str | None:
+    """Return the longest column name that needs backticks and is in the formula without them; None if there is none."""
+    unquoted_text = QUOTED.sub(" ", formula[:MAX_LENGTH])
+    names = [str(c) for c in columns if NEEDS_BACKTICKS.search(str(c)) and str(c) in unquoted_text]
+    return max(names, key=len, default=None)
 
 
-def _parsed(
+def _parse(
     formula: str,
     columns: Sequence[Hashable],
     exclude: Collection[Hashable],
@@ -173,9 +169,11 @@ def _parsed(
     one_sided: bool,
     reason: str,
 ) -> FormulaTerms:
-    """Return what `parse` does."""
-    if len(formula) > LONGEST:
-        fail(formula, f"it has {len(formula):,} characters", f"At most {LONGEST:,} are read; use '.' for all columns")
+    """Parse a formula as `parse` does, without its advice about backticks."""
+    if len(formula) > MAX_LENGTH:
+        fail(
+            formula, f"it has {len(formula):,} characters", f"At most {MAX_LENGTH:,} are read; use '.' for all columns"
+        )
     text, aliases = sanitised(formula)
     tree = syntax_tree(formula, text)
     if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
@@ -183,20 +181,20 @@ def _parsed(
     names = _Names(formula, columns, exclude, aliases)
     if len(tree.args) == 2:
         names.response = _response(tree.args[0], names)
-    evaluated = _evaluate(tree.args[-1], names)
-    predictor_numbers, left_terms = evaluated.predictors(), evaluated.interactions()
+    term_set = _evaluate(tree.args[-1], names)
+    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()
     predictors = tuple(names.columns[k] for k in predictor_numbers)
     names.check(predictors, empty)
-    number = np.zeros(names.width, dtype=np.intp)
-    number[predictor_numbers] = np.arange(len(predictor_numbers))
-    terms = FormulaTerms(formula, names.response, predictors, left_terms.renumbered(number))
+    position = np.zeros(names.width, dtype=np.intp)  # in `predictors`, of each column number
+    position[predictor_numbers] = np.arange(len(predictor_numbers))
+    terms = FormulaTerms(formula, names.response, predictors, interactions.renumbered(position))
     if order is not None and terms.order > order:
         _refuse_order(terms, order, reason)
     return terms
 
 
 def _response(left: ASTNode | Token, names: _Names) -> Hashable:
-    """Return the column on the left of the tilde."""
+    """Return the response: the column that `left`, the tree on the left of the tilde, names."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
         fail(names.formula, text, "Put an unusual name in backticks, as in `1`")
@@ -209,7 +207,7 @@ def _response(left: ASTNode | Token, names: _Names) -> Hashable:
 
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
-    """Refuse a term of more predictors than the engine takes."""
+    """Raise the error of a term of more than `order` predictors; `reason` says why the engine takes no such terms."""
     term = terms.interactions.first(order + 1) or ()
     names = [str(terms.predictors[i]) for i in term][: order + 1]
     predictor_count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
@@ -221,24 +219,24 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
 
 
 class _Names:
-    """The columns of the data, numbered in order of appearance in the formula."""
+    """The columns of the data, numbered in order of appearance in the formula; `aliases` stand for quoted names."""
 
     def __init__(self, formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], aliases: dict):
         self.formula, self.available, self.exclude, self.aliases = formula, tuple(columns), exclude, aliases
-        self.known: dict[str, list[Hashable]] = {}
+        self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
-            self.known.setdefault(str(column), []).append(column)
-        self.width = len(self.available) + 1
-        self.columns: list[Hashable] = []
-        self.ids: dict[Hashable, int] = {}
+            self.columns_by_text.setdefault(str(column), []).append(column)
+        self.width = len(self.available) + 1  # all column numbers are below it
+        self.columns: list[Hashable] = []  # by number
+        self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
-        self.spent = 0
+        self.spent = 0  # terms that were made
         self._rest: np.ndarray | None = None
 
     def find(self, word: str) -> Hashable:
-        """Return the column that a word of the formula names."""
+        """Return the column that a word of the syntax tree names."""
         name = self.aliases.get(word, word)
-        matches = self.known.get(name, ())
+        matches = self.columns_by_text.get(name, ())
         if len(matches) != 1:
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
@@ -248,32 +246,32 @@ class _Names:
         return matches[0]
 
     def number(self, column: Hashable) -> int:
-        """Return the number of a column, which is the next one if the column is new."""
-        if column not in self.ids:
-            self.ids[column] = len(self.columns)
+        """Return the number of a column; a new column gets the next number."""
+        if column not in self.numbers:
+            self.numbers[column] = len(self.columns)
             self.columns.append(column)
-        return self.ids[column]
+        return self.numbers[column]
 
     def rest(self) -> np.ndarray:
         """Return the numbers of all columns that ``.`` stands for."""
         if self._rest is None:
             left_out = {*self.exclude, *([] if self.response is None else [self.response])}
-            remaining = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
-            self._rest = np.array(sorted(map(self.number, remaining)), dtype=np.int64)
+            columns = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
+            self._rest = np.array(sorted(map(self.number, columns)), dtype=np.int64)
         return self._rest
 
     def spend(self, terms: int) -> None:
-        """Bound the memory and time of formulas that repeat themselves."""
+        """Count `terms` more terms that are made; refuse a formula that makes too many, for memory and time."""
         self.spent = min(self.spent + terms, 10**15)
-        if self.spent > max(5_000_000, 2 * self.width**2):
+        if self.spent > max(MAX_TERMS, 2 * self.width**2):
             fail(self.formula, f"it repeats itself: over {self.spent:,} terms", "Write it shorter")
 
     def terms(self, singles: np.ndarray | None = None) -> TermSet:
-        """Return a set of predictors by themselves, or the empty one."""
+        """Return the set of the predictors numbered `singles`, without interactions; the empty set by default."""
         return TermSet(self.width, self.spend) if singles is None else TermSet(self.width, self.spend, singles)
 
     def factor(self, terms: TermSet | None) -> TermSet:
-        """Return a factor of a product, having refused the intercept (None)."""
+        """Return `terms`, a factor of a product; refuse the intercept (None)."""
         if terms is None:
             fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
         return terms
@@ -282,45 +280,49 @@ class _Names:
         """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
             fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
-        predictor_numbers = set(predictors)
-        if self.response is not None and self.response in predictor_numbers:
+        if self.response is not None and self.response in predictors:
             fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
-        if both := predictor_numbers.intersection(self.exclude):
-            column = both.pop()
+        if weights := set(predictors).intersection(self.exclude):
+            column = weights.pop()
             fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
 
 
 def _evaluate(tree: ASTNode | Token, names: _Names) -> TermSet:
-    """Work out a syntax tree from the leaves up, left to right, without recursion."""
-    todo: list[tuple[ASTNode | Token, bool]] = [(tree, False)]
-    done: list[TermSet | None] = []  # None for the intercept, which is no factor of a product
-    while todo:
-        node, ready = todo.pop()
+    """Return the predictors and terms of a syntax tree, evaluated from the leaves up, left to right.
+
+    Two stacks replace recursion, as formulas may be deeply nested: `nodes` to be evaluated, with a mark whether their
+    operands are on the stack of `results`. The intercept's result is None: it is no factor of a product.
+    """
+    nodes: list[tuple[ASTNode | Token, bool]] = [(tree, False)]
+    results: list[TermSet | None] = []
+    while nodes:
+        node, has_operands = nodes.pop()
         symbol = symbol_of(node)
         if symbol is None:
-            term_value = None if node.kind.value == "value" else np.array([names.number(names.find(node.token))])
-            done.append(None if term_value is None else names.terms(term_value))
+            is_intercept = node.kind.value == "value"
+            results.append(None if is_intercept else names.terms(np.array([names.number(names.find(node.token))])))
         elif symbol == ".":
-            done.append(names.terms(names.rest()))
-        elif not ready:
-            todo.append((node, True))
-            args = node.args[:1] if symbol in ("^", "**") else node.args
-            todo.extend((arg, False) for arg in reversed(args))
+            results.append(names.terms(names.rest()))
+        elif not has_operands:
+            nodes.append((node, True))
+            operands = node.args[:1] if symbol in ("^", "**") else node.args
+            nodes.extend((operand, False) for operand in reversed(operands))
         elif symbol in ("^", "**"):
-            exponent, base = int(node.args[1].token), done.pop()
-            done.append(base if exponent == 1 else names.factor(base).power(exponent))
+            exponent, base = int(node.args[1].token), results.pop()
+            results.append(base if exponent == 1 else names.factor(base).power(exponent))
         elif len(node.args) == 1:  # a sign in front
             if symbol == "-":
-                done[-1] = names.terms()
+                results[-1] = names.terms()
         else:
-            right_operand, left_operand = done.pop(), done.pop()
-            done.append(_combine(symbol, left_operand, right_operand, names))
-    return done[0] or names.terms()
+            right, left = results.pop(), results.pop()
+            results.append(_combine(symbol, left, right, names))
+    return results[0] or names.terms()
 
 
 def _combine(symbol: str, left: TermSet | None, right: TermSet | None, names: _Names) -> TermSet:
+    """Return ``left symbol right`` for the symbols + - : *; changes `left` in place. None is the intercept."""
     if symbol == "+" or symbol == "-":
         return (left or names.terms()).add(right or names.terms(), 1 if symbol == "+" else -1)
     left, right = names.factor(left), names.factor(right)
-    crossed = left.product(right)
-    return crossed if symbol == ":" else left.add(right, 1).add(crossed, 1)
+    product = left.product(right)
+    return product if symbol == ":" else left.add(right, 1).add(product, 1)

@@ -1,7 +1,8 @@
-"""Terms of any order over numbered predictors: sets of them, their sums, differences, products and powers.
+"""Sets of interaction terms over numbered predictors, with their sums, differences, products and powers.
 
-All terms of up to k of some predictors are a `Cube`, which lists itself only when asked: 784 predictors have 80 million
-terms of three.
+A *term* of order k is a set of k predictors, stored as a row of k rising numbers; T terms of an order are an array
+(T, k). A *cube* is the set of all terms of order 2 to k of some predictors; its terms are not listed until they are
+needed: 784 predictors have 80 million terms of order 3. *Couplings* are the parameters of a term.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from bbl.memory import check_memory
 
 __all__ = ["Cube", "Interactions", "TermSet", "term_keys"]
 
-NONE = np.empty(0, dtype=np.intp)
-Rows = dict[int, np.ndarray]
+NONE = np.empty(0, dtype=np.intp)  # no predictors
+TermsByOrder = dict[int, np.ndarray]  # from order k to terms (T, k)
 
 
 class Cube(NamedTuple):
-    """All terms of two to `order` of the predictors `columns`, which are in rising order."""
+    """All terms of order 2 to `order` of the predictors `columns` (rising numbers)."""
 
     columns: np.ndarray = NONE
     order: int = 1
 
     def count(self, order: int) -> int:
-        """Return the number of its terms of this order."""
+        """Return the number of terms of one order."""
         return math.comb(len(self.columns), order) if 2 <= order <= self.order else 0
 
     @property
@@ -38,33 +39,29 @@ class Cube(NamedTuple):
         """Number of terms of all orders."""
         return sum(self.count(k) for k in range(2, self.order + 1))
 
-    def holds(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of some terms (T, k) are in it, shape (T,)."""
-        return np.isin(rows, self.columns).all(axis=1) & (rows.shape[1] <= self.order)
+    def contains(self, terms: np.ndarray) -> np.ndarray:
+        """Return whether each of the `terms` (T, k) is in the cube, shape (T,)."""
+        return np.isin(terms, self.columns).all(axis=1) & (terms.shape[1] <= self.order)
 
-    def listed(self, order: int) -> np.ndarray:
-        """Return its terms of this order, shape (T, order), lexicographic."""
+    def list_terms(self, order: int) -> np.ndarray:
+        """Return the terms of one order, shape (T, order), in lexicographic order."""
         n = len(self.columns)
         if not self.count(order):
             return np.empty((0, order), dtype=np.intp)
-        rows = np.arange(n)[:, None]
-        for _ in range(order - 1):  # every row goes on with each number after its last
-            after = n - 1 - rows[:, -1]
-            rows = np.repeat(rows, after, axis=0)
-            step = np.arange(len(rows)) - np.repeat(np.cumsum(after) - after, after)
-            rows = np.column_stack([rows, rows[:, -1] + 1 + step])
-        return self.columns[rows]
+        terms = np.arange(n)[:, None]
+        for _ in range(order - 1):  # extend every term by each number above its last one
+            n_extensions = n - 1 - terms[:, -1]
+            terms = np.repeat(terms, n_extensions, axis=0)
+            step = np.arange(len(terms)) - np.repeat(np.cumsum(n_extensions) - n_extensions, n_extensions)
+            terms = np.column_stack([terms, terms[:, -1] + 1 + step])
+        return self.columns[terms]
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """The terms of a model: a cube, `more` beside it, and `less` that it lacks; nothing is listed until asked.
+    """The terms of a model: those of a cube, with `added` ones (outside of it) and without `removed` ones (inside).
 
-    Attributes
-    ----------
-    cube : Cube
-    more, less : mapping of int to ndarray of intp, shape (T, k)
-        Terms by order, each in rising order and distinct; none of `more` and all of `less` are in the cube.
+    Terms are not listed until they are needed.
 
     Examples
     --------
@@ -74,106 +71,99 @@ class Interactions:
     """
 
     cube: Cube
-    more: Mapping[int, np.ndarray] = field(default_factory=dict)
-    less: Mapping[int, np.ndarray] = field(default_factory=dict)
+    added: Mapping[int, np.ndarray] = field(default_factory=dict)  # from order k to distinct terms (T, k)
+    removed: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     def count(self, order: int) -> int:
-        """Return the number of terms of this order."""
-        return self.cube.count(order) + len(self.more.get(order, ())) - len(self.less.get(order, ()))
+        """Return the number of terms of one order."""
+        return self.cube.count(order) + len(self.added.get(order, ())) - len(self.removed.get(order, ()))
 
     @cached_property
     def order(self) -> int:
-        """The highest order of a term; 1 if there are none."""
-        top = max([self.cube.order, *self.more])
-        return next((k for k in range(top, 1, -1) if self.count(k)), 1)
+        """The highest order of a term; 1 if there are no terms."""
+        bound = max([self.cube.order, *self.added])
+        return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 
     def are_all_pairs(self, m: int) -> bool:
-        """Return whether these are all pairs of `m` predictors, and nothing else."""
+        """Return whether the terms are all pairs of `m` predictors, and no others."""
         return self.order <= 2 and self.count(2) == math.comb(m, 2)
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
-        """Return the number of couplings for predictors of these numbers of levels."""
-        width = [int(L) - 1 for L in n_levels]
-        products_of_widths = [1] + [0] * self.cube.order  # sums of products of k widths
+        """Return the number of couplings: the sum over terms of the product of (levels - 1) of their predictors."""
+        widths = [int(L) - 1 for L in n_levels]
+        polynomials = [1] + [0] * self.cube.order  # elementary symmetric polynomials of the widths of the cube
         for i in self.cube.columns:
             for k in range(self.cube.order, 0, -1):
-                products_of_widths[k] += products_of_widths[k - 1] * width[i]
-        total = sum(products_of_widths[2:])
-        for sign, terms in ((1, self.more), (-1, self.less)):
-            total += sign * sum(math.prod(width[i] for i in row) for rows in terms.values() for row in rows.tolist())
+                polynomials[k] += polynomials[k - 1] * widths[i]
+        total = sum(polynomials[2:])
+        for sign, terms_by_order in ((1, self.added), (-1, self.removed)):
+            for terms in terms_by_order.values():
+                total += sign * sum(math.prod(widths[i] for i in term) for term in terms.tolist())
         return total
 
     def first(self, order: int) -> tuple[int, ...] | None:
-        """Return a term of this order or a higher one; None if there is none."""
+        """Return one term of the lowest order from `order` on; None if there is none."""
         for k in range(order, self.order + 1):
-            less = set(map(tuple, self.less[k].tolist())) if k in self.less else set()
-            if self.cube.count(k) > len(less):
-                return next(term for term in combinations(self.cube.columns.tolist(), k) if term not in less)
-            if k in self.more:
-                return tuple(self.more[k][0].tolist())
+            removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
+            if self.cube.count(k) > len(removed):
+                return next(term for term in combinations(self.cube.columns.tolist(), k) if term not in removed)
+            if k in self.added:
+                return tuple(self.added[k][0].tolist())
         return None
 
     def renumbered(self, number: np.ndarray) -> Interactions:
-        """Return the terms with predictor i called ``number[i]``; the order of predictors must stay."""
-        added, removed = ({k: number[rows] for k, rows in terms.items()} for terms in (self.more, self.less))
+        """Return the same terms with predictor i called ``number[i]``; `number` must rise with i."""
+        added, removed = ({k: number[terms] for k, terms in old.items()} for old in (self.added, self.removed))
         return Interactions(Cube(number[self.cube.columns], self.cube.order), added, removed)
 
     @cached_property
-    def _known(self) -> Rows:
+    def _listed(self) -> TermsByOrder:
+        """Results of `list_terms`."""
         return {}
 
-    def listed(self, order: int) -> np.ndarray:
-        """Return the terms of this order, shape (T, order), each in rising order, lexicographic; read-only.
+    def list_terms(self, order: int) -> np.ndarray:
+        """Return the terms of one order, shape (T, order), in lexicographic order; read-only.
 
         Raises
         ------
         BBLError
             If there is no memory for them.
         """
-        if order not in self._known:
+        if order not in self._listed:
             n = self.count(order)
             check_memory(24.0 * order * n, f"A list of {n} terms of order {order}", "Ask for fewer terms.")
-            rows = self.cube.listed(order)
-            if order in self.less:
-                key, less = term_keys(rows, self.less[order])
-                rows = rows[~np.isin(key, less)]
-            if order in self.more:
-                rows = np.concatenate([rows, self.more[order]])
-                rows = rows[np.argsort(term_keys(rows)[0])]
-            rows.setflags(write=False)
-            self._known[order] = rows
-        return self._known[order]
+            terms = self.cube.list_terms(order)
+            if order in self.removed:
+                keys, removed_keys = term_keys(terms, self.removed[order])
+                terms = terms[~np.isin(keys, removed_keys)]
+            if order in self.added:
+                terms = np.concatenate([terms, self.added[order]])
+                terms = terms[np.argsort(term_keys(terms)[0])]
+            terms.setflags(write=False)
+            self._listed[order] = terms
+        return self._listed[order]
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Terms of order 2, 3, ..., as a `Layout` has them; of order 2 there may be none."""
-        return tuple(self.listed(k) for k in range(2, max(self.order, 2) + 1))
+        """Terms of order 2, 3, ..., one array (T, k) for each order; that of order 2 may be empty."""
+        return tuple(self.list_terms(k) for k in range(2, max(self.order, 2) + 1))
 
 
 class _Step(NamedTuple):
-    """Terms that are added or dropped together; only the first of a set's steps may lack terms of its cube."""
+    """Predictors and terms that are added or dropped together: `singles`, and cube + added - removed."""
 
-    sign: int
-    singles: np.ndarray
+    sign: int  # 1 to add, -1 to drop
+    singles: np.ndarray  # predictors, rising
     cube: Cube
-    more: Rows
-    less: Rows
-    brought: np.ndarray = NONE  # predictors that stay from terms which are gone again
+    added: TermsByOrder
+    removed: TermsByOrder  # empty but in the first step of a set
+    used: np.ndarray = NONE  # predictors of added terms; they remain when all their terms are dropped again
 
 
 class TermSet:
-    """A set of predictors and terms, kept as steps that add or drop; worked out when it is asked for.
+    """A set of predictors and terms, kept as steps that add or drop them, so that long sums take linear time.
 
-    Keeping the steps makes long sums linear in their length.
-
-    Parameters
-    ----------
-    width : int
-        All predictors have numbers below it.
-    spend : callable
-        Told the number of terms that are made, before they are.
-    singles : ndarray of int
-        Predictors, in rising order.
+    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made; may raise.
     """
 
     def __init__(self, width: int, spend: Callable[[int], None], singles: np.ndarray = NONE):
@@ -181,183 +171,196 @@ class TermSet:
         self.steps = [_Step(1, singles, Cube(), {}, {})]
         spend(len(singles))
 
-    def _with(self, step: _Step) -> TermSet:
-        out = TermSet(self.width, self.spend, step.singles)
-        out.steps = [step]
-        self.spend(step.cube.count(2) + sum(map(len, step.more.values())))
-        return out
+    def _from_step(self, step: _Step) -> TermSet:
+        """Return a new set of one step."""
+        result = TermSet(self.width, self.spend, step.singles)
+        result.steps = [step]
+        self.spend(step.cube.count(2) + sum(map(len, step.added.values())))
+        return result
 
     def add(self, other: TermSet, sign: int) -> TermSet:
-        """Add (or drop) the terms of `other`, in place; with a predictor all its terms are dropped."""
-        if sign > 0 and all(step.sign > 0 and not step.less for step in other.steps):
+        """Add (sign 1) or drop (-1) the predictors and terms of `other`, in place; return this set.
+
+        All terms of a dropped predictor are dropped.
+        """
+        if sign > 0 and all(step.sign > 0 and not step.removed for step in other.steps):
             self.steps.extend(other.steps)
             return self
         step = other.resolve()
         if sign < 0 and np.isin(step.cube.columns, step.singles).all():
-            step = step._replace(cube=Cube(), less={})  # goes with its predictors
-        if step.less or sign < 0:
-            step = step._replace(cube=Cube(), more=self._listed(step), less={})
+            step = step._replace(cube=Cube(), removed={})  # the cube's terms are dropped with their predictors
+        if step.removed or sign < 0:
+            step = step._replace(cube=Cube(), added=self._list_step(step), removed={})
         self.steps.append(step._replace(sign=sign))
         return self
 
     def resolve(self) -> _Step:
-        """Return the remaining terms as one step."""
+        """Return the remaining predictors and terms as one step, which replaces the steps of this set."""
         if len(self.steps) > 1:
             self.steps = [self._replay()]
         return self.steps[0]
 
     def predictors(self) -> np.ndarray:
-        """Return all predictors that are left, those of terms and of terms that are gone again too."""
+        """Return all predictors, rising: singles, those of remaining terms, and those of terms dropped again."""
         step = self.resolve()
         return np.unique(
-            np.concatenate([step.singles, step.brought, step.cube.columns, *map(np.ravel, step.more.values())])
+            np.concatenate([step.singles, step.used, step.cube.columns, *map(np.ravel, step.added.values())])
         )
 
     def interactions(self) -> Interactions:
-        """Return the terms that are left."""
+        """Return the remaining terms."""
         step = self.resolve()
-        return Interactions(step.cube, step.more, step.less)
+        return Interactions(step.cube, step.added, step.removed)
 
     def _replay(self) -> _Step:
-        """Work the steps out: the last one that touches a term decides, unless a predictor of it is dropped later."""
-        present, brought = np.zeros((2, self.width), dtype=bool)
-        dropped = np.full(self.width, -1)
-        touched: dict[int, list[tuple[int, bool, np.ndarray]]] = {}
-        for when, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
-            present[step.singles] = step.sign > 0
+        """Return the result of all steps as one step.
+
+        The last step that names a term decides whether it is in, unless a later step drops one of its predictors.
+        Step number s has the time 2 s; the terms that its cube lacks are dropped at time 2 s + 1.
+        """
+        is_single, is_used = np.zeros((2, self.width), dtype=bool)
+        drop_time = np.full(self.width, -1)  # when each predictor was last dropped
+        changes: dict[int, list[tuple[int, bool, np.ndarray]]] = {}  # by order: time, whether added, terms (T, k)
+        for time, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
+            is_single[step.singles] = step.sign > 0
             if step.sign > 0:
-                brought[step.brought] = brought[step.cube.columns] = True
+                is_used[step.used] = is_used[step.cube.columns] = True
             else:
-                brought[step.singles] = False
-                dropped[step.singles] = when
-            for k, rows in step.more.items():
-                brought[rows] |= step.sign > 0
-                touched.setdefault(k, []).append((when, step.sign > 0, rows))
-            for k, rows in step.less.items():
-                touched.setdefault(k, []).append((when + 1, False, rows))
-        best_step, cube = self._largest(dropped, touched)
-        added: Rows = {}
-        less: Rows = {}
-        for k, touched_rows in touched.items():
-            touched_rows.sort(key=lambda touch: -touch[0])
-            rows = np.concatenate([rows for _, _, rows in touched_rows])
-            length = [len(rows) for _, _, rows in touched_rows]
-            _, last = np.unique(term_keys(rows)[0], return_index=True)
-            rows = rows[last]
-            time = np.repeat([when for when, _, _ in touched_rows], length)[last]
-            alive = np.repeat([alive for _, alive, _ in touched_rows], length)[last]
-            inside = cube.holds(rows)
-            gone = inside & ~alive & (time > best_step)
-            extra = ~inside & alive & (time[:, None] > dropped[rows]).all(axis=1)
-            less |= {k: rows[gone]} if gone.any() else {}
-            added |= {k: rows[extra]} if extra.any() else {}
-        return _Step(1, np.flatnonzero(present), cube, added, less, np.flatnonzero(brought))
+                is_used[step.singles] = False
+                drop_time[step.singles] = time
+            for k, terms in step.added.items():
+                is_used[terms] |= step.sign > 0
+                changes.setdefault(k, []).append((time, step.sign > 0, terms))
+            for k, terms in step.removed.items():
+                changes.setdefault(k, []).append((time + 1, False, terms))
+        cube_time, cube = self._keep_largest_cube(drop_time, changes)
+        added: TermsByOrder = {}
+        removed: TermsByOrder = {}
+        for k, order_changes in changes.items():
+            order_changes.sort(key=lambda change: -change[0])
+            terms = np.concatenate([terms for _, _, terms in order_changes])
+            lengths = [len(terms) for _, _, terms in order_changes]
+            _, last_change = np.unique(term_keys(terms)[0], return_index=True)  # of each distinct term
+            terms = terms[last_change]
+            times = np.repeat([time for time, _, _ in order_changes], lengths)[last_change]
+            is_added = np.repeat([is_added for _, is_added, _ in order_changes], lengths)[last_change]
+            in_cube = cube.contains(terms)
+            is_removed = in_cube & ~is_added & (times > cube_time)
+            is_extra = ~in_cube & is_added & (times[:, None] > drop_time[terms]).all(axis=1)
+            removed |= {k: terms[is_removed]} if is_removed.any() else {}
+            added |= {k: terms[is_extra]} if is_extra.any() else {}
+        return _Step(1, np.flatnonzero(is_single), cube, added, removed, np.flatnonzero(is_used))
 
-    def _largest(self, dropped: np.ndarray, touched: dict[int, list]) -> tuple[int, Cube]:
-        """Return the largest remaining cube and the number of its step; list other cubes among the terms `touched`."""
+    def _keep_largest_cube(self, drop_time: np.ndarray, changes: dict[int, list]) -> tuple[int, Cube]:
+        """Return the time and the cube of the step with the most terms; add the terms of other cubes to `changes`.
+
+        Arguments are as in `_replay`; cubes lose the predictors that later steps drop.
+        """
         cubes = []
-        for when, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
-            columns = step.cube.columns[dropped[step.cube.columns] < when]
+        for time, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
+            columns = step.cube.columns[drop_time[step.cube.columns] < time]
             if len(columns) > 1:
-                cubes.append((when, Cube(columns, min(step.cube.order, len(columns)))))
-        best_step, cube = max(cubes, key=lambda found: (found[1].n_terms, found[0]), default=(-1, Cube()))
-        for when, other_cube in cubes:
-            within = (
-                when <= best_step and other_cube.order <= cube.order and np.isin(other_cube.columns, cube.columns).all()
-            )
-            if not within:
-                self.spend(other_cube.n_terms)
-                for k in range(2, other_cube.order + 1):
-                    touched.setdefault(k, []).append((when, True, other_cube.listed(k)))
-        return best_step, cube
+                cubes.append((time, Cube(columns, min(step.cube.order, len(columns)))))
+        cube_time, cube = max(cubes, key=lambda timed: (timed[1].n_terms, timed[0]), default=(-1, Cube()))
+        for time, other in cubes:
+            is_within = time <= cube_time and other.order <= cube.order and np.isin(other.columns, cube.columns).all()
+            if not is_within:
+                self.spend(other.n_terms)
+                for k in range(2, other.order + 1):
+                    changes.setdefault(k, []).append((time, True, other.list_terms(k)))
+        return cube_time, cube
 
-    def _listed(self, step: _Step) -> Rows:
-        """Return the terms of a step without a cube."""
+    def _list_step(self, step: _Step) -> TermsByOrder:
+        """Return all terms of a step, those of its cube too."""
         self.spend(step.cube.n_terms)
-        terms = Interactions(step.cube, step.more, step.less)
-        return {k: terms.listed(k) for k in range(2, terms.order + 1) if terms.count(k)}
+        terms = Interactions(step.cube, step.added, step.removed)
+        return {k: terms.list_terms(k) for k in range(2, terms.order + 1) if terms.count(k)}
 
     def product(self, other: TermSet) -> TermSet:
-        """Return all terms made of one term of each: ``self:other``."""
+        """Return ``self:other``: the unions of each predictor or term of one set with each of the other."""
         self.spend(300)
         a, b = self.resolve(), other.resolve()
-        if _full(a) and _full(b):
+        if _full_order(a) and _full_order(b):
             if np.array_equal(a.singles, b.singles):
-                return self._cube(a.singles, _full(a) + _full(b))
-            if len(a.singles) == len(b.singles) == 1:  # what long sums are made of
+                return self._from_predictors(a.singles, _full_order(a) + _full_order(b))
+            if len(a.singles) == len(b.singles) == 1:  # short cut: long sums consist of pairs
                 pair = np.sort(np.concatenate([a.singles, b.singles]))[None]
-                return self._with(_Step(1, NONE, Cube(), {2: pair}, {}))
-        ours, theirs = ({1: step.singles[:, None]} | self._listed(step) for step in (a, b))
+                return self._from_step(_Step(1, NONE, Cube(), {2: pair}, {}))
+        terms_a, terms_b = ({1: step.singles[:, None]} | self._list_step(step) for step in (a, b))
         products: dict[int, list[np.ndarray]] = {}
-        for k, first in ours.items():
-            for q, second in theirs.items():
-                self.spend(len(first) * len(second) * max(1, (k + q) // 2))
-                rows = np.column_stack([np.repeat(first, len(second), axis=0), np.tile(second, (len(first), 1))])
-                for product_rows in _distinct(rows, self.width):
-                    products.setdefault(product_rows.shape[1], []).append(product_rows)
-        terms = {k: _union(rows) for k, rows in products.items()}
-        singles = terms.pop(1, NONE[:, None])[:, 0]
-        return self._with(_Step(1, singles, Cube(), terms, {}))
+        for k, left in terms_a.items():
+            for q, right in terms_b.items():
+                self.spend(len(left) * len(right) * max(1, (k + q) // 2))
+                pairs = np.column_stack([np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))])
+                for terms in _drop_repeats(pairs, self.width):
+                    products.setdefault(terms.shape[1], []).append(terms)
+        terms_by_order = {k: _union(arrays) for k, arrays in products.items()}
+        singles = terms_by_order.pop(1, NONE[:, None])[:, 0]
+        return self._from_step(_Step(1, singles, Cube(), terms_by_order, {}))
 
     def power(self, exponent: int) -> TermSet:
-        """Return the terms made of up to `exponent` terms."""
+        """Return ``self**exponent``: the unions of up to `exponent` predictors or terms of the set."""
         base = self.resolve()
         if exponent == 1:
             return self
-        if _full(base):
-            result = self._cube(base.singles, _full(base) * exponent)
+        if _full_order(base):
+            result = self._from_predictors(base.singles, _full_order(base) * exponent)
         else:
-            result, alone = self, self._with(base)
+            result, factor = self, self._from_step(base)
             for _ in range(exponent - 1):
-                before, result = _counts(result), result.product(alone)
-                if _counts(result) == before:
+                counts_before, result = _counts(result), result.product(factor)
+                if _counts(result) == counts_before:
                     break
-        result.steps.append(_Step(1, NONE, Cube(), {}, {}, base.brought))
+        result.steps.append(_Step(1, NONE, Cube(), {}, {}, base.used))
         return result
 
-    def _cube(self, columns: np.ndarray, order: int) -> TermSet:
-        """Return `columns` and all their terms of up to `order`."""
+    def _from_predictors(self, columns: np.ndarray, order: int) -> TermSet:
+        """Return the set of predictors `columns` and all their terms of up to `order`."""
         self.spend(len(columns) ** 2 // 2)
         cube = Cube(columns, min(order, len(columns))) if len(columns) > 1 else Cube()
-        return self._with(_Step(1, columns, cube, {}, {}))
+        return self._from_step(_Step(1, columns, cube, {}, {}))
 
 
-def _full(step: _Step) -> int:
-    """Return the order k if a step is all terms of up to k of its predictors, else 0."""
-    if step.more or step.less:
+def _full_order(step: _Step) -> int:
+    """Return k if a step consists of its single predictors and all their terms of up to order k, else 0."""
+    if step.added or step.removed:
         return 0
     return step.cube.order if step.cube.order == 1 or np.array_equal(step.cube.columns, step.singles) else 0
 
 
 def _counts(terms: TermSet) -> dict[int, int]:
-    listed = terms.interactions()
-    return {1: len(terms.resolve().singles)} | {k: listed.count(k) for k in range(2, listed.order + 1)}
+    """Return the number of terms of each order; single predictors have order 1."""
+    interactions = terms.interactions()
+    return {1: len(terms.resolve().singles)} | {k: interactions.count(k) for k in range(2, interactions.order + 1)}
 
 
 def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Return numbers that order and tell apart the terms (T, k) of some arrays as their rows do."""
-    rows = np.concatenate(arrays)
-    base = int(rows.max(initial=0)) + 1
-    key, bound = rows[:, 0], base
-    for column in rows.T[1:]:
-        if bound > 2**62 // base:  # go on from their ranks
-            key = np.unique(key, return_inverse=True)[1].ravel()
-            bound = len(key) + 1
-        key, bound = key * base + column, bound * base
-    return np.split(key, np.cumsum([len(array) for array in arrays])[:-1])
+    """Return integer keys (T,) of the terms of each array (T, k); keys compare as terms do lexicographically.
+
+    A term's predictors are the digits of its key. Where keys would overflow, ranks replace them.
+    """
+    terms = np.concatenate(arrays)
+    base = int(terms.max(initial=0)) + 1
+    keys, bound = terms[:, 0], base
+    for column in terms.T[1:]:
+        if bound > 2**62 // base:
+            keys = np.unique(keys, return_inverse=True)[1].ravel()
+            bound = len(keys) + 1
+        keys, bound = keys * base + column, bound * base
+    return np.split(keys, np.cumsum([len(array) for array in arrays])[:-1])
 
 
 def _union(arrays: list[np.ndarray]) -> np.ndarray:
-    """Return the distinct ones of some terms of one order, lexicographic."""
-    rows = np.concatenate(arrays)
-    return rows[np.unique(term_keys(rows)[0], return_index=True)[1]]
+    """Return the distinct terms of some arrays (T, k) of one order, in lexicographic order."""
+    terms = np.concatenate(arrays)
+    return terms[np.unique(term_keys(terms)[0], return_index=True)[1]]
 
 
-def _distinct(rows: np.ndarray, width: int) -> list[np.ndarray]:
-    """Return products (T, k) as terms of the distinct predictors in them, one array for each order."""
-    rows = np.sort(rows, axis=1)
-    again = np.zeros(rows.shape, dtype=bool)
-    again[:, 1:] = rows[:, 1:] == rows[:, :-1]
-    order = rows.shape[1] - again.sum(axis=1)
-    rows = np.sort(np.where(again, width, rows), axis=1)  # what came again goes to the end
-    return [_union([rows[order == k, :k]]) for k in np.unique(order)]
+def _drop_repeats(products: np.ndarray, width: int) -> list[np.ndarray]:
+    """Return the terms of the distinct predictors in each row of `products` (T, k), one array for each order."""
+    products = np.sort(products, axis=1)
+    is_repeat = np.zeros(products.shape, dtype=bool)
+    is_repeat[:, 1:] = products[:, 1:] == products[:, :-1]
+    orders = products.shape[1] - is_repeat.sum(axis=1)
+    products = np.sort(np.where(is_repeat, width, products), axis=1)  # repeats go to the end
+    return [_union([products[orders == k, :k]]) for k in np.unique(orders)]

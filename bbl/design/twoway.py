@@ -260,7 +260,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
 
 def _read_cells(
     data: object, holds: str, argument: str, levels: Factor | None = None
-) -> tuple[np.ndarray, pd.Index, Sequence[Hashable], Factor | None]:
+) -> tuple[np.ndarray, pd.Index, Sequence[Any], Factor | None]:
     """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column labels, and levels.
 
     `holds` and `levels` are as in `_read_values`.

@@ -1,4 +1,4 @@
-"""Store factors, column names and terms as plain values for JSON; ``.._from_..`` raise an error if these are corrupt."""
+"""Store factors, column names and terms as plain values for JSON; ``.._from_..`` raise errors if these are corrupt."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def name_from_list(stored: Any) -> Hashable:
 
 
 def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
-    """Return ``{"pairs": .., "terms": [those of order 3, ..]}`` for `m` predictors: lists of positions, or ``"all"``."""
+    """Return ``{"pairs": .., "terms": [order 3, ..]}`` of `m` predictors: lists of positions, or ``"all"``."""
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
         for k in range(2, max(terms.order, 2) + 1)

@@ -163,7 +163,7 @@ class _Step(NamedTuple):
 class TermSet:
     """A set of predictors and terms, kept as steps that add or drop them, so that long sums take linear time.
 
-    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made; may raise.
+    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made.
     """
 
     def __init__(self, width: int, spend: Callable[[int], None], singles: np.ndarray = NONE):

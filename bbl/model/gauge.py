@@ -1,17 +1,18 @@
-"""Gauges: simplex coding, zero-sum tables and the reference gauge of a flat parameter vector, and maps between them.
+"""Gauges of a flat parameter vector: the reference gauge, the zero-sum gauge, simplex coding, and maps between them.
 
-Which level is the reference does not change a model, but it changes what a prior or a norm of its parameters says. In
-simplex coding each level of a predictor is a corner of a regular simplex: fields are ``C_i b_i``, couplings
-``C_i B_ij C_j'``, which are the tables of the zero-sum gauge. The rows of the contrasts C have unit norm, so the
-variance of a coupling is that of the entries of B, whatever the numbers of levels; with two levels it is the Ising
-model, whose spins are -1 and +1. A vector in simplex coding is laid out like one in the reference gauge.
+A *gauge* is a convention that makes parameters unique: different fields and couplings can give the same distribution.
+In the *reference gauge* all parameters with level 0, the reference level, are zero. In the *zero-sum gauge* each table
+of fields or couplings sums to zero along each axis. A prior or norm of the parameters depends on the gauge, and in the
+reference gauge on the choice of the reference level. *Simplex coding* holds the zero-sum tables in as many numbers as
+the reference gauge, in the same order: each level of predictor i is a corner of a regular simplex, a row of the
+contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C have unit norm, so that
+a coupling has the variance of the entries of B for any numbers of levels. With two levels, this is the Ising model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -36,15 +37,14 @@ __all__ = [
     "zero_sum",
 ]
 
-
-GAUGES = ("reference", "zero-sum")  # in which coordinates a method shrinks
+GAUGES = ("reference", "zero-sum")  # coordinates in which a method can shrink parameters
 
 
 @lru_cache(maxsize=256)
 def contrasts(L: int) -> np.ndarray:
-    """Return the simplex contrasts C (L, L - 1): columns that sum to zero, rows of unit norm, a row for each level.
+    """Return the simplex contrasts C (L, L - 1): a row of unit norm for each level, columns that sum to zero.
 
-    Helmert's columns: the k-th compares level k with all levels before it. ``C'C`` is ``L / (L - 1)`` times the
+    Helmert's contrasts: column k compares level k with all levels before it. ``C'C`` is ``L / (L - 1)`` times the
     identity.
 
     Examples
@@ -63,26 +63,26 @@ def contrasts(L: int) -> np.ndarray:
 
 
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
-    """Return for each predictor orthonormal contrasts of all its levels less those of the reference level.
+    """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of its levels.
 
-    Each is (L - 1, L - 1), a row for each non-reference level: with indicators o of these, ``basis.T @ o`` are the
-    contrasts of a row up to a constant. Which level is the reference makes a rotation of them.
+    Rows are the non-reference levels, each less the reference level: for their indicators o, ``basis.T @ o`` are the
+    contrasts of a row up to a constant. Another reference level only rotates the contrasts.
     """
-    tables = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
-    return [(C[1:] - C[0]) * norm for C, norm in tables]
+    contrasts_and_norms = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
+    return [(C[1:] - C[0]) * norm for C, norm in contrasts_and_norms]
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Replace a matrix (D, D) over non-reference levels by ``B' M B``, B being the `bases` of the predictors."""
+    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, B being block diagonal with `bases`."""
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
         M[:, a:b] = M[:, a:b] @ basis
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
-    """Return tables (..., L_i, L_j) less the means over their rows and columns: couplings in the zero-sum gauge.
+    """Return couplings (..., L_i, L_j, ...) of a term of k = `order` predictors in the zero-sum gauge.
 
-    With terms of more predictors, of this `order`, less the means over each of the last axes.
+    The mean over each of the last k axes is subtracted.
     """
     for axis in range(-1, -1 - order, -1):
         tables = tables - tables.mean(axis=axis, keepdims=True)
@@ -90,14 +90,14 @@ def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
 
 
 def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
-    """Yield the pairs whose tables have equal shapes, shape by shape.
+    """Yield all pairs, grouped by the shape of their tables.
 
     Yields
     ------
     rows : ndarray of intp, shape (n,)
-        Which of `layout.pairs`.
+        Rows of `layout.pairs`.
     cells : ndarray of intp, shape (n, (L_i - 1) (L_j - 1))
-        Where their couplings lie in the parameter vector.
+        Positions of their couplings in the parameter vector.
     L_i, L_j : int
     """
     levels = layout.n_levels[layout.pairs]
@@ -106,8 +106,12 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
         yield rows, layout.pair_start[rows, None] + np.arange((a - 1) * (b - 1)), int(a), int(b)
 
 
-def _blocks(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
-    """Yield tables of equal shapes (..., n, L_i - 1, L_j - 1) with their cells and the columns of their fields."""
+def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
+    """Yield the pair tables of `theta` (..., size) of each shape as a stack, with everything that the maps need.
+
+    A tuple ``(tables, cells, (columns_i, columns_j), C, R)``: tables (..., n, L_i - 1, L_j - 1); `cells` as in
+    `equal_tables`; the columns of the fields, (n, L_i - 1) and (n, L_j - 1); the contrasts of levels of i and of j.
+    """
     if layout.order > 2:
         raise ValueError("these gauges are of pairs")
     lead = theta.shape[:-1]
@@ -115,27 +119,22 @@ def _blocks(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
         if a > 1 and b > 1:
             i, j = layout.pairs[rows].T
             field_columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-            yield (
-                theta[..., cells].reshape(*lead, len(rows), a - 1, b - 1),
-                cells,
-                field_columns,
-                contrasts(a),
-                contrasts(b),
-            )
+            tables = theta[..., cells].reshape(*lead, len(rows), a - 1, b - 1)
+            yield tables, cells, field_columns, contrasts(a), contrasts(b)
 
 
-def _by_predictor(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
+def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the columns of each predictor with more than one level, and its contrasts."""
     for i in np.flatnonzero(layout.n_levels > 1):
         yield slice(int(layout.start[i]), int(layout.start[i + 1])), contrasts(int(layout.n_levels[i]))
 
 
 def _add(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Add `values` (..., n, A) to the `columns` (n, A) of `out`, which may repeat."""
-    at: Any = (..., columns)
-    np.add.at(out, at, values)
+    """Add `values` (..., n, A) to the `columns` (n, A) of `out` (..., size) in place; columns may repeat."""
+    np.add.at(out, (..., columns), values)  # type: ignore[arg-type]
 
 
-def _flat(tables: np.ndarray) -> np.ndarray:
+def _flat(tables: np.ndarray) -> np.ndarray:  # joins the last two axes
     return tables.reshape(*tables.shape[:-2], -1)
 
 
@@ -147,7 +146,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     layout : Layout
         Of fields and pairs.
     simplex : ndarray, shape (..., layout.size)
-        In simplex coding; all leading axes (draws, say) go along.
+        Parameters in simplex coding; leading axes (draws, say) are kept.
 
     Returns
     -------
@@ -160,15 +159,15 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     [-0.5, -0.5, 1.0]
     """
     out = np.zeros(simplex.shape)
-    for field_columns, C in _by_predictor(layout):
+    for field_columns, C in _field_slices(layout):
         out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
-    for B, cells, (to_i, to_j), C, R in _blocks(layout, simplex):
+    for B, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, simplex):
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
-        rows = P @ B
-        out[..., cells] = _flat(rows @ Q.T)
-        _add(out, to_i, rows @ R[0])
-        _add(out, to_j, (C[0] @ B) @ Q.T)
+        PB = P @ B
+        out[..., cells] = _flat(PB @ Q.T)
+        _add(out, columns_i, PB @ R[0])
+        _add(out, columns_j, (C[0] @ B) @ Q.T)
     return out
 
 
@@ -181,93 +180,92 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     [0.0, 0.0, 0.25]
     """
     out, fields = np.zeros(theta.shape), theta[..., : layout.D].astype(float)
-    for J, cells, (to_i, to_j), C, R in _blocks(layout, theta):
+    for J, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, theta):
         a, b = len(C), len(R)
         out[..., cells] = _flat((C[1:].T @ J) @ R[1:]) * ((a - 1.0) * (b - 1.0) / (a * b))
-        _add(fields, to_i, J.sum(axis=-1) / b)
-        _add(fields, to_j, J.sum(axis=-2) / a)
-    for field_columns, C in _by_predictor(layout):
+        _add(fields, columns_i, J.sum(axis=-1) / b)
+        _add(fields, columns_j, J.sum(axis=-2) / a)
+    for field_columns, C in _field_slices(layout):
         out[..., field_columns] = fields[..., field_columns] @ C[1:] * ((len(C) - 1.0) / len(C))
     return out
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
-    """Return the gradient (..., layout.size) by parameters in simplex coding, given that by the reference gauge."""
+    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the reference gauge."""
     out = np.zeros(gradient.shape)
-    for field_columns, C in _by_predictor(layout):
+    for field_columns, C in _field_slices(layout):
         out[..., field_columns] = gradient[..., field_columns] @ (C[1:] - C[0])
-    for G, cells, (of_i, of_j), C, R in _blocks(layout, gradient):
+    for G, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, gradient):
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
         B = (P.T @ G) @ Q
-        B += (gradient[..., of_i] @ P)[..., :, None] * R[0]
-        B += C[0][:, None] * (gradient[..., of_j] @ Q)[..., None, :]
+        B += (gradient[..., columns_i] @ P)[..., :, None] * R[0]
+        B += C[0][:, None] * (gradient[..., columns_j] @ Q)[..., None, :]
         out[..., cells] = _flat(B)
     return out
 
 
 def reference_covariance(layout: Layout, covariance: np.ndarray) -> np.ndarray:
-    """Return the covariance (size, size) in the reference gauge of parameters with this one in simplex coding."""
+    """Return the covariance (size, size) in the reference gauge, given that in simplex coding."""
     return to_reference(layout, to_reference(layout, covariance).T)
 
 
 def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
     """Return the variances (..., layout.size) in the reference gauge of uncorrelated parameters in simplex coding.
 
-    Parameters
-    ----------
-    layout : Layout
-    variance : ndarray, shape (..., layout.size)
+    `variance` (..., layout.size) holds the variances in simplex coding.
     """
     out = np.zeros(variance.shape)
-    for field_columns, C in _by_predictor(layout):
+    for field_columns, C in _field_slices(layout):
         out[..., field_columns] = variance[..., field_columns] @ ((C[1:] - C[0]) ** 2).T
-    for V, cells, (to_i, to_j), C, R in _blocks(layout, variance):
+    for V, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, variance):
         P = (C[1:] - C[0]) ** 2
         Q = (R[1:] - R[0]) ** 2
-        rows = P @ V
-        out[..., cells] = _flat(rows @ Q.T)
-        _add(out, to_i, rows @ R[0] ** 2)
-        _add(out, to_j, (C[0] ** 2 @ V) @ Q.T)
+        PV = P @ V
+        out[..., cells] = _flat(PV @ Q.T)
+        _add(out, columns_i, PV @ R[0] ** 2)
+        _add(out, columns_j, (C[0] ** 2 @ V) @ Q.T)
     return out
 
 
-def scale_variance(layout: Layout, simplex: np.ndarray, of_group: np.ndarray) -> np.ndarray:
-    """Return the variances in the reference gauge that come from one uncertain factor for each table.
+def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
+    """Return the variances (size,) in the reference gauge of parameters whose tables have uncertain scale factors.
 
     Parameters
     ----------
     layout : Layout
     simplex : ndarray, shape (layout.size,)
-        What the factors multiply, in simplex coding.
-    of_group : ndarray, shape (m + P,)
-        Variances of the factors: of each predictor's fields, then of each pair's couplings; independent.
+        Parameters in simplex coding; each table is multiplied by a factor of its own.
+    factor_variance : ndarray, shape (m + P,)
+        Variances of the independent factors: of the fields of each predictor, then of the couplings of each pair.
     """
     out, m = np.zeros(simplex.shape), layout.m
-    for i, (field_columns, C) in zip(np.flatnonzero(layout.n_levels > 1), _by_predictor(layout), strict=True):
-        out[field_columns] = of_group[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
-    shapes = (rows for rows, _, a, b in equal_tables(layout) if a > 1 and b > 1)
-    for rows, (B, cells, (to_i, to_j), C, R) in zip(shapes, _blocks(layout, simplex), strict=True):
-        P, Q, factor = C[1:] - C[0], R[1:] - R[0], of_group[m + rows]
-        first = P @ B
-        out[cells] = _flat(factor[:, None, None] * (first @ Q.T) ** 2)
-        _add(out, to_i, factor[:, None] * (first @ R[0]) ** 2)
-        _add(out, to_j, factor[:, None] * ((C[0] @ B) @ Q.T) ** 2)
+    for i, (field_columns, C) in zip(np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True):
+        out[field_columns] = factor_variance[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
+    pair_rows = (rows for rows, _, a, b in equal_tables(layout) if a > 1 and b > 1)
+    for rows, (B, cells, (columns_i, columns_j), C, R) in zip(pair_rows, _stacked_tables(layout, simplex), strict=True):
+        P, Q, variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
+        PB = P @ B
+        out[cells] = _flat(variance[:, None, None] * (PB @ Q.T) ** 2)
+        _add(out, columns_i, variance[:, None] * (PB @ R[0]) ** 2)
+        _add(out, columns_j, variance[:, None] * ((C[0] @ B) @ Q.T) ** 2)
     return out
 
 
 def level_shares(layout: Layout) -> np.ndarray:
-    """Return ``1 / L_j`` of the predictor of each column, shape (D,): what a column counts in the mean over levels."""
+    """Return ``1 / L_j`` of the predictor of each column, shape (D,): the weight of a level in the mean over levels."""
     return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the penalties of a predictor's solution in the zero-sum gauge, with pairs.
+    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one predictor's site solution, for a model of
+    pairs.
 
-    Its solution x has a row for each non-reference level and the columns of the site matrix that it uses. Its couplings
-    in the zero-sum gauge are ``M_i J_ij M_j`` with ``M = I - 1 1'/L``, its fields ``M_i (h_i + sum_j J_ij 1/L_j)``, all
-    levels included; ``lambda_/2`` and ``lambdah/2`` times the sums of squares are ``tr(x' M_i x Q) / 2``, the rows
-    and columns of `M_i` and Q that belong to reference levels left out.
+    The site solution x has a row for each non-reference level of predictor i, and 1 + D columns: the field, then the
+    couplings with all columns. In the zero-sum gauge its couplings are ``M_i J_ij M_j``, ``M = I - 1 1'/L``, and its
+    fields ``M_i (h_i + sum_j J_ij 1/L_j)``, over all levels. Then ``lambda_/2`` times the sum of squared couplings plus
+    ``lambdah/2`` times that of squared fields is ``tr(x' M_i x Q) / 2``, without the rows and columns of `M_i` and Q
+    that belong to reference levels.
 
     Examples
     --------
@@ -277,8 +275,8 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
            [0. , 0. , 0.5]])
     """
     share = level_shares(layout)
-    mean = np.append(1.0, share)
-    Q = lambdah * np.outer(mean, mean)
+    field_map = np.append(1.0, share)
+    Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
         pair_columns = slice(1 + lo, 1 + hi)
         Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (share[lo] if hi > lo else 0.0))
@@ -288,8 +286,8 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
     """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
 
-    Averaging couplings (eq. 18) leaves the fields of which gauge it is done in as they are, and so moves those of all
-    others. The couplings themselves are the same in the reference gauge.
+    Averaging the couplings of the two sites of a pair (eq. 18) in one gauge leaves the fields of that gauge unchanged
+    and changes those of any other gauge. Couplings in the reference gauge do not depend on where the average is taken.
 
     Parameters
     ----------
@@ -298,7 +296,7 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     theta : ndarray, shape (layout.size,)
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)
-        What was averaged.
+        The solutions before averaging: row (i, a) holds the field, then the couplings of level a of predictor i.
     """
-    moved = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
-    return theta[: layout.D] - moved @ level_shares(layout)
+    J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
+    return theta[: layout.D] - J_change @ level_shares(layout)

@@ -1,4 +1,9 @@
-"""Layout: where each table of fields h and couplings J lies in the flat parameter vector of a group."""
+"""Layout: where each table of fields h and couplings J lies in the flat parameter vector of a group.
+
+A *term* is a set of k >= 2 interacting predictors, k its *order*; its *table* holds a coupling for each combination of
+their non-reference levels (codes 1, 2, ...; code 0 is the reference level). D counts the non-reference levels of all
+predictors, which are the columns of the indicator matrix of the rows.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +20,14 @@ __all__ = ["Layout", "term_columns"]
 class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
-    The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the tables
-    ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then those of terms of three predictors, and so on, each in
-    C order. A term's table is over the non-reference levels of its predictors: parameters with a reference level
-    (code 0) are zero and are not stored (Woo & Wang, section 2.1).
+    The vector holds the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the tables ``J_ij(x, x')``
+    pair by pair (``i < j``, lexicographic), then the tables of the terms of three predictors, and so on, each in C
+    order. Parameters with a reference level are zero and are not stored (Woo & Wang, section 2.1).
 
     Parameters
     ----------
     n_levels : array_like of int, shape (m,)
-        Number of levels ``L_i`` of each predictor; one with a single level has no parameters.
+        Number of levels ``L_i`` of each predictor; a predictor with a single level has no parameters.
     terms : sequence of tuples of int, or arrays of shape (T, k), optional
         Interacting predictors, two or more each, in any order; None for all pairs.
 
@@ -33,20 +37,15 @@ class Layout:
         Number of predictors.
     n_levels : ndarray of int32, shape (m,)
     complete : bool
-        Whether the terms are all pairs. These are not listed until asked for: of 5,000 predictors they are 12 million.
+        Whether the terms are all pairs. Their list is only made on access: 5,000 predictors have 12 million pairs.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
-        Interactions of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; of order 2 there may be none.
+        Terms of order k = 2, 3, ..., each ``i < j < ...``, lexicographic; that of order 2 may be empty.
     start : ndarray of intp, shape (m + 1,)
         Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     size : int
         Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to `terms`).
-
-    Raises
-    ------
-    ValueError
-        If a term names a predictor twice, or has fewer than two.
 
     Examples
     --------
@@ -70,16 +69,15 @@ class Layout:
         self.complete = terms is None
         if terms is not None:
             self.terms = _by_order(terms, self.m)
-            every = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
-            self.complete = every and int(self.terms[0].max(initial=0)) < max(self.m, 1)
+            has_all_pairs = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
+            self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
         self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
         self.n_levels.setflags(write=False)
         self.start.setflags(write=False)
 
     def __repr__(self) -> str:
-        higher_counts = (
-            "" if self.complete else "".join(f", order {k}={len(t)}" for k, t in enumerate(self.terms[1:], 3))
-        )
+        higher_terms = () if self.complete else self.terms[1:]
+        higher_counts = "".join(f", order {k}={len(terms)}" for k, terms in enumerate(higher_terms, 3))
         return f"Layout(m={self.m}, pairs={self.count(2)}{higher_counts}, D={self.D}, size={self.size})"
 
     def __eq__(self, other: object) -> bool:
@@ -94,28 +92,28 @@ class Layout:
     __hash__ = None  # type: ignore[assignment]
 
     @cached_property
-    def terms(self) -> tuple[np.ndarray, ...]:  # of all pairs; others are given
+    def terms(self) -> tuple[np.ndarray, ...]:  # all pairs, listed on first access; other terms are set by __init__
         check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
-        number = np.arange(self.m)
-        pairs = np.ascontiguousarray(np.argwhere(number[:, None] < number))
+        predictors = np.arange(self.m)
+        pairs = np.ascontiguousarray(np.argwhere(predictors[:, None] < predictors))
         pairs.setflags(write=False)
         return (pairs,)
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
         """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
-        width, end, starts = self.n_levels.astype(np.intp) - 1, self.D, []
+        width, position, starts = self.n_levels.astype(np.intp) - 1, self.D, []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
             np.cumsum(width[terms].prod(axis=1), out=start[1:])
-            start += end
+            start += position
             start.setflags(write=False)
             starts.append(start)
-            end = int(start[-1])
+            position = int(start[-1])
         return tuple(starts)
 
     def count(self, order: int) -> int:
-        """Return the number of terms of this order, without a list of them."""
+        """Return the number of terms of this order, without listing them."""
         if self.complete:
             return self.m * (self.m - 1) // 2 if order == 2 else 0
         return len(self.terms[order - 2]) if 2 <= order <= len(self.terms) + 1 else 0
@@ -137,7 +135,8 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table in the parameter vector, and its end: fields, pairs, terms of three, and so on."""
+        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then the end of the vector.
+        """
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property
@@ -147,14 +146,14 @@ class Layout:
 
     @property
     def order(self) -> int:
-        """The highest order of a term: 1 if predictors are independent."""
+        """Highest order of a term; 1 if there are no terms."""
         if self.complete:
             return 2 if self.m > 1 else 1
         return len(self.terms) + 1 if any(map(len, self.terms)) else 1
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Symmetric bool matrix (m, m): which predictors interact (R's ``qJ``), in a term of any order."""
+        """Symmetric bool matrix (m, m): whether two predictors share a term of any order (R's ``qJ``)."""
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
         for terms in () if self.complete else self.terms:
@@ -165,19 +164,19 @@ class Layout:
         return mask
 
     def beside(self, *predictors: int) -> np.ndarray:
-        """Return the other members of all terms that hold these predictors and more, in rising order."""
+        """Return the other members of all terms that hold these predictors and at least one more, in rising order."""
         members = [np.empty(0, dtype=np.intp)]
         for terms in self.terms[len(predictors) - 1 :]:
             members.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
         return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
-        """Return the layout of the predictors with more than one level, which has the same parameter vector."""
+        """Return the layout of the predictors with more than one level; its parameter vector is the same."""
         varies = self.n_levels > 1
         if self.complete:
             return Layout(self.n_levels[varies])
-        number = np.cumsum(varies) - 1
-        return Layout(self.n_levels[varies], [number[terms[varies[terms].all(axis=1)]] for terms in self.terms])
+        new_index = np.cumsum(varies) - 1
+        return Layout(self.n_levels[varies], [new_index[terms[varies[terms].all(axis=1)]] for terms in self.terms])
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
@@ -188,51 +187,56 @@ class Layout:
             i, j = sorted(map(int, predictors))
             if self.complete:
                 return i * (2 * self.m - i - 1) // 2 + j - i - 1 if 0 <= i < j < self.m else -1
-            keys = self._keys
-            at = int(np.searchsorted(keys, i * self.m + j))
-            return at if at < len(keys) and keys[at] == i * self.m + j else -1
-        return self._rows.get(tuple(sorted(map(int, predictors))), -1)
+            keys, key = self._pair_keys, i * self.m + j
+            row = int(np.searchsorted(keys, key))
+            return row if row < len(keys) and keys[row] == key else -1
+        return self._higher_rows.get(tuple(sorted(map(int, predictors))), -1)
 
     @cached_property
-    def _keys(self) -> np.ndarray:
+    def _pair_keys(self) -> np.ndarray:  # i m + j of each pair, ascending
         return self.pairs[:, 0] * self.m + self.pairs[:, 1]
 
     @cached_property
-    def _rows(self) -> dict[tuple[int, ...], int]:
-        return {tuple(term): at for terms in self.terms[1:] for at, term in enumerate(terms.tolist())}
+    def _higher_rows(self) -> dict[tuple[int, ...], int]:  # row of each term of order >= 3 in the terms of its order
+        return {tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())}
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
-        """Return the fields of a predictor, or the couplings of the term of several, as a view of `theta`.
+        """Return the fields of one predictor, or the couplings of the term of several, as a view of `theta` (...,
+        size).
 
-        Works on any array whose last axis has length ``size`` (parameters, gradients, standard errors). The axes of the
-        table are in the order in which the predictors are named.
+        Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) are in the order of `predictors`. Any array
+        with a last axis of length `size` will do (gradients, standard errors).
         """
         if len(predictors) == 1:
             return theta[..., self.start[predictors[0]] : self.start[predictors[0] + 1]]
-        at = self.index(*predictors)
-        if at < 0:
+        row = self.index(*predictors)
+        if row < 0:
             raise KeyError(predictors)
         start = self.term_start[len(predictors) - 2]
-        stored = sorted(predictors)
-        block = theta[..., start[at] : start[at + 1]]
-        block = block.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored))
-        lead = theta.ndim - 1
-        return block.transpose(*range(lead), *(lead + stored.index(i) for i in predictors))
+        stored_order = sorted(predictors)
+        table = theta[..., start[row] : start[row + 1]]
+        table = table.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored_order))
+        n_leading = theta.ndim - 1
+        return table.transpose(*range(n_leading), *(n_leading + stored_order.index(i) for i in predictors))
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """Return the tables of `theta` (K, size) with their reference levels, as `elimination.log_sum` takes them."""
+        """Return ``(predictors, table)`` for each table of `theta` (K, size), as `elimination.log_sum` takes them.
+
+        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels.
+        """
         return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes]
 
     def columns(self, predictors) -> np.ndarray:
-        """Return the columns of the non-reference levels of some predictors, one predictor after the other."""
+        """Return the columns of the non-reference levels of some predictors, concatenated in the given order."""
         ranges = [np.arange(self.start[i], self.start[i + 1]) for i in predictors]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
 
 def term_columns(layout: Layout) -> np.ndarray:
-    """Return which non-reference levels each parameter belongs to: int32, shape (order, size), at least two rows.
+    """Return the columns of the levels that each parameter belongs to: int32, shape (max(order, 2), size).
 
-    Column ``t`` names the levels of parameter ``t`` among the D, predictor by predictor; -1 where its term has fewer.
+    Entry (k, t) is the column among the D of the level of the k-th predictor of parameter t's term; -1 where the term
+    has fewer predictors.
 
     Examples
     --------
@@ -243,52 +247,52 @@ def term_columns(layout: Layout) -> np.ndarray:
     out[0, : layout.D] = np.arange(layout.D)
     width = np.diff(layout.start)
     for terms, start in zip(layout.terms, layout.term_start, strict=True):
-        cells = np.diff(start)
-        at = np.arange(start[-1] - start[0], dtype=np.int32)
-        at -= np.repeat((start[:-1] - start[0]).astype(np.int32), cells)  # place in the table of its term
+        sizes = np.diff(start)
+        position = np.arange(start[-1] - start[0], dtype=np.int32)
+        position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)  # flat position in the table of the term
         for axis in range(terms.shape[1] - 1, -1, -1):
             predictors = terms[:, axis]
-            size = np.repeat(width[predictors].astype(np.int32), cells)
-            out[axis, start[0] : start[-1]] = at % size
-            out[axis, start[0] : start[-1]] += np.repeat(layout.start[predictors].astype(np.int32), cells)
-            at //= size
+            axis_length = np.repeat(width[predictors].astype(np.int32), sizes)
+            out[axis, start[0] : start[-1]] = position % axis_length
+            out[axis, start[0] : start[-1]] += np.repeat(layout.start[predictors].astype(np.int32), sizes)
+            position //= axis_length
     return out
 
 
 def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
-    """Return the distinct terms of order 2, 3, ..., sorted within and among themselves."""
+    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and among terms."""
     arrays: list[np.ndarray] = []
-    single: dict[int, list] = {}
+    tuples: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
         if isinstance(term, np.ndarray) and term.ndim == 2:
             arrays.append(term)
         else:
-            single.setdefault(len(term), []).append(term)
-    arrays += [np.array(members) for members in single.values()]
-    listed: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
+            tuples.setdefault(len(term), []).append(term)
+    arrays += [np.array(terms_of_order) for terms_of_order in tuples.values()]
+    of_order: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
     for array in arrays:
         if array.size:
-            listed.setdefault(array.shape[1], []).append(array)
-    if min(listed) < 2:
+            of_order.setdefault(array.shape[1], []).append(array)
+    if min(of_order) < 2:
         raise ValueError("a term needs at least two predictors")
-    out = []
-    for order in range(2, max(listed) + 1):
-        rows = np.concatenate(listed.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
-        members = np.sort(rows, axis=1)
-        if (members[:, 1:] == members[:, :-1]).any():
+    by_order = []
+    for order in range(2, max(of_order) + 1):
+        rows = np.concatenate(of_order.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
+        sorted_terms = np.sort(rows, axis=1)
+        if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
             raise ValueError("a term names a predictor twice")
-        if order == 2:  # by one number, which is much quicker
-            keys = np.unique(members[:, 0] * m + members[:, 1])
-            members = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
+        if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
+            keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
+            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
         else:
-            members = np.unique(members, axis=0)
-        members.setflags(write=False)
-        out.append(members)
-    return tuple(out)
+            sorted_terms = np.unique(sorted_terms, axis=0)
+        sorted_terms.setflags(write=False)
+        by_order.append(sorted_terms)
+    return tuple(by_order)
 
 
 def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
-    """Put the zeros of the reference level in front of the last `axes` axes."""
-    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much quicker than np.pad
+    """Return tables (K, L_i - 1, ...) with the zeros of the reference level in front along the last `axes` axes."""
+    out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much faster than np.pad
     out[(slice(None), *(slice(1, None),) * axes)] = table
     return out

@@ -135,8 +135,7 @@ class Layout:
 
     @property
     def cuts(self) -> np.ndarray:
-        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then the end of the vector.
-        """
+        """Start of each table (fields, pairs, terms of three, ...) in the parameter vector, then the vector's end."""
         return np.concatenate([self.start, *(start[1:] for start in self.term_start)])
 
     @property

@@ -1,4 +1,4 @@
-"""Results of the methods of two-way clustering, and helpers that the methods share."""
+"""Result of a method of two-way clustering (a groups of I rows, b groups of J columns), and shared helpers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ __all__ = ["BiclusterFit", "refuse_groups", "seeds", "set_options"]
 
 
 class BiclusterFit(NamedTuple):
-    """Result of a method: labels, the criterion that compares partitions (less is better), and its history.
+    """Result of a method of two-way clustering.
 
     Attributes
     ----------
-    rows, columns : ndarray of int32
+    rows, columns : ndarray of int32, shape (I,) and (J,)
         Labels 0..a-1 and 0..b-1, all in use.
     criterion : float
+        Value by which partitions are compared; less is better.
     history : ndarray
-        The objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain by chain.
+        Objective of the best start, step by step; for `Mcmc` the log posterior of all draws, chain by chain.
     n_iter : int
+        Iterations, generations or sweeps.
     converged : bool
-        Whether no move of a row or a column lowers the objective (for `Genetic`, whether the result was refined), or,
-        for `Mcmc`, whether the chains have mixed.
+        Whether no move of a row or column lowers the objective; for `Genetic` whether the result was refined, for
+        `Mcmc` whether the chains have mixed.
     selection : list of (a, b, objective, criterion), or None
-        One entry for each number of groups that was tried.
+        One entry for each pair of numbers of groups that was tried; None if they were given.
     evolved : Evolved or None
+        Best run of `Genetic`.
     draws : Draws or None
-        Arrays with the chain as first axis.
+        Draws of `Mcmc`; the first axis of all arrays is the chain.
     share : (ndarray, ndarray) or None
-        Similarity matrices of rows and columns.
+        Shares of draws of `Mcmc` in which two rows, or two columns, are in one group: (I, I) and (J, J).
     """
 
     rows: np.ndarray
@@ -48,16 +51,19 @@ class BiclusterFit(NamedTuple):
     share: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def set_options(options: Any, **values: Any) -> None:
+def set_options(options: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(options, name, value)
 
 
 def seeds(rng: np.random.Generator, n: int) -> list[int]:
+    """Draw `n` seeds of 63 bits."""
     return [int(seed) for seed in rng.integers(0, 2**63, n)]
 
 
 def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> None:
+    """Raise an OptionError if `groups` are given to a method whose `chooser`, named in the error, finds them."""
     if groups is not None:
         raise OptionError(
             f"method={method!r} takes no groups=: {chooser} chooses their number. Leave groups out, or use "

@@ -1,4 +1,4 @@
-"""Blocks: what two partitions make of the cells, and how well new rows fit the groups."""
+"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["best_groups", "ordered"]
 
 
 def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool) -> np.ndarray:
-    """Return observations of each level in each block, shape (a, b, L); of numbers the observations and their sum.
+    """Return the sums of each block: weights of the L levels (a, b, L), or weight and weighted sum of values (a, b, 2).
 
-    Where pairs are `rated` or not, all pairs of a block are observed.
+    `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a cell is a rating and
+    a pair without a cell an observed zero; the weight of a block is then its number of pairs.
     """
     a, b = int(rows.max()) + 1, int(columns.max()) + 1
     block = rows[cells.row].astype(np.int64) * b + columns[cells.column]
@@ -29,51 +30,56 @@ def block_sums(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: in
     return np.stack([counts, total], axis=1).reshape(a, b, 2)
 
 
-def ordered(cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool):
-    """Return the labels with groups in order of their means (of their sizes in categorical tables), sums and WCSS."""
+def ordered(
+    cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Renumber groups by rising mean, in categorical tables by falling size; arguments as of `block_sums`.
+
+    Returns the row labels, the column labels, the block sums and the within-block sum of squares (nan with levels).
+    """
     labels = [canonical(rows), canonical(columns)]
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
-        side = sums.sum(axis=1 - axis)
-        key = -np.bincount(labels[axis]) if n_levels else side[:, 1] / side[:, 0]
+        group_sums = sums.sum(axis=1 - axis)
+        key = -np.bincount(labels[axis]) if n_levels else group_sums[:, 1] / group_sums[:, 0]
         order = np.argsort(key, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order))
         labels[axis] = rank[labels[axis]]
-    sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
+    rows, columns = labels
+    sums = block_sums(cells, rows, columns, n_levels, rated)
     if n_levels:
-        return *labels, sums, float("nan")
+        return rows, columns, sums, float("nan")
     mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
-    if rated:  # of all pairs, those that are not rated being zeros
-        return *labels, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
-    squares = kernel.residual_squares(*cells.averaged().arrays, labels[0], labels[1], mean)
-    return *labels, sums, squares
+    if rated:  # zeros and ones of mean p: n p (1 - p)
+        return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
+    return rows, columns, sums, kernel.residual_squares(*cells.averaged().arrays, rows, columns, mean)
 
 
 def best_groups(
     cells: Cells, columns: np.ndarray, means: np.ndarray, log_shares: np.ndarray | None = None, rated: bool = False
 ) -> np.ndarray:
-    """Return the group that fits each of some new rows best.
+    """Return the label of the row group that fits each new row best, int32 of shape (new rows,).
 
     Parameters
     ----------
     cells : Cells
-        Of the new rows; their values are codes of levels if there are `log_shares`.
+        Cells of the new rows; with `log_shares` their values are codes of levels.
     columns : ndarray of int32
         Labels of the columns.
     means : ndarray, shape (a, b)
-        Of the blocks.
+        Means of the blocks.
     log_shares : ndarray, shape (a, b, L), optional
-        Logs of the shares of the levels of each block, which are then compared with.
+        Log shares of the levels in each block, by which rows are then compared instead of by means.
     rated : bool, default False
-        Whether the means are shares of rated pairs, and cells that are not there are not rated.
+        Whether the means are shares of rated pairs and a pair without a cell is unrated.
     """
     b = means.shape[1]
     if rated:
-        share = np.clip(means, 1e-6, 1.0 - 1e-6)
+        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)
         counts, _ = cells.sums(columns, b)
-        size = np.bincount(columns, minlength=b)
-        costs = -counts @ np.log(share).T - (size - counts) @ np.log1p(-share).T
+        group_size = np.bincount(columns, minlength=b)
+        costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)
     else:
@@ -82,10 +88,10 @@ def best_groups(
     return first_largest(-costs).astype(np.int32)
 
 
-def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_share: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood of each row in each group."""
-    L = log_share.shape[2]
-    code = (columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)).astype(np.int32)
-    counted = Cells((cells.shape[0], b * L), cells.start, code, cells.value, cells.weight)
-    counts, _ = counted.sums(np.arange(b * L, dtype=np.int32), b * L)
-    return -counts @ log_share.reshape(len(log_share), -1).T
+def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
+    """Return minus the log-likelihood of each row in each row group, shape (rows, a); `log_shares`: (a, b, L)."""
+    L = log_shares.shape[2]
+    group_level = (columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)).astype(np.int32)
+    by_group_level = Cells((cells.shape[0], b * L), cells.start, group_level, cells.value, cells.weight)
+    counts, _ = by_group_level.sums(np.arange(b * L, dtype=np.int32), b * L)
+    return -counts @ log_shares.reshape(len(log_shares), -1).T

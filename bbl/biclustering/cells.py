@@ -1,4 +1,4 @@
-"""Cells: the observed cells of a two-way table as plain arrays, row by row and column by column."""
+"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["Cells"]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells of an I x J table, sorted by row, column and value.
+    """Observed cells of an I x J table, sorted by row, column and value; a pair may have several values.
 
     Attributes
     ----------
     shape : (int, int)
         I and J.
     start : ndarray of intp, shape (I + 1,)
-        Where the cells of each row begin.
+        Position of the first cell of each row, and n.
     column : ndarray of int32, shape (n,)
     value : ndarray of float64, shape (n,)
     weight : ndarray of float64, shape (n,)
-        How often the value was observed there.
+        How often the value was observed in its row and column.
     """
 
     shape: tuple[int, int]
@@ -36,28 +36,27 @@ class Cells:
 
     @classmethod
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Sort entries, and merge those of the same row, column and value: a weight is the same as repeating."""
+        """Sort entries (arrays of equal length), and merge those of equal row, column and value, adding weights."""
         order = np.lexsort((value, column, row))
-        row, column, value, weight = (
-            np.asarray(column_values)[order] for column_values in (row, column, value, weight)
-        )
-        new = np.ones(len(row), dtype=bool)
-        new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
-        first = np.flatnonzero(new)
-        total = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
-        return cls._sorted(row[first], column[first], value[first], total, shape)
+        row, column, value, weight = (np.asarray(entries)[order] for entries in (row, column, value, weight))
+        differs = np.ones(len(row), dtype=bool)  # from the entry before
+        differs[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
+        first = np.flatnonzero(differs)
+        merged_weight = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
+        return cls._sorted(row[first], column[first], value[first], merged_weight, shape)
 
     @classmethod
-    def _sorted(cls, row, column, value, weight, shape) -> Cells:
+    def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
+        """Return the cells of entries (n,) that are sorted by row."""
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(np.intp)
-        value, weight = (np.ascontiguousarray(column_values, dtype=np.float64) for column_values in (value, weight))
+        value, weight = (np.ascontiguousarray(entries, dtype=np.float64) for entries in (value, weight))
         return cls(shape, start, np.ascontiguousarray(column, dtype=np.int32), value, weight)
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells that were read from a file; raise a ValueError that names the problem if they are invalid."""
+        """Return cells that were read from a file; raise a ValueError if the arrays are invalid."""
         n = len(value)
-        sound = (
+        is_valid = (
             (start.dtype.kind, column.dtype.kind, value.dtype.kind, weight.dtype.kind) == ("i", "i", "f", "f")
             and start.shape == (shape[0] + 1,)
             and column.shape == value.shape == weight.shape == (n,)
@@ -70,7 +69,7 @@ class Cells:
             and np.isfinite(value).all()
             and (weight > 0).all()
         )
-        if not sound:
+        if not is_valid:
             raise ValueError("the cells are not as saved")
         row = np.repeat(np.arange(shape[0]), np.diff(start))
         return cls._sorted(row, column, value, weight, shape)
@@ -87,11 +86,9 @@ class Cells:
 
     @cached_property
     def T(self) -> Cells:
-        """The same cells, column by column."""
+        """Cells of the transposed table."""
         order = np.argsort(self.column, kind="stable")
-        row, column, value, weight = (
-            column_values[order] for column_values in (self.column, self.row, self.value, self.weight)
-        )
+        row, column, value, weight = (entries[order] for entries in (self.column, self.row, self.value, self.weight))
         return self._sorted(row, column, value, weight, self.shape[::-1])
 
     @property
@@ -100,22 +97,24 @@ class Cells:
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell for each pair: the weighted mean of its observations."""
-        new = np.ones(self.n, dtype=bool)
-        new[1:] = self.column[1:] != self.column[:-1]
-        new[self.start[:-1][self.start[:-1] < self.n]] = True
-        if new.all():
+        """Return the table with one cell for each observed pair: the weighted mean of its values."""
+        is_first = np.ones(self.n, dtype=bool)  # cell of its pair
+        is_first[1:] = self.column[1:] != self.column[:-1]
+        is_first[self.start[:-1][self.start[:-1] < self.n]] = True
+        if is_first.all():
             return self
-        row = self.row
-        first = np.flatnonzero(new)
+        first = np.flatnonzero(is_first)
         weight = np.add.reduceat(self.weight, first)
-        total = np.add.reduceat(self.weight * self.value, first)
-        alone = np.diff(np.append(first, self.n)) == 1  # w x / w is not always x
-        mean = np.where(alone, self.value[first], total / weight)
-        return self._sorted(row[first], self.column[first], mean, weight, self.shape)
+        weighted_sum = np.add.reduceat(self.weight * self.value, first)
+        is_single = np.diff(np.append(first, self.n)) == 1  # a single value x is kept: w x / w is not always x
+        mean = np.where(is_single, self.value[first], weighted_sum / weight)
+        return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and weighted values of every row, summed over each group of columns: (I, groups) each."""
+        """Return the weights and weighted values of each row summed by group of columns, two arrays (I, groups).
+
+        `group` (J,) holds the labels of the columns.
+        """
         counts, sums = np.empty((2, self.shape[0], groups))
         kernel.group_sums(*self.arrays, group, counts, sums)
         return counts, sums

@@ -1,4 +1,7 @@
-"""Genetic: two partitions of ordinal ratings, searched by a genetic algorithm (section 1.3 of the thesis)."""
+"""Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis).
+
+An individual is a partition of the items and one of the users: a row of labels, items first. Less fitness is better.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ from bbl.parallel import stop_flag
 
 __all__ = ["Evolved", "Ratings", "evolve"]
 
-CHUNK = 2  # generations between two looks at what may tell the search to stop
+CHUNK = 2  # generations between two checks of the stop flag
 
 
 class Ratings(NamedTuple):
-    """Ratings and the model of a block: what the kernel takes.
+    """Ratings and the model of a block, in the order of the kernel's arguments.
 
-    A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal distribution around m with
-    standard deviation sigma, cut to the scale; the fitness is minus twice the log-likelihood plus a penalty for each
-    block.
+    A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal distribution with mean m and
+    standard deviation `sigma`, truncated to the scale. The fitness is minus twice the log-likelihood plus `penalty` for
+    each block. `item`, `user`, `rating` (0 for the lowest) and `weight` have shape (n,). `mle` tells whether m is the
+    maximum-likelihood estimate rather than the mean of the block's ratings.
     """
 
     item: np.ndarray
@@ -37,20 +41,21 @@ class Ratings(NamedTuple):
 
     @classmethod
     def from_cells(cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool) -> Ratings:
-        """Take whole numbers in low..high; `penalty` is the factor of ln N for each block."""
+        """Return ratings from cells with whole numbers in low..high; the penalty of a block is `penalty` times ln N."""
         rating = np.rint(cells.value - low).astype(np.int32)
-        each = penalty * float(np.log(cells.weight.sum()))
-        return cls(cells.row, cells.column, rating, cells.weight, *cells.shape, high - low + 1, sigma, each, mle)
+        block_penalty = penalty * float(np.log(cells.weight.sum()))
+        levels = high - low + 1
+        return cls(cells.row, cells.column, rating, cells.weight, *cells.shape, levels, sigma, block_penalty, mle)
 
     def fitness(self, population: np.ndarray) -> np.ndarray:
-        """Return the fitness of the individuals (n, items + users), whose labels are put in order of appearance."""
+        """Return the fitness (n,) of individuals (n, items + users); their labels are made canonical in place."""
         out = np.empty(len(population))
         kernel.fitness_of(*self, population, out)
         return out
 
 
 class Evolved(NamedTuple):
-    """The best partitions of a run, their fitness, the best of each generation, and the last population."""
+    """Labels and fitness of the best individual, least fitness of each generation, and final population by fitness."""
 
     items: np.ndarray
     users: np.ndarray
@@ -61,29 +66,22 @@ class Evolved(NamedTuple):
 
 
 def _first_population(ratings: Ratings, members: int, stream: np.ndarray) -> np.ndarray:
-    """Return singletons, and what a step of the Du process for each item makes of them.
+    """Return the first population, shape (members, items + users); the generator state `stream` (4,) is advanced.
 
-    Crossover never adds groups, so the search begins with as many as there can be.
+    The first member has groups of one; the others result from it by one step of the Du process for each item and user.
+    Crossover never adds groups, so the search starts from as many groups as possible.
     """
     items, users = ratings.items, ratings.users
     population = np.empty((members, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
-    for one in population[1:]:
-        kernel.du_steps(one[:items], items, stream)
-        kernel.du_steps(one[items:], users, stream)
+    for labels in population[1:]:
+        kernel.du_steps(labels[:items], items, stream)
+        kernel.du_steps(labels[items:], users, stream)
     return population
 
 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
-    """Run the genetic algorithm once.
-
-    Parameters
-    ----------
-    ratings : Ratings
-    seed : int
-    options : dict
-        ``population``, ``generations``, ``crossover``, ``mutation``, ``elitism``, ``refine``.
-    """
+    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``."""
     items, users, members = ratings.items, ratings.users, options["population"]
     check_memory(
         8.0 * items * users * ratings.levels + 8.0 * members * (items + users),
@@ -94,23 +92,24 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     population = _first_population(ratings, members, stream)
     fitness = ratings.fitness(population)
     history, stop = [np.array([fitness.min()])], stop_flag()
-    best, least = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
-    done = 0
-    while done < options["generations"] and not stop[0]:
-        step = np.empty(min(CHUNK, options["generations"] - done))
-        breeding = (options["crossover"], options["mutation"], options["elitism"])
-        kernel.evolve(*ratings, population, fitness, *breeding, stream, step, best, least)
-        history.append(step)
-        done += len(step)
-    top = float(least[0])
+    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
+    n_generations = 0
+    breeding = (options["crossover"], options["mutation"], options["elitism"])
+    while n_generations < options["generations"] and not stop[0]:
+        least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))  # of each generation
+        kernel.evolve(*ratings, population, fitness, *breeding, stream, least_fitness, best, best_fitness)
+        history.append(least_fitness)
+        n_generations += len(least_fitness)
+    final_fitness = float(best_fitness[0])
     if options["refine"]:
-        best, top = refine(ratings, best)
+        best, final_fitness = refine(ratings, best)
     order = np.argsort(fitness, kind="stable")
-    return Evolved(best[:items], best[items:], top, np.concatenate(history), population[order], fitness[order])
+    return Evolved(
+        best[:items], best[items:], final_fitness, np.concatenate(history), population[order], fitness[order]
+    )
 
 
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return labels and fitness after moves of single items and users, made as long as one lowers the fitness."""
+    """Move single items and users while that lowers the fitness; return the labels (items + users,) and the fitness."""
     labels = best.copy()
-    top = kernel.refine(*ratings, labels, stop_flag())
-    return labels, top
+    return labels, kernel.refine(*ratings, labels, stop_flag())

@@ -1,4 +1,4 @@
-"""Likelihood: criteria that choose the number of groups, on the scale of minus twice a log-likelihood."""
+"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is better."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance"
 
 
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
-    """Return minus twice the log-likelihood of normal cells of one variance, at its estimate.
+    """Return minus twice the log-likelihood of normal cells with one variance, at its maximum-likelihood estimate.
 
     Parameters
     ----------
@@ -21,15 +21,15 @@ def normal_deviance(squares: float, total: float, resolution: float) -> float:
     total : float
         Number of observations.
     resolution : float
-        Smallest gap between distinct values: their variance is not taken to be less than that of rounding,
-        ``resolution**2 / 12``, or a table without noise would have no likelihood.
+        Smallest gap between distinct values. The variance is at least that of rounding, ``resolution**2 / 12``:
+        otherwise the likelihood of a table without noise would be infinite.
     """
     variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
     return float(total * np.log(2.0 * np.pi * variance) + squares / variance)
 
 
 def levels_deviance(counts: np.ndarray) -> float:
-    """Return minus twice the log-likelihood of blocks with their own distribution of levels, counts (..., L)."""
+    """Return minus twice the log-likelihood of blocks, each with its distribution of L levels; `counts`: (..., L)."""
     n = counts.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_share = np.where(counts > 0.0, np.log(counts / n), 0.0)
@@ -37,7 +37,7 @@ def levels_deviance(counts: np.ndarray) -> float:
 
 
 def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float) -> float:
-    """Return minus twice the integrated completed likelihood (Keribin et al. 2015), less is better.
+    """Return minus twice the integrated completed likelihood (Keribin et al. 2015).
 
     Parameters
     ----------
@@ -55,15 +55,15 @@ def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], 
     Keribin C, Brault V, Celeux G, Govaert G (2015). Estimation and selection for the latent block model on
     categorical data. Statistics and Computing 25, 1201-1216.
     """
-    value = deviance + parameters * np.log(total)
+    criterion = deviance + parameters * np.log(total)
     for size in sizes:
         n = size.sum()
-        value += -2.0 * (size * np.log(size / n)).sum() + (len(size) - 1) * np.log(n)
-    return float(value)
+        criterion += -2.0 * (size * np.log(size / n)).sum() + (len(size) - 1) * np.log(n)
+    return float(criterion)
 
 
 class Noise(NamedTuple):
-    """Reference variance of the values, which does not depend on the groups.
+    """Noise of the values, whatever the groups; a pair (row, column) may be observed repeatedly.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, cells: Cells) -> Noise:
-        """Return the noise of a table that may have several observations of a pair."""
+        """Return the noise of the cells of a table."""
         means, total = cells.averaged(), float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
-        middle = float(np.average(means.value, weights=means.weight))
-        within = float(cells.weight @ (cells.value - middle) ** 2 - means.weight @ (means.value - middle) ** 2)
+        center = float(np.average(means.value, weights=means.weight))  # subtracted, as squares then lose fewer digits
+        within = float(cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2)
         return cls(total, max(within, 0.0) if means is not cells else 0.0, float(gaps.min()))
 
 
@@ -97,7 +97,7 @@ def block_criterion(
     Parameters
     ----------
     cells : Cells
-        All observations: a pair may have several.
+        All observations.
     rows, columns : ndarray of int
         Labels.
     squares : float
@@ -105,7 +105,6 @@ def block_criterion(
     n_levels : int
         Levels of a categorical table; 1 for numbers.
     noise : Noise
-        Of the cells.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a, b = len(sizes[0]), len(sizes[1])

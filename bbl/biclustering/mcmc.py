@@ -1,4 +1,8 @@
-"""MCMC: the posterior of two partitions, of raters and of the items that they rate (section 1.2 of the thesis)."""
+"""MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis).
+
+A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if all items are alike to it; an item has a
+weight w, its popularity.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,22 @@ from bbl.parallel import stop_flag
 
 __all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
 
-MIXED = 1.1  # largest split R-hat of chains that have mixed
+MIXED = 1.1  # chains count as mixed up to this split R-hat
 
 
 class Draws(NamedTuple):
-    """Draws of one chain, or of several with the chains in front: labels of raters and items, and what goes with them.
+    """Draws of one chain, or of several, whose first axis is then the chain.
 
     Attributes
     ----------
-    rows : ndarray of int32, shape (..., draws, raters)
-    columns : ndarray of int32, shape (..., draws, items)
+    rows, columns : ndarray of int32, shape (..., draws, raters) and (..., draws, items)
+        Labels of the groups of raters and of items.
     log_posterior : ndarray, shape (..., draws)
         Up to a constant.
     loyalty : ndarray, shape (..., raters)
-        Mean of each rater's lambda: 1 where all items are alike to the rater.
+        Mean of the lambda of each rater's group.
     popularity : ndarray, shape (..., items)
-        Mean of w.
+        Mean of w of each item.
     """
 
     rows: np.ndarray
@@ -39,18 +43,20 @@ class Draws(NamedTuple):
 
     @property
     def traces(self) -> np.ndarray:
-        """Log posterior and numbers of both groups of each draw, shape (..., draws, 3)."""
+        """Log posterior, number of groups of raters and of items of each draw, shape (..., draws, 3)."""
         groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
         return np.stack([self.log_posterior, *groups], axis=-1)
 
 
 def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator) -> Chain:
+    """Return a chain without partitions yet; `popularity` (items,) holds the weights w, which alpha = 0 fixes."""
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)
     return Chain(cells.start, cells.column, cells.shape[1], alpha, sigma, step, np.log(w), stream, stop_flag())
 
 
 def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return random labels (n,) of at most 10 groups."""
     return canonical(rng.integers(1 + rng.integers(min(n, 10)), size=n)).astype(np.int32)
 
 
@@ -63,9 +69,9 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
         The items (columns) that each rater (row) rated.
     seed : int
     options : dict
-        ``warmup``, ``draws``, ``thin``, ``alpha``, ``sigma``, ``step``.
+        Options of `Mcmc`: ``warmup``, ``draws``, ``thin``, ``alpha``, ``sigma``, ``step``.
     popularity : ndarray, shape (items,), optional
-        Known weights w; drawn from their posterior by default.
+        Fixed weights w; by default they are drawn from their posterior.
     """
     rng, n = np.random.default_rng(seed), options["draws"]
     alpha = options["alpha"] if popularity is None else 0.0
@@ -79,7 +85,7 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
 
 
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
-    """Return the log-likelihood of the rated items, eq. 1.1 with the normaliser that it lacks.
+    """Return the log-likelihood of the rated items: eq. 1.1 with the normaliser that the equation lacks.
 
     Parameters
     ----------
@@ -87,11 +93,11 @@ def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> floa
     rows, columns : ndarray of int, shape (raters,) and (items,)
         Labels of the groups.
     gamma : array_like, shape (row groups,)
-        Logits of lambda.
+        Logits of lambda of the groups of raters.
     rank : array_like of int, shape (row groups, column groups)
         Rank 1, 2, ... that each group of raters gives to each group of items.
     popularity : array_like, shape (items,)
-        w.
+        Weights w.
     """
     chain = _chain(cells, 0.0, 1.0, 1.0, popularity, np.random.default_rng(0))
     chain.set(np.ascontiguousarray(columns, dtype=np.int32), np.ascontiguousarray(rows, dtype=np.int32), gamma, rank)

@@ -23,7 +23,7 @@ from bbl.stats.diagnostics import split_rhat
 
 __all__ = ["METHODS", "Genetic", "Mcmc", "Prototype", "make_method"]
 
-PENALTIES = {"bic": 1.0, "thesis": 0.5}  # of a block, by ln N
+PENALTIES = {"bic": 1.0, "thesis": 0.5}  # factor of ln N, the log of the number of ratings, for each block
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Genetic:
     sigma : float, default 0.5
         Standard deviation of a rating before it is rounded.
     penalty : {"bic", "thesis"} or float, default "bic"
-        Factor of ln N for each block: 1, 1/2 (of the thesis), or a number.
+        Factor of ln N for each block: 1, 1/2 (as in the thesis), or a number.
     mean : {"block", "mle"}, default "block"
         Mean of a block's ratings, or the mean before truncation that makes them most likely.
     population : int, default 6
@@ -88,35 +88,34 @@ class Genetic:
             refine=flag("refine", self.refine),
         )
 
-    def steps(self, n_init: int, groups, shape) -> int:
-        """Return the number of populations."""
+    def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
+        """Return the number of tasks that progress counts: populations."""
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
-        """Return the ratings with the model of a block; values off the scale are refused."""
+        """Return the ratings with the model of a block; raise a DataError for values off the scale."""
         low, high = self.scale
-        wrong = (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
-        if wrong.any():
+        off_scale = (cells.value != np.rint(cells.value)) | (cells.value < low) | (cells.value > high)
+        if off_scale.any():
             raise DataError(
-                f"method='genetic' is for whole ratings in {low}..{high}; there is {cells.value[wrong][0]:g}. Give "
+                f"method='genetic' is for whole ratings in {low}..{high}; there is {cells.value[off_scale][0]:g}. Give "
                 "scale=(lowest, highest), or use method='prototype'."
             )
         factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
 
     def log_shares(self, means: np.ndarray) -> np.ndarray:
-        """Return the log-probability of each rating in blocks of these means (a, b), shape (a, b, levels)."""
+        """Return the log-probability of each rating in blocks with means (a, b), shape (a, b, levels)."""
         from scipy.special import ndtr
 
         low, high = self.scale
         edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
-        # differences of the smaller tails
-        below, above = ndtr(edges), ndtr(-edges)
-        shares = np.where(edges[..., :-1] > 0.0, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
+        lower, upper = ndtr(edges), ndtr(-edges)  # tails; differences of the smaller ones lose fewer digits
+        shares = np.where(edges[..., :-1] > 0.0, upper[..., :-1] - upper[..., 1:], lower[..., 1:] - lower[..., :-1])
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Breed `n_init` populations, and take the best individual of all."""
+        """Run the algorithm from `n_init` populations and return the best individual of all runs."""
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
         names = ("population", "generations", "crossover", "mutation", "elitism", "refine")
@@ -135,21 +134,21 @@ class Mcmc:
     Parameters
     ----------
     draws : int, default 1000
-        Of each chain; `n_init` of `bicluster` is the number of chains.
+        Draws of each chain; `n_init` of `bicluster` is the number of chains.
     warmup : int, default 1000
         Sweeps before the first draw.
     thin : int, default 1
         Sweeps per draw.
     alpha : float, default 1.0
-        Of the Dirichlet prior of the items' weights.
+        Concentration of the Dirichlet prior of the items' weights.
     sigma : float, default 1.0
         Prior standard deviation of the logit of lambda; 0 holds lambda at 1/2.
     step : float, default 1.0
-        Standard deviation of the proposals for it.
+        Standard deviation of the proposals for the logit of lambda.
     popularity : array_like of shape (columns,), optional
-        Known weights of the items, in the order of the columns; their posterior is sampled by default.
+        Fixed weights of the items, in the order of the columns; by default their posterior is sampled.
     loss : {"vi", "binder"}, default "vi"
-        Whose least expected value the reported partition has.
+        Loss whose posterior expectation the reported partition minimises.
 
     Raises
     ------
@@ -180,11 +179,12 @@ class Mcmc:
             step=real("step", self.step, 0.0, open_low=True),
         )
 
-    def steps(self, n_init: int, groups, shape) -> int:
-        """Return the number of chains."""
+    def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
+        """Return the number of tasks that progress counts: chains."""
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
+        """Return the checked weights of the `n` items, of sum 1, or None if they are to be sampled."""
         if self.popularity is None:
             return None
         try:
@@ -198,12 +198,12 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains; the partitions are those of least posterior expected loss."""
+        """Run `n_init` chains and return the partitions of least posterior expected loss."""
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape
-        top = int(np.diff(cells.start).max())
+        most_rated = int(np.diff(cells.start).max())  # items of one rater
         check_memory(
-            4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * top) + 16.0 * (n**2 + m**2),
+            4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * most_rated) + 16.0 * (n**2 + m**2),
             f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
             "Raise thin, or use fewer draws or chains (n_init).",
         )
@@ -216,9 +216,9 @@ class Mcmc:
         draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
         labels, share, loss = [], [], 0.0
         for arrays in (draws.rows, draws.columns):
-            flat = arrays.reshape(-1, arrays.shape[-1])
-            share.append(similarity(flat))
-            labels.append(point_partition(flat, share[-1], self.loss))
+            pooled = arrays.reshape(-1, arrays.shape[-1])  # the draws of all chains
+            share.append(similarity(pooled))
+            labels.append(point_partition(pooled, share[-1], self.loss))
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
@@ -230,9 +230,9 @@ METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype
 
 
 def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
-    """Return the options of the method of that name.
+    """Return the method of that name, an instance of a class of `METHODS` with the given options.
 
-    Unknown ones are refused with the nearest known name, which may be one of the arguments `beside` the options.
+    The error for an unknown option suggests the nearest option, or the nearest of the other arguments, `beside`.
     """
     kind = METHODS[choice("method", method, list(METHODS))]
     option_names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Partition: labels of groups; how alike two partitions are, and the one that stands for many draws."""
+"""Partitions of I items, as labels (I,): comparison of two, and the point estimate from draws of a posterior."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 
 __all__ = ["LOSSES", "canonical", "contingency", "expected_loss", "point_partition", "rand_index", "similarity"]
 
-CANDIDATES = 1000  # draws, the most frequent ones, that the search for a point partition compares
+CANDIDATES = 1000  # most frequent partitions among which the search for a point estimate takes its start
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
-    """Return the labels numbered in order of first appearance: equal for equal partitions.
+    """Return labels 0, 1, ... in order of first appearance, which are the same for equal partitions.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return how many items are in group g of one partition and group h of the other, shape (a, b)."""
+    """Return the numbers of items in group g of one partition and group h of the other, shape (a, b)."""
     one, other = canonical(one), canonical(other)
     counts = np.zeros((one.max() + 1, other.max() + 1))
     np.add.at(counts, (one, other), 1.0)
@@ -40,7 +40,8 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     (0.8333333333333334, 0.5714285714285715)
     """
 
-    def pairs(counts):
+    def n_pairs(counts: np.ndarray) -> float:
+        """Return the pairs of items within groups of these sizes."""
         return float((counts * (counts - 1.0)).sum() / 2.0)
 
     counts = contingency(one, other)
@@ -48,14 +49,14 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     total = n * (n - 1.0) / 2.0
     if total == 0.0:
         return 1.0, 1.0
-    both, pairs_in_one, pairs_in_other = pairs(counts), pairs(counts.sum(axis=1)), pairs(counts.sum(axis=0))
-    expected, most = pairs_in_one * pairs_in_other / total, (pairs_in_one + pairs_in_other) / 2.0
-    adjusted = 1.0 if most == expected else (both - expected) / (most - expected)
+    both, pairs_in_one, pairs_in_other = n_pairs(counts), n_pairs(counts.sum(axis=1)), n_pairs(counts.sum(axis=0))
+    expected, largest = pairs_in_one * pairs_in_other / total, (pairs_in_one + pairs_in_other) / 2.0
+    adjusted = 1.0 if largest == expected else (both - expected) / (largest - expected)
     return (total + 2.0 * both - pairs_in_one - pairs_in_other) / total, adjusted
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return how often each two items are in one group, over draws (n, I) of labels; shape (I, I).
+    """Return the share of draws in which two items are in one group, shape (I, I), from labels `draws` (n, I).
 
     Examples
     --------
@@ -69,47 +70,43 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
+    """Return a group's term of the expected Binder loss; `share` holds the similarities of its members."""
     return float((1.0 - 2.0 * share).sum() - (1.0 - 2.0 * np.diag(share)).sum()) / 2.0
 
 
 def _information(share: np.ndarray) -> float:
+    """Return a group's term of the expected variation of information; `share` holds its members' similarities."""
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
 
+# terms of the expected losses that depend on the partition: a sum over groups
 LOSSES = {"vi": _information, "binder": _binder}
 
 
 def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> float:
     """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
 
-    ``"binder"``: pairs of items that are put together or apart against a draw. ``"vi"``: the variation of information
-    in nats, as Wade & Ghahramani (2018, eq. 13) bound it, who swap mean and logarithm: exact for a single draw; else
-    the part that the partition changes is bounded from below.
+    ``"binder"``: the number of pairs of items that only one of partition and draw puts together. ``"vi"``: the
+    variation of information in nats with the logarithm of the mean for the mean logarithm (Wade & Ghahramani 2018,
+    eq. 13): exact for a single draw, else a lower bound of the part that depends on the partition.
     """
-    total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in _members(labels))
+    groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
+    total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
     if loss == "binder":
         return float(total + (share.sum() - np.trace(share)) / 2.0)
     return float(total + np.log(share.sum(axis=1)).sum()) / len(labels)
 
 
-def _members(labels: np.ndarray) -> list[np.ndarray]:
-    return [np.flatnonzero(labels == g) for g in np.unique(labels)]
-
-
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
-    """Return the partition of least expected loss: the best draw, improved by moving one item after the other.
+    """Return the partition of least expected loss, int32 (I,): the best draw, improved by moves of single items.
 
     Parameters
     ----------
     draws : ndarray of int, shape (n, I)
         Canonical labels.
     share : ndarray, shape (I, I)
-        Their `similarity`.
+        The `similarity` of the draws.
     loss : {"vi", "binder"}, default "vi"
-
-    Returns
-    -------
-    ndarray of int32, shape (I,)
 
     References
     ----------
@@ -118,7 +115,7 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
     """
     partitions, counts = np.unique(draws, axis=0, return_counts=True)
     partitions = partitions[np.argsort(-counts, kind="stable")[:CANDIDATES]]
-    labels = partitions[np.argmin([expected_loss(one, share, loss) for one in partitions])].astype(np.int64)
+    labels = partitions[np.argmin([expected_loss(partition, share, loss) for partition in partitions])].astype(np.int64)
     cost, moved = LOSSES[loss], True
     while moved:
         moved = False
@@ -126,17 +123,18 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
             same_group = labels == labels[i]
             group_without_i = same_group.copy()
             group_without_i[i] = False
-            gain = cost(share[np.ix_(same_group, same_group)]) - (
+            cost_in_group = cost(share[np.ix_(same_group, same_group)]) - (
                 cost(share[np.ix_(group_without_i, group_without_i)]) if group_without_i.any() else 0.0
             )
-            best, target = gain - 1e-9 * max(1.0, abs(gain)), labels[i]
+            # another group has to cost less by more than rounding
+            least_cost, target = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group)), labels[i]
             for g in [*np.unique(labels[~same_group]), labels.max() + 1]:
-                there = labels == g
-                before = cost(share[np.ix_(there, there)]) if there.any() else 0.0
-                there[i] = True
-                rise = cost(share[np.ix_(there, there)]) - before
-                if rise < best:
-                    best, target = rise, g
+                members = labels == g
+                cost_without_i = cost(share[np.ix_(members, members)]) if members.any() else 0.0
+                members[i] = True
+                added_cost = cost(share[np.ix_(members, members)]) - cost_without_i
+                if added_cost < least_cost:
+                    least_cost, target = added_cost, g
             if target != labels[i]:
                 labels[i], moved = target, True
     return canonical(labels)

@@ -1,4 +1,4 @@
-"""Prototypes of blocks from many starts, and the choice of the number of groups by a criterion."""
+"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bbl.parallel import run_tasks
 
 __all__ = ["Prototype"]
 
-TIED = 1e-9  # of the objective at the start: less is no gain
+TIED = 1e-9  # fits tie if their objectives differ by less than this share of the largest objective at a start
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,11 @@ class Prototype:
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of starts."""
+        """Return the number of tasks that progress counts: starts, over all numbers of groups."""
         return n_init * len(self._grid(groups, shape))
 
-    def _grid(self, groups, shape) -> list[tuple[int, int]]:
+    def _grid(self, groups: tuple[int, int] | None, shape: tuple[int, int]) -> list[tuple[int, int]]:
+        """Return the numbers of row and column groups to try: the given ones, or all up to `max_groups`."""
         if groups is not None:
             return [groups]
         if self.metric == "pearson":
@@ -92,15 +93,15 @@ class Prototype:
         return list(itertools.product(range(1, most[0] + 1), range(1, most[1] + 1)))
 
     def filled(self, cells: Cells) -> float:
-        """Return the mean of a block without cells."""
+        """Return the prototype of a block without cells."""
         if self.fill is not None:
             return self.fill
         value = cells.value
-        ratings = value.min() >= 1 and value.max() <= 5 and (value == np.rint(value)).all()
-        return 3.0 if ratings else float(np.average(value, weights=cells.weight))
+        are_ratings = value.min() >= 1 and value.max() <= 5 and (value == np.rint(value)).all()
+        return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` random starts for each number of groups, and take the best of the best number."""
+        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of least criterion."""
         grid = self._grid(groups, cells.shape)
         most = max(a for a, _ in grid), max(b for _, b in grid)
         check_memory(
@@ -109,10 +110,10 @@ class Prototype:
             "Use fewer groups or fewer threads (n_jobs).",
         )
         fill = self.prior_count if self.metric == "levels" else self.filled(cells)
-        table, wide = make_tables(cells, self.metric, n_levels, fill)
-        wide.T, table.cells.T  # noqa: B018  sorted once, for all threads
+        table, start_cells = make_tables(cells, self.metric, n_levels, fill)
+        start_cells.T, table.cells.T  # noqa: B018  cached once, for all threads
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
-        tasks = [(table, wide, size, seed, options) for size in grid for seed in seeds(rng, n_init)]
+        tasks = [(table, start_cells, size, seed, options) for size in grid for seed in seeds(rng, n_init)]
         fits = run_tasks(fit_once, tasks, workers, progress)
         best_fits, noise = [], Noise.of(cells)
         for k, size in enumerate(grid):
@@ -121,13 +122,14 @@ class Prototype:
             if self.metric != "pearson":
                 criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
             best_fits.append((best, size, criterion))
-        best, size, criterion = min(best_fits, key=lambda one: one[2])
+        best, size, criterion = min(best_fits, key=lambda candidate: candidate[2])
         if groups is None:
             self._warn_border(best, cells.shape)
         selection = None if groups is not None else [(*s, f.value, c) for f, s, c in best_fits]
         return BiclusterFit(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
+        """Warn if a chosen number of groups is the largest that was tried, though more were possible."""
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):
             warnings.warn(
@@ -139,7 +141,7 @@ class Prototype:
 
 
 def _best(fits: list[PrototypeFit]) -> PrototypeFit:
-    """Return the fit of least objective; the first of those that are as good, so that rounding decides nothing."""
+    """Return the fit of least objective, the first of tied ones: rounding must not decide."""
     least = min(fit.value for fit in fits)
-    slack = TIED * max(abs(fit.history[0]) for fit in fits)
-    return next(fit for fit in fits if fit.value <= least + slack)
+    tolerance = TIED * max(abs(fit.history[0]) for fit in fits)
+    return next(fit for fit in fits if fit.value <= least + tolerance)

@@ -1,4 +1,4 @@
-"""Starts: one-way clustering of the rows by k-means, over the cells that rows have in common."""
+"""Starts of two-way clustering: k-means of the I rows over observed cells; centres are arrays (J, centres)."""
 
 from __future__ import annotations
 
@@ -10,86 +10,84 @@ from bbl.parallel import stop_flag
 
 __all__ = ["one_way", "refill"]
 
-STEPS = 5  # of Lloyd's algorithm: a start need not be an optimum
+STEPS = 5  # steps of Lloyd's algorithm: a start need not be an optimum
 
 
 class _Distances:
-    """Squared distances of all rows from centres, averaged over the cells that both know, times the row's weight."""
+    """Squared distances of rows from centres: the mean over jointly observed columns times the row's weight."""
 
     def __init__(self, cells: Cells):
         self.cells = cells
         self.total = np.bincount(cells.row, cells.weight, cells.shape[0])[:, None]
         mean = np.average(cells.value, weights=cells.weight)
         self.variance = float(np.average((cells.value - mean) ** 2, weights=cells.weight))
-        self.full = cells.n == cells.shape[0] * cells.shape[1]
-        if self.full:  # the cells are the matrix
+        self.is_complete = cells.n == cells.shape[0] * cells.shape[1]
+        if self.is_complete:  # weights w (None for ones), values x
             self.w = None if (cells.weight == 1.0).all() else cells.weight.reshape(cells.shape)
             x = cells.value.reshape(cells.shape)
             self.wx = x if self.w is None else self.w * x
             self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
-    def __call__(self, centre: np.ndarray, known: np.ndarray) -> np.ndarray:
-        if self.full and known.all():
-            cost = self.wx @ (-2.0 * centre)
-            cost += (centre * centre).sum(axis=0) if self.w is None else self.w @ (centre * centre)
+    def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
+        """Return the distances (I, centres) from centres (J, centres), of which some values may be unobserved."""
+        if self.is_complete and is_observed.all():
+            cost = self.wx @ (-2.0 * centres)
+            cost += (centres * centres).sum(axis=0) if self.w is None else self.w @ (centres * centres)
             cost += self.wxx
             return np.maximum(cost, 0.0, out=cost)
-        cost, joint = np.empty((2, self.cells.shape[0], centre.shape[1]))
-        kernel.centre_costs(*self.cells.arrays, centre, known, cost, joint)
-        # rows that have nothing in common with a centre are as far away as any two cells are
-        return self.total * np.where(joint > 0.0, cost / np.maximum(joint, 1e-300), self.variance)
+        cost, joint_weight = np.empty((2, self.cells.shape[0], centres.shape[1]))
+        kernel.centre_costs(*self.cells.arrays, centres, is_observed, cost, joint_weight)
+        # without a jointly observed column the distance is the variance of all cells
+        return self.total * np.where(joint_weight > 0.0, cost / np.maximum(joint_weight, 1e-300), self.variance)
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    centre, is_observed = np.zeros((2, cells.shape[1], len(rows)))
+    """Return rows as centres: values, and 1 for observed ones or 0, both of shape (J, rows)."""
+    centres, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
-        centre[cells.column[row_cells], k], is_observed[cells.column[row_cells], k] = cells.value[row_cells], 1.0
-    return centre, is_observed
+        column = cells.column[row_cells]
+        centres[column, k], is_observed[column, k] = cells.value[row_cells], 1.0
+    return centres, is_observed
 
 
 def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Cluster the rows: seeds by greedy k-means++ (Arthur & Vassilvitskii 2007), then a few steps of Lloyd's algorithm.
+    """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's algorithm.
 
-    Parameters
-    ----------
-    cells : Cells
-        One cell per pair, of shape (I, J).
-    groups : int
-        At most I.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of int32, shape (I,)
-        Labels 0..groups-1, all of which occur.
+    `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns labels, int32 of
+    shape (I,), in which each of 0..groups-1 occurs.
     """
     distances, n, stop = _Distances(cells), cells.shape[0], stop_flag()
     seeds = [int(rng.integers(n))]
-    nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
-    tries = 2 + int(np.log(groups))
+    nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]  # distance of each row from its nearest seed
+    n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
         if stop[0]:
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
-        chosen = rng.choice(n, tries, p=nearest / total) if total > 0.0 else rng.integers(n, size=tries)
-        closer = np.minimum(distances(*_rows_as_centres(cells, chosen)), nearest[:, None])
-        best = int(closer.sum(axis=0).argmin())
-        nearest = closer[:, best]
-        seeds.append(int(chosen[best]))
-    centre, is_observed = _rows_as_centres(cells, np.array(seeds))
+        candidates = (
+            rng.choice(n, n_candidates, p=nearest / total) if total > 0.0 else rng.integers(n, size=n_candidates)
+        )
+        nearest_with = np.minimum(distances(*_rows_as_centres(cells, candidates)), nearest[:, None])
+        best = int(nearest_with.sum(axis=0).argmin())
+        nearest = nearest_with[:, best]
+        seeds.append(int(candidates[best]))
+    centres, is_observed = _rows_as_centres(cells, np.array(seeds))
     for step in range(STEPS + 1):
-        cost = distances(centre, is_observed)
+        cost = distances(centres, is_observed)
         labels = cost.argmin(axis=1).astype(np.int32)
         labels = refill(labels, groups, cost.min(axis=1), least=-1.0)
         if step < STEPS:
             counts, sums = cells.T.sums(labels, groups)
-            centre, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
+            centres, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
     return labels
 
 
 def refill(labels: np.ndarray, groups: int, misfit: np.ndarray, least: float) -> np.ndarray:
-    """Give each empty group the row that fits its own group worst, if its `misfit` exceeds `least`."""
+    """Return labels in which each empty group got the row of largest `misfit` (I,), if that exceeds `least`.
+
+    A row that is alone in its group stays there.
+    """
     size = np.bincount(labels, minlength=groups)
     empty = np.flatnonzero(size == 0)
     if not len(empty):

@@ -1,4 +1,8 @@
-"""DifferenceInference: standard errors and intervals of differences between groups fitted jointly, under labels."""
+"""DifferenceInference: standard errors and intervals of the parameters of one group less those of another.
+
+For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its fields, or interacting
+predictors with their couplings; `size` is the number of parameters of a group.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
 from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import compared, compared_frame, ranked, untested
+from bbl.results.machine.inference import estimate_table, rank_interactions, resolve_of, untested_table
 from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]
@@ -29,16 +33,16 @@ NOT_CONVERGED = "not estimable: the fit did not converge"
 class DifferenceInference(Estimates):
     """Standard errors and intervals of differences between groups; made by ``fit.inference()`` of a conditional fit.
 
-    `of` is a pair of groups ``(a, b)``, whose parameters of a less those of b are meant. Single groups have none: only
-    differences say anything of P(y|x).
+    The argument `of` is a pair of groups ``(a, b)`` and selects the parameters of a less those of b. Single groups have
+    no inference, because P(y|x) depends on differences alone.
 
-    Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``. Intervals are of the penalised
-    estimate's expectation, which the penalty draws towards zero: they tell its spread, not its bias, and take `ridge`
-    and `scale` as given. With a small `ridge` and many rows that is the difference itself. There are no tests, as the
-    expectation of what is zero need not be zero where other parameters are shrunk. They are of ``coef()``, before
-    any calibration of class scores. What the penalty decides alone has neither: a level or a pair of levels, or what
-    they are compared with, never occurs in one of the groups, or predictors are copies of others. A fit that did not
-    converge has no standard errors at all, since they are those of the optimum.
+    Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge` and `scale` as given.
+    Intervals are of the expectation of the penalised estimate, which the penalty draws towards zero: they show the
+    spread of the estimate, not its bias. With a small `ridge` and many rows that expectation is the difference itself.
+    There are no tests: the estimate of a difference of zero may have another expectation where other parameters are
+    shrunk. Estimates are those of ``coef()``, before any calibration of class scores. A parameter that the penalty
+    alone determines has no standard error: a level or a pair of levels, or its reference, never occurs in one of the
+    groups, or predictors are copies of others. A fit that did not converge has no standard errors at all.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ class DifferenceInference(Estimates):
     Attributes
     ----------
     note : str
-        What the numbers mean.
+        Text on the standard errors, printed under them.
 
     Raises
     ------
@@ -72,25 +76,25 @@ class DifferenceInference(Estimates):
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        self._cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
+        self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
             "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
             "expectation: they tell its spread, not its bias. There are no tests."
         )
-        self._no_interval = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
+        self._reason_without_se = PENALTY_DECIDES if estimate.converged else NOT_CONVERGED
         if not estimate.converged:
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
-    def _terms(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the covariance of each term's difference (by term), and whether each parameter has one (size,)."""
-        groups = compared(of, list(self._labels.groups), True)
-        if isinstance(groups, str):
+    def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return (covariance matrices of the differences, one per term; whether each parameter has one (size,))."""
+        selection = resolve_of(of, list(self._labels.groups), True)
+        if isinstance(selection, str):
             self._engine.check_equations()  # raises: single groups have no standard errors
-        pair = (int(groups[0]), int(groups[1]))
-        if pair not in self._cache:
-            terms, has_error = difference_terms(self._sample, self._estimate, self._engine, pair)
-            self._cache[pair] = terms, has_error & self._estimate.converged
-        return self._cache[pair]
+        pair = (int(selection[0]), int(selection[1]))
+        if pair not in self._covariance_cache:
+            covariances, has_se = difference_terms(self._sample, self._estimate, self._engine, pair)
+            self._covariance_cache[pair] = covariances, has_se & self._estimate.converged
+        return self._covariance_cache[pair]
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -106,7 +110,7 @@ class DifferenceInference(Estimates):
         -------
         DataFrame
             The columns of `Inference.table`: those of ``tidy()`` that name the parameter, then ``estimate``, ``se``,
-            ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and ``test``, which says why.
+            ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and ``test``, the reason.
 
         Raises
         ------
@@ -118,12 +122,13 @@ class DifferenceInference(Estimates):
         from scipy.special import ndtri
 
         share("level", level)
-        terms, has_error = self._terms(of)
-        frame = compared_frame(self._labels, self._estimate.parameters, of)
-        se = np.where(has_error, np.sqrt(np.concatenate([np.diag(covariance) for covariance in terms])), np.nan)
-        half = float(ndtri(0.5 + level / 2)) * se
-        limits = {"lower": frame["estimate"] - half, "upper": frame["estimate"] + half}
-        return frame.assign(se=se, z=np.nan, p=np.nan, **limits, test=np.where(has_error, NO_TEST, self._no_interval))
+        covariances, has_se = self._covariances(of)
+        frame = estimate_table(self._labels, self._estimate.parameters, of)
+        se = np.where(has_se, np.sqrt(np.concatenate([np.diag(covariance) for covariance in covariances])), np.nan)
+        half_width = float(ndtri(0.5 + level / 2)) * se
+        lower, upper = frame["estimate"] - half_width, frame["estimate"] + half_width
+        reason = np.where(has_se, NO_TEST, self._reason_without_se)
+        return frame.assign(se=se, z=np.nan, p=np.nan, lower=lower, upper=upper, test=reason)
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: penalised differences have no tests."""
@@ -135,7 +140,7 @@ class DifferenceInference(Estimates):
 
     @verb
     def interactions(self, of: Compared = "group", apc: bool = False, level: float = 0.95) -> pd.DataFrame:
-        """Return the interacting pairs, those that differ most first, with limits of how much.
+        """Return the interacting pairs with the strength of their difference and its limits, strongest first.
 
         Parameters
         ----------
@@ -149,39 +154,40 @@ class DifferenceInference(Estimates):
         -------
         DataFrame
             The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``; p is missing. The
-            strength is a norm, so its estimate is never zero: the limits are the least and the largest norm within a
-            ball around the estimate that holds the expectation at least as often as `level` says. They are missing
+            strength is a norm, so its estimate is never zero: the limits are the least and the largest norm in a
+            ball around the estimate that covers the expectation with probability `level` at least. Limits are missing
             where one of the couplings has no interval.
         """
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        radius = self._radii(*self._terms(of), level)
-        pairs = untested(self._labels, parameters, of, NO_TEST)
-        pairs["test"] = np.where(np.isnan(radius), self._no_interval, NO_TEST)
-        pairs["radius"] = np.nan if flag("apc", apc) else radius
-        frame = ranked(pairs, parameters, of, groups, apc)
-        radii, strength = frame.pop("radius"), frame["strength"]
+        radii = self._confidence_radii(*self._covariances(of), level)
+        frame = untested_table(self._labels, parameters, of, NO_TEST)
+        frame["test"] = np.where(np.isnan(radii), self._reason_without_se, NO_TEST)
+        frame["radius"] = np.nan if flag("apc", apc) else radii
+        frame = rank_interactions(frame, parameters, of, groups, apc)
+        radius, strength = frame.pop("radius"), frame["strength"]
         position = list(frame.columns).index("strength") + 1
-        frame.insert(position, "lower", (strength - radii).clip(lower=0.0))
-        frame.insert(position + 1, "upper", strength + radii)
+        frame.insert(position, "lower", (strength - radius).clip(lower=0.0))
+        frame.insert(position + 1, "upper", strength + radius)
         return frame
 
-    def _radii(self, terms: list[np.ndarray], has_error: np.ndarray, level: float) -> np.ndarray:
-        """Return a radius (P,) around each pair's couplings that holds their expectation with probability `level`.
+    def _confidence_radii(self, covariances: list[np.ndarray], has_se: np.ndarray, level: float) -> np.ndarray:
+        """Return the radius (P,) of a confidence ball of coverage `level` around the couplings of each of P pairs.
 
-        Couplings are in the zero-sum gauge. The squared distance is at most the largest eigenvalue of the covariance
-        times a chi-square. nan where a coupling has no standard error.
+        Couplings are in the zero-sum gauge (they sum to zero over the levels of either predictor). Their squared
+        distance from the expectation is at most the largest eigenvalue of the covariance times a chi-square variable.
+        The radius is nan where a coupling has no standard error. `covariances` and `has_se` as from `_covariances`.
         """
         from scipy.special import chdtri
 
         layout = self._estimate.parameters.layout
         radii = np.zeros(len(layout.pairs))
         for k, (i, j) in enumerate(layout.pairs):
-            one, two = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
-            to_zero_sum = np.kron(one[:, 1:], two[:, 1:])
-            covariance = to_zero_sum @ terms[layout.m + k] @ to_zero_sum.T
+            centre_i, centre_j = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
+            to_zero_sum = np.kron(centre_i[:, 1:], centre_j[:, 1:])  # (L_i L_j, (L_i - 1)(L_j - 1))
+            covariance = to_zero_sum @ covariances[layout.m + k] @ to_zero_sum.T
             couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
-            if not has_error[couplings].all():
+            if not has_se[couplings].all():
                 radii[k] = np.nan
             elif to_zero_sum.shape[1]:
                 radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))

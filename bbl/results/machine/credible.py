@@ -1,4 +1,4 @@
-"""PosteriorInference: posterior sds, central intervals and the pairs of a fit with a posterior, under its labels."""
+"""PosteriorInference: tables of posterior means, sds, central intervals and interactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bbl.engines import Engine, EngineFit
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
 from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import compared, compared_frame, ranked, untested
+from bbl.results.machine.inference import estimate_table, rank_interactions, resolve_of, untested_table
 
 __all__ = ["PosteriorInference"]
 
@@ -25,9 +25,9 @@ MIN_INCLUDED_COUPLING = 0.05  # root mean square in the zero-sum gauge above whi
 class PosteriorInference(Estimates):
     """Posterior sds and central intervals; made by ``fit.inference()`` where the method has a posterior.
 
-    `of` says which parameters are meant: ``"group"`` for each group's own, or a pair of groups ``(a, b)`` for those of
-    a less those of b, which share no rows. The pooled fit does share its rows with each group, so there is no
-    posterior of ``dh`` and ``dJ``.
+    The argument `of` selects the parameters: ``"group"`` those of each group, or a pair of groups ``(a, b)`` those of a
+    less those of b. Groups share no rows, so that variances add up. The pooled fit shares its rows with each group, so
+    there is no posterior of the differences ``dh`` and ``dJ``.
 
     Parameters
     ----------
@@ -38,18 +38,18 @@ class PosteriorInference(Estimates):
     Attributes
     ----------
     note : str
-        What the numbers mean.
+        Text on the sds and intervals, printed under them.
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
         self._labels, self._estimate, self._engine = labels, estimate, engine
         self._posterior = cast(PosteriorTraits, engine.posterior)
-        self._name = self._posterior.name(engine)
-        self.note = f"Posterior standard deviations and central intervals: {self._name}. There are no tests."
+        self._posterior_name = self._posterior.name(engine)
+        self.note = f"Posterior standard deviations and central intervals: {self._posterior_name}. There are no tests."
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
         """Return ``"group"`` or the numbers of two groups; an OptionError for ``"pooled"``."""
-        selection = compared(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
+        selection = resolve_of(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
         if selection == "pooled":
             raise OptionError(
                 f"{self._engine.refusals()['pooled']}, so there is none of their difference. Give of='group', or two "
@@ -59,22 +59,23 @@ class PosteriorInference(Estimates):
         return selection
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
-        """Return the posterior sds (rows * size,) of all groups, or of a difference; nan for a group without rows."""
+        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan without rows."""
         layout, K = self._estimate.parameters.layout, len(self._labels.groups)
-        missing = np.full(layout.size, np.nan)
-        sds = [missing if fit.sd is None else fit.sd for fit in self._estimate.fits[:K]]
+        no_sds = np.full(layout.size, np.nan)
+        sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
         return np.concatenate(sds) if isinstance(selection, str) else np.hypot(sds[selection[0]], sds[selection[1]])
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of all groups, or of a difference; None where the method or group has none."""
-        size = self._estimate.parameters.layout.size
-        draws = [None if fit.draws is None else fit.draws.reshape(-1, size) for fit in self._estimate.fits]
+        """Return the draws (n, size) of each group, or one entry for a difference; None where there are no draws."""
+        size, K = self._estimate.parameters.layout.size, len(self._labels.groups)
+        draws = [None if run.draws is None else run.draws.reshape(-1, size) for run in self._estimate.fits[:K]]
         if isinstance(selection, str):
-            return draws[: len(self._labels.groups)]
+            return draws
         a, b = draws[selection[0]], draws[selection[1]]
         return [None if a is None or b is None else a - b]
 
     def _covariance(self, g: int) -> np.ndarray:
+        """Return the posterior covariance (size, size) of group `g`; an OptionError if it has no draws."""
         draws = self._draws("group")[g]
         if draws is None:
             raise OptionError(
@@ -96,26 +97,27 @@ class PosteriorInference(Estimates):
         DataFrame
             The columns of `Inference.table`: those of ``tidy()`` that name the parameter, then ``estimate`` (posterior
             mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and
-            ``test``, which says where the sd comes from. The interval has equal tails: quantiles of the draws where
+            ``test``, a description of the posterior. The interval has equal tails: quantiles of the draws where
             there are draws, else those of a normal distribution.
 
         Raises
         ------
         OptionError
-            If `of` asks for differences from the pooled fit, or for groups that there are not.
+            If `of` is ``"pooled"``, or names an unknown group.
         """
         from scipy.special import ndtri
 
         share("level", level)
-        selection, frame = self._selection(of), compared_frame(self._labels, self._estimate.parameters, of)
+        selection, frame = self._selection(of), estimate_table(self._labels, self._estimate.parameters, of)
         mean, sd = frame["estimate"].to_numpy(), self._sds(selection)
-        half = float(ndtri(0.5 + level / 2)) * sd
-        limits = np.array([mean - half, mean + half]).reshape(2, -1, self._estimate.parameters.layout.size)
+        half_width = float(ndtri(0.5 + level / 2)) * sd
+        limits = np.array([mean - half_width, mean + half_width])
+        limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)  # by limit, group and parameter
         for row, draws in enumerate(self._draws(selection)):
             if draws is not None:
                 limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
-        return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._name)
+        return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._posterior_name)
 
     def tests(self, of: Compared = "group") -> NoReturn:
         """Raise an OptionError: a posterior has no tests."""
@@ -125,17 +127,17 @@ class PosteriorInference(Estimates):
     def interactions(
         self, of: Compared = "group", apc: bool = False, tau: float = MIN_INCLUDED_COUPLING
     ) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first, with what the posterior says of their strength.
+        """Return the interacting pairs with posterior sds and inclusion probabilities, strongest first.
 
         Parameters
         ----------
         of : "group" or (group, group), default "group"
-            Two groups have the strengths of their difference alone.
+            For a pair of groups the columns ``sd`` and ``inclusion`` are missing.
         apc : bool, default False
             Whether to subtract the average-product correction from the strengths; `sd` stays that of the strength.
         tau : float, default 0.05
-            Root mean square of a pair's couplings in the zero-sum gauge above which the pair counts as there; of two
-            predictors with two levels, the Ising coupling.
+            Root mean square of a pair's couplings in the zero-sum gauge above which the pair counts as included; for
+            two predictors with two levels it is the Ising coupling.
 
         Returns
         -------
@@ -146,25 +148,27 @@ class PosteriorInference(Estimates):
         real("tau", tau, 0.0)
         self._selection(of)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        pairs = untested(self._labels, parameters, of, f"no test: {self._name}")
-        if isinstance(of, tuple):
-            pairs.insert(3, "sd", np.nan)
-            pairs.insert(4, "inclusion", np.nan)
-        else:
-            sds, inclusions = zip(
-                *(self._strength(fit, tau) for fit in self._estimate.fits[: len(groups)]), strict=True
-            )
-            pairs.insert(3, "sd", np.concatenate(sds))
-            pairs.insert(4, "inclusion", np.concatenate(inclusions))
-        return ranked(pairs, parameters, of, groups, apc)
+        frame = untested_table(self._labels, parameters, of, f"no test: {self._posterior_name}")
+        sd: float | np.ndarray = np.nan
+        inclusion: float | np.ndarray = np.nan
+        if not isinstance(of, tuple):
+            runs = self._estimate.fits[: len(groups)]
+            sds, inclusions = zip(*(self._strength_posterior(run, tau) for run in runs), strict=True)
+            sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
+        frame.insert(3, "sd", sd)
+        frame.insert(4, "inclusion", inclusion)
+        return rank_interactions(frame, parameters, of, groups, apc)
 
-    def _strength(self, fit: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return sd and inclusion probability (P,) of a group's pairs, from a fixed seed; nan without rows."""
+    def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return (sds of the strengths (P,), probabilities (P,) that couplings exceed `tau`) of a group's P pairs.
+
+        The random seed is fixed. Both are nan for a group without rows.
+        """
         layout = self._estimate.parameters.layout
-        if fit.sd is None:
-            nothing = np.full(len(layout.pairs), np.nan)
-            return nothing, nothing
-        return self._posterior.strength(self._engine, layout, fit, tau, np.random.default_rng(0))
+        if run.sd is None:
+            missing = np.full(len(layout.pairs), np.nan)
+            return missing, missing
+        return self._posterior.strength(self._engine, layout, run, tau, np.random.default_rng(0))
 
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout

@@ -1,4 +1,4 @@
-"""Estimates: parameters, errors, tests and limits on one index, with the names and shapes of statsmodels."""
+"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of statsmodels."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 
 
 class Estimates(ABC):
-    """Columns of a `table` of parameters, all on the index of ``params``: by group and parameter.
+    """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
 
-    As the results of statsmodels' discrete models, whose several outcomes are the groups here.
+    The names are those of statsmodels' discrete models, whose outcomes are the groups here.
     """
 
     _labels: Labels
 
     @abstractmethod
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
-        """Return every parameter with its standard error, z, p and limits."""
+        """Return every parameter that `of` selects with its standard error, z, p and limits of coverage `level`."""
 
     @abstractmethod
     def tests(self, of: Compared = "group") -> pd.DataFrame:
@@ -41,7 +41,7 @@ class Estimates(ABC):
 
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first."""
+        """Return the interacting pairs, strongest first; `apc` subtracts the average-product correction."""
 
     @abstractmethod
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class Estimates(ABC):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error of every parameter, missing where there is none; of a posterior its sd."""
+        """Standard error, or posterior sd, of every parameter; missing where there is none."""
         return labelled(self.table(), "se")
 
     @property
@@ -78,7 +78,7 @@ class Estimates(ABC):
         Parameters
         ----------
         alpha : float, default 0.05
-            One less the coverage, up to 0.5: 0.05 for intervals of 95 %.
+            1 - coverage, at most 0.5: 0.05 for intervals of 95 %.
         of : "group", "pooled" or (group, group), default "group"
             As in `table`.
 
@@ -92,12 +92,12 @@ class Estimates(ABC):
 
     @verb
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
-        """Return the covariance of the estimates, with their penalty; its diagonal is the square of ``bse``.
+        """Return the covariance of the penalised estimates; its diagonal is the square of ``bse``.
 
         Parameters
         ----------
         group : optional
-            Whose; by default those of all groups, which share no rows, so that their covariances are zero.
+            By default all groups; the estimates of two groups share no rows, and so have covariance zero.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class Estimates(ABC):
         OptionError
             If there is no such group, or the method has no covariances.
         MemoryLimitError
-            If it would not fit into memory.
+            If the covariance would not fit into memory.
         """
         from scipy.linalg import block_diag
 
@@ -118,12 +118,13 @@ class Estimates(ABC):
             raise OptionError(
                 f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
             )
-        size, chosen = len(se) // len(groups), range(len(groups)) if group is None else [groups.index(group)]
-        se = se.iloc[chosen[0] * size : (chosen[-1] + 1) * size]
+        size = len(se) // len(groups)  # parameters of a group
+        numbers = range(len(groups)) if group is None else [groups.index(group)]
+        se = se.iloc[numbers[0] * size : (numbers[-1] + 1) * size]
         check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
-        covariance = block_diag(*(self._covariance(g) for g in chosen))
-        missing = se.isna().to_numpy()
-        covariance[missing], covariance[:, missing] = np.nan, np.nan
+        covariance = block_diag(*(self._covariance(g) for g in numbers))
+        has_no_se = se.isna().to_numpy()
+        covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
 
     @verb

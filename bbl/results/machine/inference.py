@@ -1,4 +1,7 @@
-"""Inference: standard errors, intervals and tests of a fit, under its labels."""
+"""Inference: tables of the standard errors, intervals and tests of a fit, by names of groups, predictors and levels.
+
+K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors with their couplings.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ from bbl.results.machine.estimates import Compared, Estimates
 from bbl.rows.sample import Sample
 from bbl.stats.wald import adjust
 
-__all__ = ["PVALUES", "Inference", "permuted", "ranked", "untested"]
+__all__ = ["PVALUES", "Inference", "permutation_table", "rank_interactions", "untested_table"]
 
 
-def compared(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return ``"group"``, ``"pooled"`` or the numbers of two groups, having checked `of`."""
+def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
+    """Return `of` with group numbers in place of names; an OptionError if it is invalid, or without a `pooled` fit."""
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
             if g not in groups:
@@ -45,7 +48,7 @@ def compared(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
     return of
 
 
-NOTE = (  # below every summary
+NOTE = (  # under the tables of every summary
     "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator. Tests and limits do not lean on a penalty: "
     "they come from the rows alone, by the normal distribution where cells are well filled and by exact conditional "
     "distributions where they are sparse; what the rows cannot determine has none."
@@ -56,29 +59,29 @@ PENALTY_NOTE = (
 PVALUES = ("auto", "permutation")
 
 
-def compared_names(of: Compared, groups: list) -> list:
-    """Return the entries of the column ``group``: the groups, or ``"a - b"`` for a pair."""
+def selection_names(of: Compared, groups: list) -> list:
+    """Return the entries of the column ``group`` of tables of `of`: the groups, or ``["a - b"]`` for a pair."""
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
 
 
-def compared_estimates(parameters: Parameters, of: Compared, groups: list) -> np.ndarray:
-    """Return the estimates (rows, size) of `of`: one row for each group, or one for a pair."""
-    selection = compared(of, groups, parameters.pooled is not None)
+def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.ndarray:
+    """Return the estimates that `of` selects: (K, size), or (1, size) for a pair of groups."""
+    selection = resolve_of(of, groups, parameters.pooled is not None)
     if isinstance(selection, tuple):
         return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
     return parameters.theta if selection == "group" else parameters.shift
 
 
-def compared_frame(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
-    """Return the columns of ``tidy()`` that name the parameters, and ``estimate``, for the rows of `of`."""
-    theta = compared_estimates(parameters, of, list(labels.groups))
-    row_labels = replace(labels, groups=tuple(compared_names(of, list(labels.groups))))
+def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
+    """Return the estimates that `of` selects, one per row: the naming columns of ``tidy()``, then ``estimate``."""
+    theta = select_estimates(parameters, of, list(labels.groups))
+    row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
     frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
     return frame.drop(columns=["pooled", "difference"])
 
 
-def untested(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
-    """Return the interactions in the columns of `Inference.tests`, without tests; ``test`` holds the reason."""
+def untested_table(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
+    """Return all interactions in the columns of `Inference.tests`, nan for tests, `reason` in the column ``test``."""
     tables = [
         pd.DataFrame(
             {
@@ -89,64 +92,71 @@ def untested(labels: Labels, parameters: Parameters, of: Compared, reason: str) 
                 "test": reason,
             }
         )
-        for name in compared_names(of, list(labels.groups))
+        for name in selection_names(of, list(labels.groups))
     ]
     frame = pd.concat(tables, ignore_index=True)
-    last = ["chisq", "df", "p", "p_holm", "p_bh", "test"]
-    return frame[[column for column in frame.columns if column not in last] + last]
+    test_columns = ["chisq", "df", "p", "p_holm", "p_bh", "test"]
+    return frame[[column for column in frame.columns if column not in test_columns] + test_columns]
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout from number `first` on, fields before interactions.
+    """Return the columns that name the terms of a layout, from term number `first` on; fields precede interactions.
 
-    ``predictor``, ``predictor2`` and, with terms of three, ``predictor3`` and so on, missing where a term has fewer;
-    then there is ``order`` too.
+    ``predictor``, ``predictor2`` and so on, pd.NA where a term has fewer predictors; before them ``order``, the number
+    of predictors, if there are terms of three or more.
     """
     scopes = layout.scopes[first:]
-    out: dict[str, Any] = {} if layout.order <= 2 else {"order": np.array([len(s) for s in scopes], dtype=np.intp)}
-    for a in range(max(layout.order, 2)):
-        names = [labels.names[scope[a]] if a < len(scope) else pd.NA for scope in scopes]
-        out[f"predictor{a + 1}" if a else "predictor"] = pd.array(names, dtype=object) if a else names
-    return out
+    columns: dict[str, Any] = {"order": np.array([len(s) for s in scopes], dtype=np.intp)} if layout.order > 2 else {}
+    for k in range(max(layout.order, 2)):
+        names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
+        columns[f"predictor{k + 1}" if k else "predictor"] = pd.array(names, dtype=object) if k else names
+    return columns
 
 
-def permuted(
+def permutation_table(
     labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
 ) -> pd.DataFrame:
-    """Return the interactions of each group in the columns of `untested`, with `n` permutations to test each pair."""
+    """Return the interactions of each group in the columns of `untested_table`, pairs tested by `n` permutations."""
     layout = parameters.layout
-    frame, P, T = untested(labels, parameters, "group", Kind.FEW.text), len(layout.pairs), sum(map(len, layout.terms))
+    frame = untested_table(labels, parameters, "group", Kind.FEW.text)
+    n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))  # rows of a group: pairs come first
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
-    for g, stream in enumerate(rng.spawn(len(labels.groups))):
-        statistic, df, p = permutation_tests(sample.group(g), layout, n, stream, workers)
-        pair_rows = frame.index[g * T : g * T + P]
-        values = {"chisq": statistic, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
-        for column, value in values.items():
-            frame.loc[pair_rows, column] = value
+    for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
+        chisq, df, p = permutation_tests(sample.group(g), layout, n, group_rng, workers)
+        pair_rows = frame.index[g * n_interactions : g * n_interactions + n_pairs]
+        columns = {"chisq": chisq, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
+        for column, values in columns.items():
+            frame.loc[pair_rows, column] = values
     frame.loc[frame["df"] > 0, "test"] = "permutation"
     return frame
 
 
-def ranked(pairs: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool) -> pd.DataFrame:
-    """Return the table of interactions with the column ``strength``, strongest first; `apc` corrects pairs."""
+def rank_interactions(
+    interactions: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool
+) -> pd.DataFrame:
+    """Insert the column ``strength`` into a table of interactions, and return the table sorted, strongest first.
+
+    The strength is the Frobenius norm of couplings that sum to zero over the levels of every predictor (zero-sum
+    gauge); `apc` subtracts the average-product correction from the strengths of pairs.
+    """
     flag("apc", apc)
-    rows = compared_estimates(parameters, of, groups)
-    strength = [interaction_strength(parameters.layout, row, apc) for row in rows]
-    last = max(k for k, column in enumerate(pairs.columns) if str(column).startswith("predictor"))
-    pairs.insert(last + 1, "strength", np.concatenate(strength))
-    return pairs.sort_values("strength", ascending=False, ignore_index=True)
+    theta = select_estimates(parameters, of, groups)
+    strength = np.concatenate([interaction_strength(parameters.layout, row, apc) for row in theta])
+    last = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
+    interactions.insert(last + 1, "strength", strength)
+    return interactions.sort_values("strength", ascending=False, ignore_index=True)
 
 
 @final
 class Inference(Estimates):
     """Standard errors, confidence intervals and tests; made by ``fit.inference()``.
 
-    Every table is a DataFrame. `of` says which estimates are meant: ``"group"`` for each group's own parameters,
-    ``"pooled"`` for their difference from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
-    parameters of a less those of b. In the column ``test`` each says how it was tested, or why it could not be.
-    A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are judged by the rows of
-    both sides: of a group and of all other groups together for ``"pooled"``.
+    Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the parameters of each group,
+    ``"pooled"`` for their differences from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
+    parameters of a less those of b. The column ``test`` names the test of each row, or says why there is none.
+    A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are tested on the rows of
+    both sides: with ``"pooled"`` on the rows of a group and those of all other groups together.
 
     Parameters
     ----------
@@ -159,7 +169,7 @@ class Inference(Estimates):
     Attributes
     ----------
     note : str
-        What the numbers mean.
+        Text on the standard errors and tests, printed under them.
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
@@ -173,42 +183,44 @@ class Inference(Estimates):
 
     @cached_property
     def _covariances(self) -> Covariances:
+        """Sandwich covariances of the penalised estimates of each group."""
         return covariances(self._sample, self._estimate, self._engine)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
-        """Log pseudo-likelihood of each group, and its effective number of parameters."""
+        """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters)."""
         return self._covariances.composite
 
     @cached_property
-    def _groups(self) -> list[Evidence]:
-        """Unpenalised evidence of the rows of each group about its parameters."""
+    def _group_evidence(self) -> list[Evidence]:
+        """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
         theta = self._parameters.theta
-        return [evidence(self._sample.group(y), self._parameters.layout, row) for y, row in enumerate(theta)]
+        return [evidence(self._sample.group(g), self._parameters.layout, row) for g, row in enumerate(theta)]
 
     @cached_property
-    def _differences(self) -> list[Comparison]:
-        """Tests of each group against the pooled fit."""
+    def _pooled_tests(self) -> list[Comparison]:
+        """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
-        return compare_pooled(self._groups, evidence(self._sample.pooled, parameters.layout, start))
+        return compare_pooled(self._group_evidence, evidence(self._sample.pooled, parameters.layout, start))
 
-    def _tested(self, of: Compared) -> list[Comparison]:
-        """Return the tests of the parameters that `of` selects, one for each row of the tables."""
-        selection = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+    def _tests(self, of: Compared) -> list[Comparison]:
+        """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one for a pair."""
+        selection = resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
+        groups = self._group_evidence
         if isinstance(selection, tuple):
-            return [compare_groups(self._groups[selection[0]], self._groups[selection[1]])]
-        return [of_group(g) for g in self._groups] if selection == "group" else self._differences
+            return [compare_groups(groups[selection[0]], groups[selection[1]])]
+        return [of_group(group) for group in groups] if selection == "group" else self._pooled_tests
 
-    def _errors(self, of: Compared) -> np.ndarray:
-        """Return the standard errors of the parameters that `of` selects, of the estimator with its penalty."""
-        selection = compared(of, list(self._labels.groups), self._parameters.pooled is not None)
+    def _standard_errors(self, of: Compared) -> np.ndarray:
+        """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
+        selection = resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
         covariances = self._covariances
         if isinstance(selection, tuple):
-            terms = [covariances.between(*selection)]
+            selected = [covariances.between(*selection)]
         else:
-            terms = covariances.group if selection == "group" or covariances.shift is None else covariances.shift
-        return np.concatenate([covariances.standard_errors(t) for t in terms])
+            selected = covariances.group if selection == "group" or covariances.shift is None else covariances.shift
+        return np.concatenate([covariances.standard_errors(terms) for terms in selected])
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -227,19 +239,19 @@ class Inference(Estimates):
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
         """
         share("level", level)
-        tested, frame = self._tested(of), compared_frame(self._labels, self._parameters, of)
-        kinds = np.concatenate([t.verdict for t in tested])
-        frame["se"] = np.where(kinds <= Kind.EXACT, self._errors(of), np.nan)
-        frame["z"] = np.concatenate([t.z for t in tested])
-        frame["p"] = np.concatenate([t.p for t in tested])
-        lower, upper = zip(*(t.limits(level) for t in tested), strict=True)
+        tests, frame = self._tests(of), estimate_table(self._labels, self._parameters, of)
+        kinds = np.concatenate([test.verdict for test in tests])
+        frame["se"] = np.where(kinds <= Kind.EXACT, self._standard_errors(of), np.nan)
+        frame["z"] = np.concatenate([test.z for test in tests])
+        frame["p"] = np.concatenate([test.p for test in tests])
+        lower, upper = zip(*(test.limits(level) for test in tests), strict=True)
         frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
         frame["test"] = self.verdicts(of).to_numpy()
         return frame
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
-        """Return of every parameter how it is tested, or why it is not: the column ``test`` of `table`."""
-        kinds = np.concatenate([t.verdict for t in self._tested(of)])
+        """Return the column ``test`` of `table`: the test of every parameter, or why there is none."""
+        kinds = np.concatenate([test.verdict for test in self._tests(of)])
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
     @verb
@@ -256,30 +268,30 @@ class Inference(Estimates):
             ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order``
             before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, p adjusted within each group over the
             predictors or over the interactions that were tested: ``p_holm`` and ``p_bh``
-            (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, with how many of the table's parameters it
-            is of where some cannot be tested, or why there is no test. An exact test has no ``chisq``, and is there
-            also where no parameter has a finite estimate.
+            (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, followed by the number of tested parameters
+            if others of the term cannot be tested; or why there is no test. An exact test has no ``chisq``, and needs
+            no finite estimate.
         """
-        names, tested = compared_names(of, list(self._labels.groups)), self._tested(of)
+        groups, tests = selection_names(of, list(self._labels.groups)), self._tests(of)
         layout = self._parameters.layout
         m, tables = layout.m, []
-        for name, comparison in zip(names, tested, strict=True):
-            statistic, df, p, words = comparison.tables()
+        for group, group_tests in zip(groups, tests, strict=True):
+            chisq, df, p, test_texts = group_tests.tables()
             table = pd.DataFrame(
-                {"group": name, **term_labels(self._labels, layout), "chisq": statistic, "df": df, "p": p}
+                {"group": group, **term_labels(self._labels, layout), "chisq": chisq, "df": df, "p": p}
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
-            table["test"] = words
+                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])  # fields, interactions
+            table["test"] = test_texts
             tables.append(table)
         return pd.concat(tables, ignore_index=True)
 
     @verb
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first, with their tests; as ``fit.interactions()`` (see there)."""
+        """Return the interactions with their tests, strongest first; see ``fit.interactions()``."""
         tests = self.tests(of)
-        pairs = tests[tests["predictor2"].notna()].reset_index(drop=True)
-        return ranked(pairs, self._parameters, of, list(self._labels.groups), apc)
+        interactions = tests[tests["predictor2"].notna()].reset_index(drop=True)
+        return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
     def _covariance(self, g: int) -> np.ndarray:
         return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)

@@ -1,4 +1,4 @@
-"""Bootstrap and interactions of fitted Boltzmann machines: functions that the result classes take over as methods."""
+"""Bootstrap and table of interactions of fitted Boltzmann machines: methods of the result classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.results.machine.estimates import Compared
-from bbl.results.machine.inference import PVALUES, permuted, ranked, untested
+from bbl.results.machine.inference import PVALUES, permutation_table, rank_interactions, untested_table
 from bbl.results.machine.machine import MachineResults
 
 __all__ = ["bootstrap", "interactions"]
@@ -25,7 +25,7 @@ def bootstrap(
     seed: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Return standard errors and percentile intervals of every parameter by the parametric bootstrap.
+    """Return the standard error and percentile interval of every parameter by the parametric bootstrap.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def bootstrap(
     -------
     DataFrame
         The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has tests there is
-        ``test`` too, as in `Inference.table`: what the rows cannot determine has no ``se``, and what is too sparse
-        for a normal distribution has no limits, because refits of it scatter as the penalty lets them.
+        ``test`` too, as in `Inference.table`: a parameter that cannot be tested has no ``se``, and one whose test is
+        not ``"Wald"`` has no limits, because the penalty decides how refits of sparse cells scatter.
     """
     self.engine.check_density("The parametric bootstrap")
     share("level", level)
@@ -56,10 +56,10 @@ def bootstrap(
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
     if _why_untested(self) is None:
-        test = self._inference.verdicts()
-        frame.loc[~test.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
-        frame.loc[(test != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
-        frame["test"] = test.to_numpy()
+        tests = self._inference.verdicts()
+        frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
+        frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
+        frame["test"] = tests.to_numpy()
     return frame
 
 
@@ -75,7 +75,7 @@ def interactions(
     seed: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Return the interacting pairs, strongest first, with their tests.
+    """Return the interactions with their tests, strongest first.
 
     Parameters
     ----------
@@ -83,11 +83,11 @@ def interactions(
     apc : bool, default False
         Whether to subtract the average-product correction from the strengths of pairs.
     order : int, optional
-        Only terms of so many predictors.
+        Only interactions of `order` predictors.
     pvalues : {"auto", "permutation"}, default "auto"
-        The tests of `Inference.tests`; or permutation tests, which are exact whatever the counts are, are there for
-        every method and for pairs whose couplings are not estimable, and ask whether two predictors are independent
-        given those that interact with them.
+        The tests of `Inference.tests`; or permutation tests of whether two predictors are independent given the
+        predictors that interact with them. Permutation tests are exact whatever the counts are, and exist for every
+        method and for pairs whose couplings are not estimable.
     n : int, default 999
         Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
     seed : int or numpy.random.Generator, optional
@@ -125,17 +125,20 @@ def interactions(
             )
         self._rows().check_whole("Permutation tests go")
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
-        pairs = permuted(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
+        frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
     else:
         reason = _why_untested(self, of)
         if reason is None or self.engine.posterior:
             return self.inference().interactions(of, apc)
-        pairs = untested(self.labels, self.parameters, of, reason)
-    return ranked(pairs, self.parameters, of, list(self.labels.groups), apc)
+        frame = untested_table(self.labels, self.parameters, of, reason)
+    return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
 
 
 def _why_untested(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return why the column ``test`` holds no tests, or of a joint fit no intervals of `of`; None if it does."""
+    """Return why the interactions have no tests, as the text of the column ``test``; None if they have tests.
+
+    None too if groups are fitted jointly, `of` is a pair of groups, and their difference has intervals.
+    """
     if self.engine.posterior:
         return f"no test: {self.engine.posterior.name(self.engine)}"
     if self.training is None:

@@ -17,7 +17,7 @@ from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.comparison import Fits, check_fits, criteria
 from bbl.results.machine.estimates import Compared
-from bbl.results.machine.inference import compared
+from bbl.results.machine.inference import resolve_of
 from bbl.results.machine.machine import MachineResults
 from bbl.results.model import ModelResults
 
@@ -39,7 +39,7 @@ def model_table(
             argument="of",
         )
     for fit in named.values():
-        compared(of, list(fit.labels.groups), pooled=True)
+        resolve_of(of, list(fit.labels.groups), pooled=True)
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
     predictors = {name for fit in named.values() for name in fit.labels.names}
     for name in () if keep is None else keep:

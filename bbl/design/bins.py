@@ -1,4 +1,4 @@
-"""Bins: numbers to intervals, and rare levels to one; a fit does the same to new data by itself."""
+"""Cut columns of numbers into intervals (`bin`), and merge rare levels into one (`lump`)."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def bin(  # noqa: A001  # the word of the field
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        Which columns; by default all of numbers with more than `bins` different values, but the response and the column
-        that holds `weights`.
+        The columns to cut; by default all columns of numbers with more than `bins` distinct values, except the response
+        and the column of `weights`.
     bins : int, default 5
-        How many at most; with ``"mdl"``, of what is cut by default.
+        Greatest number of intervals. With ``method="mdl"`` it only selects the default `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        About as many rows in each; equal widths; or the cuts that tell the groups of `response` apart by more than they
-        cost to describe (Fayyad & Irani 1993), which may be none.
+        Intervals with about equal numbers of rows; of equal widths; or those of Fayyad & Irani (1993), whose cuts must
+        separate the groups of `response` by more than their description length. They may make no cut.
     response : name of a column, optional
-        For ``"mdl"``. Never binned by default.
+        The groups for ``"mdl"``.
     weights : column name or array of length n, optional
-        Frequencies, or any positive weights. Give those of the fit here too: that keeps their column from being binned.
+        Frequencies, or any positive weights; the weights of the later fit, so that their column is not binned.
 
     Returns
     -------
     DataFrame
-        The same table with ordered categories of intervals, the first from minus infinity, the last to infinity, so
-        that every number is in one. Missing values stay missing. A column that no cut divides is left out of what is
-        binned by default, and is one interval if it is named.
+        The same table with ordered categories of intervals; the first starts at minus infinity, the last ends at
+        infinity. Missing values stay missing. A column without cuts stays as it is, or becomes one interval if
+        `columns` names it.
 
     Raises
     ------
@@ -65,8 +65,8 @@ def bin(  # noqa: A001  # the word of the field
 
     Notes
     -----
-    A model that is fitted to intervals knows them: new data may hold the numbers themselves, which `predict` puts
-    into the intervals of the training data, also after `bbl.load`. The same holds for columns of `pandas.cut`.
+    A model fitted to intervals, or to columns of `pandas.cut`, accepts numbers in new data: `predict` puts them into
+    the intervals of the training data, also after `bbl.load`.
 
     References
     ----------
@@ -84,33 +84,33 @@ def bin(  # noqa: A001  # the word of the field
     >>> fit.predict({"age": [18, 99]}, type="class").tolist()
     ['no', 'yes']
     """
-    frame, count = to_frame(data), integer("bins", bins, 2)
+    frame, max_bins = to_frame(data), integer("bins", bins, 2)
     choice("method", method, CUTS)
-    named, counts = named_weights(weights, frame, whole=False)
+    weights_name, counts = named_weights(weights, frame, whole=False)
     y = None
     if method == "mdl":
         if response is None:
             raise OptionError("method='mdl' needs the groups to tell apart; give response=.", argument="response")
         column = factorise(response, frame.column(response), "keep")
-        none = column.missing()
-        y = column.codes if none is None else np.where(none, -1, column.codes)
-    column_names = _names(columns, frame, named)
+        is_missing = column.missing()
+        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)
+    column_names = _check_column_names(columns, frame, weights_name)
     out = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
-        numbers = _numbers(frame.column(name))
+        numbers = _to_numbers(frame.column(name))
         if numbers is None:
             if column_names is not None:
                 raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
             continue
         is_number = ~np.isnan(numbers) & (counts > 0)
-        is_weights = name == named or (weights is not None and np.array_equal(numbers, counts))
-        if column_names is None and (name == response or is_weights or len(np.unique(numbers[is_number])) <= count):
+        is_weights = name == weights_name or (weights is not None and np.array_equal(numbers, counts))
+        if column_names is None and (name == response or is_weights or len(np.unique(numbers[is_number])) <= max_bins):
             continue
         is_usable = is_number if y is None else is_number & (y >= 0)
-        cuts = find_cuts(numbers[is_usable], counts[is_usable], method, count, None if y is None else y[is_usable])
+        cuts = find_cuts(numbers[is_usable], counts[is_usable], method, max_bins, None if y is None else y[is_usable])
         if len(cuts) or column_names is not None:
-            out[name] = pd.Series(_intervals(numbers, cuts), index=frame.index)
-    return _table(out, frame)
+            out[name] = pd.Series(_cut_into_intervals(numbers, cuts), index=frame.index)
+    return _make_table(out, frame)
 
 
 @verb
@@ -122,30 +122,30 @@ def lump(
     response: Hashable = None,
     weights: Weights | None = None,
 ) -> pd.DataFrame:
-    """Return a table with the rare levels of each column put together as the level ``"(rare)"``.
+    """Return a table with the rare levels of each column merged into the level ``"(rare)"``.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
     columns : name or list of names, optional
-        Which columns; by default all of strings, categories and booleans, but the response and weights.
+        The columns to change; by default all of strings, categories and booleans, except response and weights.
     min_count : int, default 10
-        Levels that occur less often, by sum of weights, are rare.
+        Levels whose sum of weights is smaller are rare.
     response : name of a column, optional
-        Never lumped by default.
+        A column that is not changed by default.
     weights : column name or array of length n, optional
         Frequencies, or any positive weights.
 
     Returns
     -------
     DataFrame
-        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; others are as they
-        were, and so are booleans of which one is rare: there are no others to come. Missing values stay missing.
+        The same table. Columns with rare levels are categories, with ``"(rare)"`` as the last; all other columns are
+        unchanged, as are booleans with one rare level, as there are no further booleans. Missing values stay missing.
 
     Notes
     -----
-    A model that is fitted to such a column takes levels that it does not know for ``"(rare)"``, in place of an error;
-    with ``missing="level"`` missing values too, where the training rows had none.
+    A model fitted to such a column treats unknown levels of new data as ``"(rare)"`` instead of raising an error; with
+    ``missing="level"`` also missing values, if the training rows had none.
 
     Examples
     --------
@@ -154,45 +154,46 @@ def lump(
     >>> table["town"].value_counts().to_dict()
     {'Bern': 20, '(rare)': 3}
     """
-    frame, least = to_frame(data), integer("min_count", min_count, 1)
-    named, counts = named_weights(weights, frame, whole=False)
-    column_names = _names(columns, frame, named)
+    frame, min_count = to_frame(data), integer("min_count", min_count, 1)
+    weights_name, counts = named_weights(weights, frame, whole=False)
+    column_names = _check_column_names(columns, frame, weights_name)
     out = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
-        if column_names is None and (name in (response, named) or pd.api.types.is_numeric_dtype(series.dtype)):
+        if column_names is None and (name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)):
             continue
         column = factorise(name, series, "keep")
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue
         total = np.bincount(column.codes, counts, len(column.values))
         is_level = np.array([kind != "missing" for kind in column.kinds])
-        rare = is_level & ((total < least) | np.array([value == RARE_LEVEL for value in column.values]))
-        n_rare = int((rare & (total > 0)).sum())
+        is_rare = is_level & ((total < min_count) | np.array([value == RARE_LEVEL for value in column.values]))
+        n_rare = int((is_rare & (total > 0)).sum())
         if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
-            out[name] = _lumped(series, column, rare)
-    return _table(out, frame)
+            out[name] = _merge_rare(series, column, is_rare)
+    return _make_table(out, frame)
 
 
-def _lumped(series: pd.Series, column: Column, rare: np.ndarray) -> pd.Series:
-    common_values = [k for k, kind in enumerate(column.kinds) if not rare[k] and kind != "missing"]
+def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
+    """Return `series`, given as codes in `column`, with ``"(rare)"`` for the distinct values that `is_rare` marks."""
+    common = [k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"]
     if not column.ordered:
-        common_values.sort(key=lambda k: (column.kinds[k], column.values[k]))
-    levels = [column.values[k] for k in common_values]
-    place = np.full(len(column.values), -1)
-    place[common_values] = np.arange(len(common_values))
-    place[rare] = len(common_values)
-    labels = pd.Index([*levels, RARE_LEVEL], dtype=object)
-    return pd.Series(pd.Categorical.from_codes(place[column.codes], labels, ordered=True), index=series.index)
+        common.sort(key=lambda k: (column.kinds[k], column.values[k]))
+    new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
+    new_code[common] = np.arange(len(common))
+    new_code[is_rare] = len(common)
+    levels = pd.Index([*(column.values[k] for k in common), RARE_LEVEL], dtype=object)
+    return pd.Series(pd.Categorical.from_codes(new_code[column.codes], levels, ordered=True), index=series.index)
 
 
-def _table(columns: dict, frame: Frame) -> pd.DataFrame:
+def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFrame:
+    """Return a DataFrame of columns by name, with the column names and row labels of `frame`."""
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
 
-def _names(columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights: Hashable) -> list | None:
-    """Return the names that are asked for, each a column and none that of the weights; None for the default."""
+def _check_column_names(columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights: Hashable) -> list | None:
+    """Return the names in `columns` as a list, None if it is None; refuse unknown names and that of the weights."""
     if columns is None:
         return None
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
@@ -205,8 +206,8 @@ def _names(columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights:
     return names
 
 
-def _numbers(series: pd.Series) -> np.ndarray | None:
-    """Return a column of numbers as floats, nan where it is missing; None if it holds anything else."""
+def _to_numbers(series: pd.Series) -> np.ndarray | None:
+    """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse infinite numbers."""
     if pd.api.types.is_bool_dtype(series.dtype) or not pd.api.types.is_numeric_dtype(series.dtype):
         return None
     if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":
@@ -218,7 +219,7 @@ def _numbers(series: pd.Series) -> np.ndarray | None:
 
 
 def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None) -> np.ndarray:
-    """Return the cuts of known numbers by a method of `bin`."""
+    """Return the rising cuts of the numbers `x` (n,) by a method of `bin`; `y` (n,) are groups for "mdl", else None."""
     if not len(x):
         return np.empty(0)
     if y is not None:
@@ -226,7 +227,8 @@ def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.
     return (quantile_cuts if method == "quantile" else width_cuts)(x, weights, bins)
 
 
-def _intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
-    ends = np.concatenate([[-np.inf], cuts, [np.inf]])
+def _cut_into_intervals(numbers: np.ndarray, cuts: np.ndarray) -> pd.Categorical:
+    """Return the interval between `cuts` (rising) of each of the `numbers` (n,); missing where they are nan."""
+    breaks = np.concatenate([[-np.inf], cuts, [np.inf]])
     codes = np.where(np.isnan(numbers), -1, np.searchsorted(cuts, numbers, side="left"))
-    return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(ends), ordered=True)
+    return pd.Categorical.from_codes(codes, pd.IntervalIndex.from_breaks(breaks), ordered=True)

@@ -1,4 +1,4 @@
-"""Factors: the levels of a column, and values as their codes; unseen values are found here."""
+"""`Factor`: the levels of a categorical column, and the coding of values as numbers of levels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,15 +17,15 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["Factor"]
 
-SHOWN = 5  # levels shown in a message
-KNOWN_PREDICTOR = (
+MAX_SHOWN = 5  # levels shown in a message
+UNSEEN_REMEDY = (
     "Refit with them (or list them in xlevels), or pass unseen='ignore' to leave the predictor out in those rows"
 )
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A column name and its levels; turns values into codes.
+    """The name and the L levels of a column; codes values as level numbers.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Factor:
     ordered : bool
         Whether the column declared its levels to be in order.
     declared : bool
-        Whether somebody listed the levels: the column, as its categories, or the user, in `xlevels`.
+        Whether the levels were listed: by the column, as its categories, or by the user, in `xlevels`.
     """
 
     name: Hashable
@@ -48,29 +48,31 @@ class Factor:
 
     @cached_property
     def _codes(self) -> dict[tuple[str, Any], int]:
+        """The code of each level, by its `level_key`."""
         return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
+        """The ends and the code of each level, if all levels are intervals; else empty."""
         return interval_codes(self.levels, self.kinds)
 
     @property
     def has_known_order(self) -> bool:
-        """Whether users know the order of the levels without looking: they declared it, or it is that of numbers."""
+        """Whether users can know the order of the levels: they declared it, or levels are numbers or booleans."""
         is_natural = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
         return self.declared or self.ordered or is_natural
 
     @property
     def binned(self) -> bool:
-        """Whether the levels are intervals of numbers, and numbers are put into them."""
+        """Whether the levels are intervals of numbers, so that numbers are coded by their interval."""
         return bool(self._intervals)
 
     @classmethod
     def collect(cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False) -> Factor:
-        """Collect the levels that occur in a column; with `unused` all that it declares, in their order.
+        """Return the factor of the levels that occur in a column; with `unused`, of all its declared levels in order.
 
         Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
-        All others are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
+        Other levels are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
 
         Raises
         ------
@@ -78,32 +80,27 @@ class Factor:
             If the column is continuous: over 20 distinct fractional numbers, which are over half of the rows or
             over 1,000.
         LevelError
-            If it holds a boolean and its number, or another value and its text.
+            If the column holds a boolean and its number, or another value and its text.
         """
         used = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
-        typed_values = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
-        _check_apart(column.name, typed_values, "data")
+        levels = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
+        _check_distinguishable(column.name, levels, "data")
         if not column.declared:
-            check_discrete(column.name, typed_values, column.n)
+            check_discrete(column.name, levels, column.n)
         if not column.declared or not (column.ordered or keep_order or unused):
-            typed_values = _sorted(typed_values)
-        return cls(
-            column.name,
-            tuple(v for _, v in typed_values),
-            tuple(k for k, _ in typed_values),
-            column.ordered,
-            column.declared,
-        )
+            levels = _sort_levels(levels)
+        kinds, values = tuple(kind for kind, _ in levels), tuple(value for _, value in levels)
+        return cls(column.name, values, kinds, column.ordered, column.declared)
 
     @classmethod
     def given(cls, name: Hashable, levels: Iterable[Hashable]) -> Factor:
-        """Make a factor of levels that the user gives, in their order.
+        """Return the factor of the levels that the user lists, in their order.
 
         Raises
         ------
         BBLTypeError, LevelError
-            If `levels` is no sequence, or a level is missing or given twice, or is a boolean beside its
-            number or another value beside its text.
+            If `levels` is no sequence, has a missing value or a level twice, or a boolean and its number, or another
+            value and its text.
         """
         if isinstance(levels, str | bytes | Mapping) or not isinstance(levels, Iterable):
             raise BBLTypeError(
@@ -112,19 +109,19 @@ class Factor:
         values = list(levels)
         if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
-        typed_values = [plain_level(name, v, True) for v in values]
-        factor = cls(name, tuple(v for _, v in typed_values), tuple(k for k, _ in typed_values), declared=True)
-        if len(factor._codes) < len(typed_values):
+        typed_levels = [plain_level(name, v, True) for v in values]
+        factor = cls(name, tuple(v for _, v in typed_levels), tuple(kind for kind, _ in typed_levels), declared=True)
+        if len(factor._codes) < len(typed_levels):
             raise LevelError(
                 f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
                 column=name,
                 argument="xlevels",
             )
-        _check_apart(name, typed_values, "xlevels")
+        _check_distinguishable(name, typed_levels, "xlevels")
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor with a second level ``"(other)"``, which never occurs, if it has but one."""
+        """Return the factor; one with a single level gets a second level ``"(other)"``, which never occurs."""
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:
@@ -132,9 +129,9 @@ class Factor:
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Add a level called ``(word)``, with a number where a level is called so already."""
+        """Return the factor with one more level ``"(word)"``, or ``"(word 2)"``, ... if that is a level already."""
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
-        label = next(x for x in labels if x not in self.levels)
+        label = next(label for label in labels if label not in self.levels)
         return replace(self, levels=(*self.levels, label), kinds=(*self.kinds, kind))
 
     def encode(
@@ -143,7 +140,7 @@ class Factor:
         unseen: str = "raise",
         argument: str = "data",
         skip_missing: bool = False,
-        remedy: str = KNOWN_PREDICTOR,
+        remedy: str = UNSEEN_REMEDY,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the codes of a column.
 
@@ -152,49 +149,54 @@ class Factor:
         column : Column
             See `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a value that is no level is an error, or is coded 0 and marked.
+            Whether a value that is no level is an error, or is coded 0 and marked in `is_unseen`.
+        argument : str, default "data"
+            Name of the argument that holds the column, for messages.
         skip_missing : bool, default False
-            Whether missing values are coded 0 and not marked, instead of being values like all others.
+            Whether missing values are coded 0 and not marked; else they are values like all others.
         remedy : str, optional
-            What helps where a value is no level.
+            Advice in the error of unseen values.
 
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n,)
-        strange : ndarray of bool, shape (n,), or None
+        is_unseen : ndarray of bool, shape (n,), or None
             Rows whose value is no level; None if there are none.
 
         Raises
         ------
         LevelError
-            If `unseen` is "raise" and there are any; names column and levels.
+            If `unseen` is "raise" and a value is no level; names column and levels.
         """
-        where = [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)]
-        lookup = np.array(where, dtype=np.int64)
-        strange = lookup < 0
+        code_of_value = np.array(
+            [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)], dtype=np.int64
+        )
+        unseen_value = code_of_value < 0
         if skip_missing and "missing" in column.kinds:
-            strange[-1] = False
-        if strange.any() and (strange := strange & column.used()).any() and unseen == "raise":
-            self._raise_unseen([v for v, s in zip(column.values, strange, strict=True) if s], argument, remedy)
-        if np.array_equal(lookup, np.arange(len(lookup))):  # as of declared levels
+            unseen_value[-1] = False
+        if unseen_value.any() and (unseen_value := unseen_value & column.used()).any() and unseen == "raise":
+            values = [v for v, is_unseen in zip(column.values, unseen_value, strict=True) if is_unseen]
+            self._raise_unseen(values, argument, remedy)
+        if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # usual for declared levels
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
-            codes = np.maximum(lookup, 0).astype(code_dtype(len(self.levels)))[column.codes]
-        return codes, strange[column.codes] if strange.any() else None
+            codes = np.maximum(code_of_value, 0).astype(code_dtype(len(self.levels)))[column.codes]
+        return codes, unseen_value[column.codes] if unseen_value.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value: of its level, of its interval, or of the level for rare values; else -1."""
+        """Return the code of a value: that of its level, of its interval, or of the level ``"(rare)"``; else -1."""
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind == "number" and self._intervals:
-            code = next((a for ends, a in self._intervals if ends.holds(value)), -1)
+            code = next((a for ends, a in self._intervals if ends.contains(value)), -1)
         if code < 0 and not (kind == "missing" and skip_missing):
             code = self._codes.get(("string", RARE_LEVEL), -1)
         return code
 
-    def _raise_unseen(self, values: list, argument: str, remedy: str) -> None:
+    def _raise_unseen(self, values: list, argument: str, remedy: str) -> NoReturn:
+        """Raise the error of `values` that are no levels."""
         values = ["missing values" if v is None else repr(v) for v in values]
-        shown = ", ".join(values[:SHOWN]) + (f", and {len(values) - SHOWN} more" * (len(values) > SHOWN))
-        shown_levels = ", ".join(map(repr, self.levels[:SHOWN])) + (", and more" * (len(self.levels) > SHOWN))
+        shown = ", ".join(values[:MAX_SHOWN]) + (f", and {len(values) - MAX_SHOWN} more" * (len(values) > MAX_SHOWN))
+        shown_levels = ", ".join(map(repr, self.levels[:MAX_SHOWN])) + (", and more" * (len(self.levels) > MAX_SHOWN))
         if argument == "xlevels":
             text = f"column {self.name!r} has levels that xlevels does not list: {shown}. Add them to {shown_levels}"
         else:
@@ -203,8 +205,8 @@ class Factor:
         raise LevelError(text + ".", column=self.name, argument=argument)
 
 
-def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
-    """Refuse True beside 1, and an interval beside its text: tables and look-ups by label cannot tell them apart."""
+def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
+    """Refuse True beside 1, and an interval beside its text, in levels (kind, value): as labels they are the same."""
     values_of_kind = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
     for kind, value in levels:
         label, other_kind = (str(value), "string") if kind == "other" else (value, "number")
@@ -218,8 +220,9 @@ def _check_apart(name: Hashable, levels: list[tuple[str, Any]], argument: str) -
             )
 
 
-def _sorted(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return levels (kind, value) by kind and then by value; by text if values of kind "other" have no order."""
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
-    except TypeError:  # other kinds may have no order
+    except TypeError:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))

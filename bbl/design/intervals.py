@@ -1,4 +1,4 @@
-"""Intervals: levels that stand for numbers: their ends, and which of them a number is in."""
+"""Read levels that are intervals of numbers, such as ``(0.5, 1.25]``, and find the interval of a number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 __all__ = ["RARE_LEVEL", "Ends", "interval_codes", "interval_ends"]
 
-RARE_LEVEL = "(rare)"  # of `bbl.lump`: what a model does not know is rare
+RARE_LEVEL = "(rare)"  # the level of `bbl.lump`; unknown values of new data are coded as this level
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
@@ -23,7 +23,7 @@ class Ends(NamedTuple):
     with_low: bool
     with_high: bool
 
-    def holds(self, x: float) -> bool:
+    def contains(self, x: float) -> bool:
         """Return whether a number is in the interval."""
         return (self.low < x or (self.with_low and x == self.low)) and (
             x < self.high or (self.with_high and x == self.high)
@@ -31,7 +31,7 @@ class Ends(NamedTuple):
 
 
 def interval_ends(level: object) -> Ends | None:
-    """Return the ends of an interval of numbers, or of its text; None if it is none.
+    """Return the ends of a pandas Interval of numbers, or of its text; None for other levels.
 
     Examples
     --------
@@ -43,18 +43,18 @@ def interval_ends(level: object) -> Ends | None:
         return None
     try:
         low, high = float(match[2]), float(match[3])
-    except ValueError:  # of times, say
+    except ValueError:  # an interval of times, for example
         return None
     return Ends(low, high, match[1] == "[", match[4] == "]")
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return the intervals among levels with their codes, by their lower ends; none unless all levels are intervals."""
-    ends_of_codes = [
+    """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals."""
+    candidates = [
         (interval_ends(v), a) for a, (v, kind) in enumerate(zip(levels, kinds, strict=True)) if kind == "other"
     ]
-    intervals = [(ends, a) for ends, a in ends_of_codes if ends is not None]
-    n_other_levels = sum(kind not in ("other", "missing") for kind in kinds)
-    if n_other_levels or len(intervals) < len(ends_of_codes):
+    intervals = [(ends, code) for ends, code in candidates if ends is not None]
+    n_plain_levels = sum(kind not in ("other", "missing") for kind in kinds)
+    if n_plain_levels or len(intervals) < len(candidates):
         return []
     return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))

@@ -40,52 +40,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BBLError",
-    "AverageResults",
-    "BBLResults",
-    "BiclusterResults",
-    "CVResults",
-    "Conditional",
-    "ConvergenceWarning",
-    "DataWarning",
-    "DensityResults",
-    "GroupParameters",
-    "HighOrder",
-    "MLEstimate",
-    "MeanField",
-    "NaiveBayes",
-    "PersistentVI",
-    "Posterior",
-    "PseudoLikelihood",
-    "SampleResults",
-    "ShooterResults",
-    "anova",
-    "average",
-    "bbl",
-    "bicluster",
-    "bin",
-    "crossVal",
-    "datasets",
-    "enrichment",
-    "effective_size",
-    "effective_weights",
-    "errors",
-    "etable",
-    "freq2raw",
-    "load",
-    "lump",
-    "log_scores",
-    "mcSample",
-    "mlestimate",
-    "networks",
-    "plot_comparison",
-    "randompar",
-    "randomsamp",
-    "readFasta",
-    "removeConst",
-    "sample_xi",
-    "shooter",
-]
+    "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
+    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MeanField", "NaiveBayes",
+    "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova", "average", "bbl",
+    "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights", "errors",
+    "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison",
+    "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
+]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access
 NAMES_BY_MODULE = {
@@ -103,13 +64,7 @@ NAMES_BY_MODULE = {
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.engines": (
-        "Conditional",
-        "HighOrder",
-        "MeanField",
-        "NaiveBayes",
-        "PersistentVI",
-        "Posterior",
-        "PseudoLikelihood",
+        "Conditional", "HighOrder", "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
     "bbl.report.machine.plot": ("plot_comparison",),
@@ -120,7 +75,7 @@ NAMES_BY_MODULE = {
     "bbl.results.together.average": ("AverageResults",),
     "bbl.results.together.cv": ("CVResults",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
-}
+}  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 

@@ -8,15 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "ABSENT",
-    "CAPABILITIES",
-    "MACHINE_ONLY",
-    "OF_MACHINES",
-    "NOT_COUNTS",
-    "NO_RESPONSE",
-    "Capability",
-    "lacking",
-]
+    "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "Capability", "lacking",
+]  # fmt: skip
 
 ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
 NO_RESPONSE = "it must have a response"  # "it" is the formula

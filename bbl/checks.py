@@ -15,18 +15,8 @@ import numpy as np
 from bbl.errors import BBLTypeError, OptionError
 
 __all__ = [
-    "any_real",
-    "arguments",
-    "choice",
-    "flag",
-    "generator",
-    "integer",
-    "near_match",
-    "real",
-    "reals",
-    "share",
-    "verb",
-]
+    "any_real", "arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "share", "verb",
+]  # fmt: skip
 
 # R's argument names and the package's, both in lower case without dots and underscores
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}

@@ -19,14 +19,9 @@ from bbl.design.readers import readFasta
 from bbl.errors import DataError, DataWarning
 
 __all__ = [
-    "fetch_ma0014",
-    "fetch_mnist",
-    "load_crp_sites",
-    "load_genetic_code",
-    "load_mnist",
-    "load_splice_sites",
+    "fetch_ma0014", "fetch_mnist", "load_crp_sites", "load_genetic_code", "load_mnist", "load_splice_sites",
     "load_titanic",
-]
+]  # fmt: skip
 
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],

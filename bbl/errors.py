@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 __all__ = [
-    "BBLError",
-    "BBLTypeError",
-    "ClassError",
-    "ConvergenceWarning",
-    "DataError",
-    "DataWarning",
-    "FormulaError",
-    "LevelError",
-    "ModelFileError",
-    "OptionError",
-]
+    "BBLError", "BBLTypeError", "ClassError", "ConvergenceWarning", "DataError", "DataWarning", "FormulaError",
+    "LevelError", "ModelFileError", "OptionError",
+]  # fmt: skip
 
 
 class BBLError(Exception):

@@ -8,11 +8,6 @@ from bbl.sklearn.network import BNClassifier
 from bbl.sklearn.shooter import ShooterClassifier, ShooterFeatures
 
 __all__ = [
-    "BBLClassifier",
-    "BNClassifier",
-    "BinningTransformer",
-    "PrototypeBiclustering",
-    "ScoreFeatures",
-    "ShooterClassifier",
-    "ShooterFeatures",
-]
+    "BBLClassifier", "BNClassifier", "BinningTransformer", "PrototypeBiclustering", "ScoreFeatures",
+    "ShooterClassifier", "ShooterFeatures",
+]  # fmt: skip

@@ -122,17 +122,10 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         n = self.n_clusters
         groups: Any = n if n is None or isinstance(n, tuple | list | np.ndarray) else (n, n)
         self.result_ = bicluster(
-            None,
-            X,
-            groups,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            n_init=self.n_init,
-            n_jobs=1 if self.n_jobs is None else self.n_jobs,
-            verbose=0,
-            metric=self.metric,
-            move=self.move,
+            None, X, groups, seed=int(check_random_state(self.random_state).randint(2**31 - 1)), n_init=self.n_init,
+            n_jobs=1 if self.n_jobs is None else self.n_jobs, verbose=0, metric=self.metric, move=self.move,
             max_iter=self.max_iter,
-        )
+        )  # fmt: skip
         self.row_labels_, self.column_labels_ = self.result_.rows, self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
         self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter

@@ -167,17 +167,9 @@ class BBLClassifier(TableClassifier):
         formula = _formula(training.response, self.pairs, self.order, training.features)
         return bbl(
             _without_constants(formula, training.data, training.weighted_rows, self.missing),
-            training.data,
-            training.weights,
-            self.method,
-            novarOk=True,
-            testNull=False,
-            missing=self.missing,
-            log_z=self.log_z,
-            n_jobs=effective_n_jobs(self.n_jobs),
-            verbose=0,
-            **self._options(),
-        )
+            training.data, training.weights, self.method, novarOk=True, testNull=False, missing=self.missing,
+            log_z=self.log_z, n_jobs=effective_n_jobs(self.n_jobs), verbose=0, **self._options(),
+        )  # fmt: skip
 
     def _options(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}

@@ -106,17 +106,8 @@ class BNClassifier(TableClassifier):
 
     def _model(self, training: TrainingTable) -> Any:
         return bnc(
-            self.learner,
-            f"{quoted(training.response)} ~ .",
-            training.data,
-            self.smooth,
-            dag_args=self.dag_args,
-            manb_prior=self.manb_prior,
-            wanbia=self.wanbia,
-            awnb_trees=self.awnb_trees,
-            awnb_bootstrap=self.awnb_bootstrap,
-            weights=training.weights,
-            missing=self.missing,
-            seed=self.random_state,
-            verbose=0,
-        )
+            self.learner, f"{quoted(training.response)} ~ .", training.data, self.smooth, dag_args=self.dag_args,
+            manb_prior=self.manb_prior, wanbia=self.wanbia, awnb_trees=self.awnb_trees,
+            awnb_bootstrap=self.awnb_bootstrap, weights=training.weights, missing=self.missing,
+            seed=self.random_state, verbose=0,
+        )  # fmt: skip

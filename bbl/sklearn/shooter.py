@@ -22,22 +22,11 @@ __all__ = ["ShooterClassifier", "ShooterFeatures"]
 def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
     """Return the sparse regression of the class on products of columns, with the parameters of an estimator."""
     return shooter(
-        f"{quoted(training.response)} ~ .",
-        training.data,
-        training.weights,
-        order=estimator.order,
-        lambda_=estimator.lambda_,
-        penalty=estimator.penalty,
-        refit=estimator.refit,
-        screen=estimator.screen,
-        scale=estimator.scale,
-        nfold=estimator.nfold,
-        novarOk=True,
-        missing=estimator.missing,
-        seed=estimator.random_state,
-        n_jobs=estimator.n_jobs,
-        verbose=0,
-    )
+        f"{quoted(training.response)} ~ .", training.data, training.weights, order=estimator.order,
+        lambda_=estimator.lambda_, penalty=estimator.penalty, refit=estimator.refit, screen=estimator.screen,
+        scale=estimator.scale, nfold=estimator.nfold, novarOk=True, missing=estimator.missing,
+        seed=estimator.random_state, n_jobs=estimator.n_jobs, verbose=0,
+    )  # fmt: skip
 
 
 class ShooterClassifier(TableClassifier):

@@ -131,15 +131,9 @@ def mcSample(
             ess = pd.Series([float(effective_sample_size(energy)) for energy in energies], index=groups, name="ess")
             if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
                 _warn_unmixed(rhat)
-    return SampleResults(
-        pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups),
-        pd.Series([chains.best_energy for chains in chains_by_group], index=groups, name="emax"),
-        rhat,
-        ess,
-        draws_by_group,
-        labels,
-        best_codes,
-    )
+    xmax_frame = pd.DataFrame(xmax, index=pd.Index(labels.names, dtype=object), columns=groups)
+    emax = pd.Series([chains.best_energy for chains in chains_by_group], index=groups, name="emax")
+    return SampleResults(xmax_frame, emax, rhat, ess, draws_by_group, labels, best_codes)
 
 
 def _warn_unmixed(rhat: pd.Series) -> None:

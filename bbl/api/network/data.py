@@ -1,4 +1,8 @@
-"""Data of Bayesian network classifiers: formula, declared levels, rows and folds, checked once for all verbs."""
+"""Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public functions.
+
+`EncodedData` are rows as codes with their design: the predictors (here *features*), the response (here the *class*),
+and their levels.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,13 @@ from bbl.results.network.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
 from bbl.rows.on_disk import Rows
 
-__all__ = ["formula_of", "given_folds", "prepare", "restrict_features"]
+__all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
 
-MANY = 100  # classes of which there may not be as many as half of the rows
+MANY_CLASSES = 100  # more numeric classes than this are an error unless there are two rows per class
 
 
 def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
-    """Return encoded data with the named features only, in the order of the data."""
+    """Return encoded data with the features `names` only, in the order of the data."""
     labels = prepared.design.labels
     if set(names) == set(labels.names):
         return prepared
@@ -50,14 +54,14 @@ def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
-    """Return the formula of a class and features."""
+    """Return the formula ``class ~ a + b``, of a class and the names of features; ``class ~ 1`` without features."""
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
 def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> EncodedData:
-    """Encode the data of a formula, or of the class's name alone; declared levels count, and cells may be missing.
+    """Encode the data of a formula, or of the name of the class; declared levels count even if they do not occur.
 
-    `rows` names the argument that needs all rows in memory, if one does.
+    `rows` names the argument that needs all rows in memory, as ``"wanbia"`` or ``"learner='tan_hc'"``; "" if none.
     """
     formula, weights = training.formula, training.weights
     check_formula(formula)
@@ -77,10 +81,10 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
                 column=name,
                 argument="formula",
             )
-        weighing = isinstance(weights, str) and weights in frame.columns
-        n_features = len(frame.columns) - 1 - (weighing and weights != name)
+        has_weight_column = isinstance(weights, str) and weights in frame.columns
+        n_features = len(frame.columns) - 1 - (has_weight_column and weights != name)
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
-    rules = EncodingRules(declared=True, order=None)  # terms of any order are read, and refused below
+    rules = EncodingRules(declared=True, order=None)  # any interaction is read, so that the error below can name it
     encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
     design = encoded.design
     term = design.terms.interactions.first(2)
@@ -96,8 +100,9 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
 
 
 def _check_class(design: Design, sample: Rows) -> None:
-    K, numbers = len(design.response.levels), set(design.response.kinds) == {"number"}
-    if numbers and K > MANY and sample.total < 2 * K:
+    """Raise a DataError if the class looks like a continuous column: many numbers, of less than two rows each."""
+    K, is_numeric = len(design.response.levels), set(design.response.kinds) == {"number"}
+    if is_numeric and K > MANY_CLASSES and sample.total < 2 * K:
         name = design.response.name
         raise DataError(
             f"the class {name!r} has {K} different numbers in {sample.total:.0f} rows, which are no classes. Bin it "
@@ -106,11 +111,11 @@ def _check_class(design: Design, sample: Rows) -> None:
         )
 
 
-def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return the rows that each fold trains on, and those that it validates."""
+def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
+    """Return (training positions, validation positions) of each fold, which trains on the rows it does not validate."""
     rows = np.arange(n)
     try:
-        return [(np.setdiff1d(rows, rows[np.asarray(f, dtype=np.intp)]), f) for f in folds]
+        return [(np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation) for validation in folds]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
             f"folds are no lists of positions among the {n} rows ({error}). Give the rows that each fold validates.",
@@ -118,8 +123,8 @@ def _pairs(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
         ) from None
 
 
-def given_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Generator) -> Folds:
-    """Return the folds that the user gives (positions are those of the data) or asks for, after checking them."""
+def make_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Generator) -> Folds:
+    """Check the user's `folds` (positions of validated rows in the data, or a splitter), or draw `k` folds if None."""
     sample, labels = prepared.rows, prepared.design.labels
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):
@@ -128,7 +133,7 @@ def given_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Genera
                 argument="folds",
             )
         frame = cast(Frame, prepared.frame)
-        return user_folds(folds if hasattr(folds, "split") else _pairs(folds, frame.n), frame, prepared)
+        return user_folds(folds if hasattr(folds, "split") else _train_and_validation(folds, frame.n), frame, prepared)
     k = integer("k", k, 2)
     has_class = sample.response >= 0
     total = float(sample.weights[has_class].sum())
@@ -136,12 +141,12 @@ def given_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Genera
         raise OptionError(
             f"k must be in 2..{total:.0f}, the number of rows of known class; got {k}. Give fewer folds.", argument="k"
         )
-    counts = np.bincount(sample.response[has_class], sample.weights[has_class], len(labels.groups))
-    small = int(np.argmin(np.where(counts > 0, counts, np.inf)))
-    if counts[small] < k:
+    class_totals = np.bincount(sample.response[has_class], sample.weights[has_class], len(labels.groups))
+    smallest = int(np.argmin(np.where(class_totals > 0, class_totals, np.inf)))
+    if class_totals[smallest] < k:
         warnings.warn(
-            f"{labels.response}={labels.groups[small]!r} has {counts[small]:.0f} rows, fewer than k={k} folds, so some "
-            "folds have none of them. Give fewer folds (k), or join rare classes.",
+            f"{labels.response}={labels.groups[smallest]!r} has {class_totals[smallest]:.0f} rows, fewer than k={k} "
+            "folds, so some folds have none of them. Give fewer folds (k), or join rare classes.",
             DataWarning,
             stacklevel=4,
         )

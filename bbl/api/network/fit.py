@@ -1,4 +1,8 @@
-"""The verbs that fit Bayesian network classifiers: structure, lp, bnc."""
+"""The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
+
+Terms: a *structure* is the graph, the class being a parent of every feature; a *recipe* says how probability tables are
+estimated from counts. MANB, WANBIA and AWNB are methods that average or weight features, see `lp`.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +30,20 @@ from bbl.rows.counts import level_counts
 
 __all__ = ["bnc", "local_dags", "lp", "structure"]
 
-AWNB_TREES = 10  # default number of trees of AWNB, if only the share is given
-AWNB_SHARE = 0.5  # default share of rows of a tree of AWNB, if only the number is given
+AWNB_TREES = 10  # default number of trees, if only awnb_bootstrap is given
+AWNB_SHARE = 0.5  # default share of rows of a tree, if only awnb_trees is given
 
 
 @verb
 def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]]) -> Structure:
-    """Return a structure that is given by hand; the class is a parent of every feature.
+    """Return the structure with the given feature parents; the class is a parent of every feature.
 
     Parameters
     ----------
     class_ : hashable
         Name of the class.
     families : mapping of feature to list of its feature parents
-        In the order of the model.
+        Its order is the order of the features in the model.
 
     Returns
     -------
@@ -62,12 +66,12 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
             argument="families",
         )
     names = tuple(families)
-    at = {name: i for i, name in enumerate(names)}
+    position = {name: i for i, name in enumerate(names)}
 
-    def fail(what: str) -> Any:
-        raise OptionError(f"families: {what}.", argument="families")
+    def fail(problem: str) -> Any:
+        raise OptionError(f"families: {problem}.", argument="families")
 
-    if class_ in at:
+    if class_ in position:
         fail(f"the class {class_!r} is a parent of all features and has no parents itself. Leave its entry out")
     parents = []
     for name, parent_names in families.items():
@@ -76,15 +80,15 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
         for p in parent_names:
             if p == class_:
                 fail(f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the lists")
-            if p not in at:
+            if p not in position:
                 fail(f"{name!r} has the parent {p!r}, which is no feature{near_match(p, names)}. Give it an entry too")
         if len(set(parent_names)) < len(parent_names):
             fail(f"{name!r} has a parent twice: {list(parent_names)!r}. Name each once")
-        parents.append(tuple(at[p] for p in parent_names))
+        parents.append(tuple(position[p] for p in parent_names))
     dag = Dag(tuple(enumerate(parents)))
-    looped = next((i for i in dag.features if i in dag.ancestors(i)), None)
-    if looped is not None:
-        fail(f"the arcs have a cycle through {names[looped]!r}. Turn or drop one of its arcs")
+    in_cycle = next((i for i in dag.features if i in dag.ancestors(i)), None)
+    if in_cycle is not None:
+        fail(f"the arcs have a cycle through {names[in_cycle]!r}. Turn or drop one of its arcs")
     return Structure(class_, names, (dag,))
 
 
@@ -104,32 +108,31 @@ def lp(
     priors: Any = None,
     seed: int | np.random.Generator | None = 0,
 ) -> NetworkResults:
-    """Learn the parameters of a structure.
+    """Estimate the probability tables of a structure from data.
 
     Parameters
     ----------
     structure : Structure or AveragedStructure
-        Of a learner, or by hand.
+        Result of a learner, or of `structure`.
     data, weights, missing, xlevels
-        As in `nb`. Columns that the structure does not have are ignored. The class may be missing too: such rows
-        count for nothing.
+        As in `nb`. Columns that are not in the structure are ignored. Rows with a missing class are ignored, too.
     smooth : float, default 0
-        Prior count of every cell of every table, the class's included.
+        Prior count of every cell of every table, including the table of the class.
     manb_prior : float in [0, 1], optional
-        Average naive Bayes over all subsets of features, with this prior probability of each arc (MANB).
+        Average naive Bayes over all subsets of features (MANB); the number is the prior probability of each arc.
     wanbia : bool or dict of feature to weight, default False
-        Raise the probabilities of each feature to a weight in [0, 1], and normalise them: the weights of largest
-        conditional likelihood under naive Bayes (WANBIA), or these.
+        Raise the probabilities of each feature to a weight in [0, 1], and normalise them. True: the weights that
+        maximise the conditional likelihood under naive Bayes (WANBIA); a dict: these weights.
     awnb_trees : int, optional
-        Weight features by the depth at which this many trees first split by them (AWNB); 10 if only
+        Number of trees. Each feature is weighted by the depth at which trees first split by it (AWNB). 10 if only
         `awnb_bootstrap` is given.
     awnb_bootstrap : float, optional
         Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is given.
     priors : mapping or Series by class, array_like of shape (K,), or ``"equal"``, optional
-        Class shares that predictions take in place of those of the training rows. An array goes by the order of the
-        classes, which has to be declared, or that of numbers or booleans; text needs names.
+        Class shares for predictions, in place of the shares in the training rows. An array is in the order of the
+        classes, and needs classes of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
-        For the rows of the trees.
+        For drawing the rows of trees.
 
     Returns
     -------
@@ -138,7 +141,7 @@ def lp(
     Raises
     ------
     OptionError
-        If more than one of MANB, WANBIA and AWNB are asked for, or the structure does not allow them.
+        If more than one of MANB, WANBIA and AWNB is set, or the structure does not allow them.
 
     References
     ----------
@@ -157,11 +160,11 @@ def lp(
     """
     _check_structure(structure)
     recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
-    formula = formula_of(structure.class_var, _in_order(structure))
+    formula = formula_of(structure.class_var, _feature_names(structure))
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
-    shown = {"data": "data", "smooth": smooth, **_shown(weights, missing, recipe)}
+    shown = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
-    return _fit(structure, prepared, recipe, call, seed, _shares(priors, prepared))
+    return _fit(structure, prepared, recipe, call, seed, _checked_shares(priors, prepared))
 
 
 @verb
@@ -195,7 +198,7 @@ def bnc(
     dag_args : dict, optional
         Arguments of the learner, such as ``{"score": "aic"}`` or ``{"k": 5, "folds": folds}``.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds of a search, and the rows of trees.
+        For the folds of a search, and for drawing the rows of trees.
     verbose : int, default 1
         0 for no progress bar.
 
@@ -225,28 +228,24 @@ def bnc(
     learner_options = dict(dag_args or {})
     folds = learner_options.pop("folds", None)
     rng = generator(seed)
-    rows = (
-        "wanbia"
-        if wanbia is True
-        else "awnb_trees"
-        if awnb_trees or awnb_bootstrap
-        else LEARNERS[learner].rows_reason(learner_options)
-    )
-    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), rows, verbose)
-    shares = _shares(priors, prepared)
+    in_memory = "awnb_trees" if awnb_trees or awnb_bootstrap else LEARNERS[learner].rows_reason(learner_options)
+    in_memory = "wanbia" if wanbia is True else in_memory  # the argument that needs all rows in memory; "" if none
+    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory, verbose)
+    class_shares = _checked_shares(priors, prepared)
     labels = prepared.design.labels
     LEARNERS[learner].check_options(learner_options, labels.names)
-    early = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
-    options = (manb_prior, wanbia, awnb_trees, awnb_bootstrap)
-    _recipe(early, smooth, *options)  # whatever can be refused at once is, before a search
+    recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
+    empty = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
+    _recipe(empty, *recipe_options)  # raises most errors of options before a long search
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
-    recipe = _recipe(learnt, smooth, *options)
+    recipe = _recipe(learnt, *recipe_options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
-    call = call_text("bnc", {**arguments, **_shown(weights, missing, recipe)})
-    return _fit(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, shares)
+    call = call_text("bnc", {**arguments, **_changed_arguments(weights, missing, recipe)})
+    return _fit(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares)
 
 
-def _check_structure(structure: Any) -> None:
+def _check_structure(structure: object) -> None:
+    """Raise a BBLTypeError unless `structure` is a structure."""
     if not isinstance(structure, Structure | AveragedStructure):
         raise BBLTypeError(
             f"structure must be what a learner or networks.structure() gives; got {type(structure).__name__}.",
@@ -254,13 +253,13 @@ def _check_structure(structure: Any) -> None:
         )
 
 
-def _in_order(structure: Structure | AveragedStructure) -> list:
-    """Return the names of the features of a structure, in the order of its data."""
+def _feature_names(structure: Structure | AveragedStructure) -> list:
+    """Return the names of the features of a structure, in the order of the data that it was learnt from."""
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
-def _shown(weights: Any, missing: str, recipe: Recipe) -> dict[str, Any]:
-    """Return the arguments of a call, beside its first ones, that differ from their defaults."""
+def _changed_arguments(weights: Any, missing: str, recipe: Recipe) -> dict[str, Any]:
+    """Return the arguments that differ from their defaults, by name, to show in the text of a call."""
     shown: dict[str, Any] = {}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
@@ -283,12 +282,16 @@ def _recipe(
     awnb_trees: Any,
     awnb_bootstrap: Any,
 ) -> Recipe:
-    """Check how tables are to be estimated."""
+    """Check the options of the estimate, as `lp` describes them, and return them as a recipe.
+
+    A `structure` without graphs (before it is learnt) passes the checks that need its graph.
+    """
     smooth = real("smooth", smooth, 0.0)
-    is_mapping = isinstance(wanbia, Mapping)
-    weighing = is_mapping or flag("wanbia", wanbia)
-    trees = awnb_trees is not None or awnb_bootstrap is not None
-    requested = [n for n, on in (("manb_prior", manb_prior is not None), ("wanbia", weighing), ("awnb", trees)) if on]
+    has_weights = isinstance(wanbia, Mapping)
+    uses_wanbia = has_weights or flag("wanbia", wanbia)
+    uses_awnb = awnb_trees is not None or awnb_bootstrap is not None
+    uses = {"manb_prior": manb_prior is not None, "wanbia": uses_wanbia, "awnb": uses_awnb}
+    requested = [name for name, is_used in uses.items() if is_used]
     if len(requested) > 1:
         raise OptionError(f"{' and '.join(requested)} exclude each other; give one of them.", argument=requested[1])
     if requested and isinstance(structure, AveragedStructure):
@@ -304,16 +307,17 @@ def _recipe(
         if not smooth:
             raise OptionError("manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth")
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
-    if trees:
+    if uses_awnb:
         count = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
         share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
         return Recipe(smooth, awnb=(count, share))
-    if is_mapping and structure.dags:
-        return Recipe(smooth, wanbia=_given_weights(wanbia, _in_order(structure)))
-    return Recipe(smooth, wanbia=bool(weighing))
+    if has_weights and structure.dags:
+        return Recipe(smooth, wanbia=_feature_weights(wanbia, _feature_names(structure)))
+    return Recipe(smooth, wanbia=bool(uses_wanbia))
 
 
-def _given_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
+def _feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
+    """Check a dict of features to weights; return the weights in the order of the features `names`."""
     for name in wanbia:
         if name not in names:
             hint = near_match(name, names) or "."
@@ -325,14 +329,14 @@ def _given_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
 
 
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
-    """Return the structures on positions of the names."""
-    at = {name: i for i, name in enumerate(names)}
-    place = [at.get(name, -1) for name in structure.columns]
-    return [Dag(tuple((place[i], tuple(place[p] for p in ps)) for i, ps in d.families)) for d in structure.dags]
+    """Return the graphs of a structure with features renumbered: position i is ``names[i]``, not ``columns[i]``."""
+    position = {name: i for i, name in enumerate(names)}
+    new = [position.get(name, -1) for name in structure.columns]  # position in `names`; -1 if not there
+    return [Dag(tuple((new[i], tuple(new[p] for p in parents)) for i, parents in d.families)) for d in structure.dags]
 
 
-def _shares(priors: Any, prepared: EncodedData) -> np.ndarray | None:
-    """Check the class shares that are given."""
+def _checked_shares(priors: Any, prepared: EncodedData) -> np.ndarray | None:
+    """Check `priors` and return them as class shares (K,); None if they are None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 
@@ -344,17 +348,21 @@ def _fit(
     seed: Any,
     priors: np.ndarray | None,
 ) -> NetworkResults:
+    """Estimate the tables of a structure, and wrap them as results; `call` is the text of the call.
+
+    A fit to data that are read in batches stores summaries in place of the training rows.
+    """
     design, sample = prepared.design, prepared.sample
     dags = local_dags(structure, design.labels.names)
-    averaged = isinstance(structure, AveragedStructure)
-    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averaged)
-    parts = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
+    averages = isinstance(structure, AveragedStructure)
+    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages)
+    fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
     if prepared.index is not None:
-        return NetworkResults(call, design, prepared.rows, prepared.index, *parts, priors=priors)
+        return NetworkResults(call, design, prepared.rows, prepared.index, *fields, priors=priors)
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
         errors = standard_errors(estimate.network, sample, recipe.smooth)
-    fitted = NetworkResults(call, design, None, None, *parts, stored_errors=errors, priors=priors)
+    result = NetworkResults(call, design, None, None, *fields, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)
-    training = Training(round(sample.total), fitted.log_likelihood(sample), counts)
-    return replace(fitted, stored=training, stored_loss=fitted.training_loss(sample))
+    training = Training(round(sample.total), result.log_likelihood(sample), counts)
+    return replace(result, stored=training, stored_loss=result.training_loss(sample))

@@ -1,4 +1,4 @@
-"""The verbs that judge Bayesian network classifiers and data: cv, accuracy, cmi."""
+"""The public functions that measure Bayesian network classifiers and data: `cv`, `accuracy`, `cmi`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.api.network.data import formula_of, given_folds, prepare, restrict_features
+from bbl.api.network.data import formula_of, make_folds, prepare, restrict_features
 from bbl.api.network.fit import local_dags
 from bbl.api.training_data import EncodedData, TrainingData, refuse_batches
 from bbl.bayesnet.dag import Dag
@@ -47,25 +47,25 @@ def cv(
     weights: Any = None,
     verbose: int = 1,
 ) -> pd.Series | pd.DataFrame:
-    """Cross-validate Bayesian network classifiers, all on the same folds.
+    """Cross-validate Bayesian network classifiers on the same folds.
 
     Parameters
     ----------
     models : NetworkResults, or a list or dict of them
-        Fitted by `lp` or `bnc`. Each fold is fitted as they were.
+        Fitted by `lp` or `bnc`. Each is refitted to the training rows of every fold, with its settings.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         With the class and the features.
     k : int, default 10
-        Folds, of nearly the same size in each class.
+        Number of folds, of nearly the same size in each class.
     dag : bool, default True
         Whether the structure is learnt anew on the training rows of each fold, by the same learner with the same
-        options, or kept. That of `aode`, or one by hand, is the same either way.
+        options, or kept. Structures of `aode`, or given by hand, are the same either way.
     mean : bool, default True
         Whether the mean over folds is returned, or the score of every fold.
     folds : list of arrays of row positions, or scikit-learn splitter, optional
         The rows that each fold validates; overrules `k`.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds, and whatever the models draw. Results do not depend on `n_jobs`.
+        For the folds, and for models that draw at random. Results do not depend on `n_jobs`.
     n_jobs : int, optional
         Threads; None or -1 for all cores.
     score : {"accuracy", "logloss", "brier", "auc"}, default "accuracy"
@@ -78,7 +78,7 @@ def cv(
     Returns
     -------
     Series or DataFrame
-        One entry per model: the mean, without weights, over the folds; or, with ``mean=False``, folds by models.
+        The unweighted mean over folds of each model; or, with ``mean=False``, a table of folds by models.
 
     Examples
     --------
@@ -91,33 +91,34 @@ def cv(
     aode      0.783
     dtype: float64
     """
-    named = _named(models)
+    models_by_name = _models_by_name(models)
     choice("score", score, (*SCORES, "auc"))
     relearn, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
     refuse_batches(data, "cv()", "data")
     data = to_frame(data)
-    prepared = [_again(model, data, weights) for model in named.values()]
-    first = prepared[0]
-    if any(len(p.rows.weights) != len(first.rows.weights) for p in prepared):
+    encoded = [_encode_as_fitted(model, data, weights) for model in models_by_name.values()]
+    first = encoded[0]
+    if any(len(e.rows.weights) != len(first.rows.weights) for e in encoded):
         raise OptionError("models treat missing values differently, so their rows differ; fit them alike.")
     labels = first.design.labels
     if score == "auc" and len(labels.groups) != 2:
         raise OptionError(f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.", argument="score")
-    dealt = given_folds(folds, first, k, rng)
+    all_folds = make_folds(folds, first, k, rng)
+    n_models, n_folds = len(encoded), len(all_folds)
     tasks = [
-        (model, p, *parts, relearn, score, fold_stream)
-        for (model, p), stream in zip(zip(named.values(), prepared, strict=True), rng.spawn(len(named)), strict=True)
-        for *parts, fold_stream in zip(dealt.train, dealt.held, stream.spawn(len(dealt)), strict=True)
+        (model, model_data, train, validation, relearn, score, fold_rng)
+        for model, model_data, model_rng in zip(models_by_name.values(), encoded, rng.spawn(n_models), strict=True)
+        for train, validation, fold_rng in zip(all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True)
     ]
-    with progress_bar(len(tasks), "cv", verbose) as step:
-        scores = run_tasks(_score_fold, tasks, workers, step)
-    table = pd.DataFrame(np.array(scores).reshape(len(named), len(dealt)).T, columns=list(named))
+    with progress_bar(len(tasks), "cv", verbose) as progress:
+        scores = run_tasks(_score_fold, tasks, workers, progress)
+    table = pd.DataFrame(np.array(scores).reshape(n_models, n_folds).T, columns=list(models_by_name))
     table.index.name = "fold"
     return table.mean() if flag("mean", mean) else table
 
 
-def _named(models: Any) -> dict[Any, NetworkResults]:
-    """Return models by name; those of a list go by their learner."""
+def _models_by_name(models: Any) -> dict[Any, NetworkResults]:
+    """Check `models` and return them by name; models of a list are named by their learner: nb, nb.1, nb.2, ..."""
     if isinstance(models, NetworkResults):
         models = [models]
     if not isinstance(models, Mapping):
@@ -126,21 +127,24 @@ def _named(models: Any) -> dict[Any, NetworkResults]:
                 f"models must be a fitted network, or a list or dict of them; got {type(models).__name__}.",
                 argument="models",
             )
-        named: dict[Any, Any] = {}
+        by_name: dict[Any, Any] = {}
         for model in models:
-            base = getattr(getattr(model, "structure", None), "learner", None) or "model"
-            count = sum(str(n).rsplit(".", 1)[0] == base for n in named)
-            named[f"{base}.{count}" if count else base] = model
-        models = named
-    wrong = [m for m in models.values() if not isinstance(m, NetworkResults)]
-    if wrong or not models:
-        type_name = f"{type(wrong[0]).__name__}" if wrong else "none"
+            learner = getattr(getattr(model, "structure", None), "learner", None) or "model"
+            count = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
+            by_name[f"{learner}.{count}" if count else learner] = model
+        models = by_name
+    others = [m for m in models.values() if not isinstance(m, NetworkResults)]
+    if others or not models:
+        type_name = f"{type(others[0]).__name__}" if others else "none"
         raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {type_name}.", argument="models")
     return dict(models)
 
 
-def _again(model: NetworkResults, data: Any, weights: Any) -> EncodedData:
-    """Return data as a model was fitted to them, with all columns among which its structure was learnt."""
+def _encode_as_fitted(model: NetworkResults, data: Any, weights: Any) -> EncodedData:
+    """Encode data with the levels and the treatment of missing values of a fitted model.
+
+    The features are all columns that its learner could choose from, not only those of its structure.
+    """
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {
         f.name: [v for v, kind in zip(f.levels, f.kinds, strict=True) if kind != "missing"] for f in factors
@@ -151,17 +155,20 @@ def _again(model: NetworkResults, data: Any, weights: Any) -> EncodedData:
 
 def _score_fold(
     model: NetworkResults,
-    prepared: EncodedData,
-    weights: np.ndarray,
-    held: np.ndarray,
+    encoded: EncodedData,
+    train_weights: np.ndarray,
+    validation_weights: np.ndarray,
     relearn: bool,
     score: str,
     rng: np.random.Generator,
 ) -> float:
-    """Fit a model to the training `weights` of a fold, and score it on what the fold holds."""
-    sample, design, K = prepared.rows, prepared.design, prepared.K
-    train = sample.weighted(weights)
-    test = sample.weighted(np.where(sample.response >= 0, held, 0.0))
+    """Refit a model on a fold, and return its `score` on the validated rows of known class.
+
+    The fold is given as weights (n,) of the encoded rows. With `relearn` the structure is learnt anew.
+    """
+    sample, design, K = encoded.rows, encoded.design, encoded.K
+    train = sample.weighted(train_weights)
+    test = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not test.n:
         raise DataError("A fold has no rows to train on, or none of known class to score; give fewer folds (k).")
     structure = model.structure
@@ -169,22 +176,22 @@ def _score_fold(
     if relearn and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    restricted = restrict_features(prepared, tuple(structure.columns[i] for i in dags[0].features))
+    restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
-    parts = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
+    fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
     columns = [structure.columns.index(name) for name in names]
-    averaged = isinstance(structure, AveragedStructure)
-    rows = [_columns(fold_sample, columns) for fold_sample in (train, test)]
-    recipe = model.recipe
-    fitted = fit(local_dags(parts, names), rows[0], restricted.design.n_levels, K, recipe, rng, averaged)
-    log_joint = class_scores(fitted.network.log_joint(rows[1].codes, rows[1].missing))
+    averages = isinstance(structure, AveragedStructure)
+    train_rows, test_rows = (_select_columns(fold_sample, columns) for fold_sample in (train, test))
+    fold_dags = local_dags(fold_structure, names)
+    fitted = fit(fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages)
+    log_joint = class_scores(fitted.network.log_joint(test_rows.codes, test_rows.missing))
     if score == "auc":
         return auc(link(log_joint)[:, 1], test.response == 1, test.weights)[0]
     return SCORES[score](log_probabilities(log_joint), test.response, test.weights)
 
 
-def _columns(sample: Sample, columns: list[int]) -> Sample:
-    """Return a sample of some features alone."""
+def _select_columns(sample: Sample, columns: list[int]) -> Sample:
+    """Return the rows of a sample with the features at the positions `columns` only."""
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, columns])
     return Sample(np.ascontiguousarray(sample.codes[:, columns]), sample.weights, sample.y, missing)
 
@@ -193,7 +200,7 @@ def _columns(sample: Sample, columns: list[int]) -> Sample:
 def cmi(
     x: Hashable, y: Hashable, data: Any, z: Hashable | None = None, unit: str = "log", *, weights: Any = None
 ) -> float:
-    """Return the mutual information of two columns, given a third if one is named.
+    """Return the mutual information of the columns x and y, conditional on z if z is given.
 
     Parameters
     ----------
@@ -208,7 +215,7 @@ def cmi(
     Returns
     -------
     float
-        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows in which the columns are known.
+        ``H(x,z) + H(y,z) - H(x,y,z) - H(z)`` over the rows in which all these columns are known.
 
     Examples
     --------
@@ -232,23 +239,23 @@ def cmi(
         column = factorise(name, frame.column(name), "keep")
         factor = Factor.collect(column, unused=True)
         encoded = factor.encode(column, skip_missing=True)[0].astype(np.intp)
-        none = column.missing()
-        counts = counts if none is None else np.where(none, 0.0, counts)
+        is_missing = column.missing()
+        counts = counts if is_missing is None else np.where(is_missing, 0.0, counts)
         codes.append(encoded)
         shape.append(max(len(factor.levels), 1))
-    flat = np.ravel_multi_index(tuple(codes), tuple(shape))
-    table = np.bincount(flat, counts, int(np.prod(shape))).reshape(shape if z is not None else [*shape, 1])
+    cells = np.ravel_multi_index(tuple(codes), tuple(shape))  # (n,)
+    table = np.bincount(cells, counts, int(np.prod(shape))).reshape(shape if z is not None else [*shape, 1])
     return conditional_information(table) / UNITS[unit]
 
 
 @verb
 def accuracy(predicted: Any, true: Any) -> float:
-    """Return the share of equal labels; a missing label equals none.
+    """Return the share of rows in which predicted and true label are equal; a missing label is equal to no label.
 
     Parameters
     ----------
     predicted, true : array_like of the same length
-        By position; categories are compared by their labels, whatever their order.
+        Compared by position; categorical values by their labels, whatever the order of the categories.
 
     Returns
     -------
@@ -260,7 +267,7 @@ def accuracy(predicted: Any, true: Any) -> float:
     >>> networks.accuracy(["a", "b", None], ["a", "a", None])
     0.3333333333333333
     """
-    a, b = (pd.Series(np.asarray(v, dtype=object)) for v in (predicted, true))
-    if len(a) != len(b) or not len(a):
-        raise DataError(f"predicted and true must be of the same length, 1 or more; got {len(a)} and {len(b)}.")
-    return float(((a == b) & a.notna() & b.notna()).mean())
+    p, t = (pd.Series(np.asarray(labels, dtype=object)) for labels in (predicted, true))
+    if len(p) != len(t) or not len(p):
+        raise DataError(f"predicted and true must be of the same length, 1 or more; got {len(p)} and {len(t)}.")
+    return float(((p == t) & p.notna() & t.notna()).mean())

@@ -1,4 +1,7 @@
-"""The verbs that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode."""
+"""The public functions that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode.
+
+A *structure* is the graph of a network classifier: the parents of each feature, of which the class is always one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.api.network.data import given_folds, prepare
+from bbl.api.network.data import make_folds, prepare
 from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.checks import generator, verb
@@ -19,7 +22,7 @@ from bbl.results.network.structure import AveragedStructure, Structure, make_str
 
 __all__ = ["learn_structure", "aode", "bsej", "fssj", "kdb", "nb", "tan_cl", "tan_hc", "tan_hcsp"]
 
-ALIKE = """
+TAN_HC_SECTIONS = """
 
 Parameters
 ----------
@@ -29,37 +32,34 @@ formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbo
 Returns
 -------
 Structure
-"""  # end of the docstrings of the other greedy searches
+"""  # end of the docstrings of searches with the signature of tan_hc
 
 
 def learn_structure(
     name: str, prepared: EncodedData, options: Mapping[str, Any], folds: Any = None, seed: Any = 0, verbose: int = 0
 ) -> Structure | AveragedStructure:
-    """Return the structure that the learner of this name learns from encoded data, having checked its options."""
+    """Check the options of the learner `name`, and return the structure that it learns from encoded data.
+
+    `folds` are the argument of the public function; learners that do not cross-validate ignore them.
+    """
     learner = LEARNERS[name]
     design, sample = prepared.design, prepared.sample
     labels, rng = design.labels, generator(seed)
     options = learner.check_options(options, labels.names)
-    held = None
+    validation_weights = None  # (F, n)
     if learner.uses_folds(options):
-        drawn = given_folds(folds, prepared, options["k"], rng)
-        if (drawn.train + drawn.held != prepared.rows.weights).any():
+        checked_folds = make_folds(folds, prepared, options["k"], rng)
+        if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
             raise OptionError(
                 "folds leave rows out that they do not validate, and a search trains on all that a fold does not "
                 "validate. Give a splitter such as KFold, or lists of row positions.",
                 argument="folds",
             )
-        held = drawn.held
-    with progress_bar(None, name, verbose) as step:
-        learnt = learner.learn(Task(sample, design.n_levels, prepared.K, rng, held, step), options)
-    return make_structure(
-        class_var=labels.response,
-        columns=labels.names,
-        dags=learnt.dags,
-        learner=name,
-        options=options,
-        score_log=learnt.score_log,
-    )
+        validation_weights = checked_folds.held
+    with progress_bar(None, name, verbose) as progress:
+        task = Task(sample, design.n_levels, prepared.K, rng, validation_weights, progress)
+        learnt = learner.learn(task, options)
+    return make_structure(labels.response, labels.names, learnt.dags, name, options, learnt.score_log)
 
 
 @verb
@@ -71,17 +71,18 @@ def nb(
     Parameters
     ----------
     formula : str
-        ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the class's name alone. Structures are learnt, so
-        interactions are an error.
+        ``"class ~ ."``, ``"class ~ a + b"``, ``"class ~ . - d"``, or the name of the class. Interactions are an error,
+        because the structure is learnt.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. The declared levels of a category count, in their
-        order, whether they occur or not; other columns have their values sorted. Or data that are read in batches, as
-        of `bbl.bbl`, for learners that need nothing but counts.
+        One row per observation, or per distinct row with `weights`. A categorical column has its declared levels, in
+        their order, also those that do not occur; other columns have their values, sorted. Or data that are read in
+        batches, as in `bbl.bbl`, for learners that need counts only.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        What is done with missing values: each count takes the rows in which its variables are known, and predictions
-        sum over what is not; they are an error; their rows are dropped; or they are a level of their feature.
+        Treatment of missing values. "marginal": each count uses the rows in which its variables are known, and
+        predictions sum over missing features. "raise": an error. "drop": their rows are dropped. "level": they are a
+        level of their feature.
     xlevels : dict of column name to list of levels, optional
         All levels of a column, in order, whether they occur or not.
 
@@ -126,10 +127,10 @@ def tan_cl(
     formula, data, weights, missing, xlevels
         As in `nb`.
     score : {"loglik", "aic", "bic"}, default "loglik"
-        What the structure maximises. Likelihood always gives a tree; with a penalty the features may form a forest, and
-        features that no row has together are not joined. Of equally good pairs the first is taken.
+        Criterion that the structure maximises. "loglik" always gives a tree; with a penalty the features may form a
+        forest. Features without a row in which both are known are not joined. Ties go to the first pair.
     root : name of a feature, optional
-        Feature from which its tree is directed away; other trees are directed away from their first feature.
+        Root of its tree, from which arcs point away; the root of other trees is their first feature.
 
     Returns
     -------
@@ -151,7 +152,8 @@ def aode(
 ) -> AveragedStructure:
     """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
 
-    One for each feature, in which it is a parent of all others; predictions average their joint probabilities.
+    There is a structure for each feature, which is a parent of all other features in it. Predictions average the joint
+    probabilities of the structures.
 
     Parameters
     ----------
@@ -165,13 +167,11 @@ def aode(
     return learn_structure("aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
 
 
-def _climb(
-    learner: str, formula: str, data: Any, folds, seed, *, weights, missing, xlevels, verbose, **options
+def _search(
+    learner: str, training: TrainingData, options: Mapping[str, Any], folds: Any, seed: Any, verbose: int
 ) -> Structure:
-    """Return the structure that a learner with folds finds; `options` are those of the learner."""
-    prepared = prepare(
-        TrainingData(formula, data, weights, xlevels, missing=missing), LEARNERS[learner].rows_reason(options), verbose
-    )
+    """Return the structure that a greedy search finds; `options` are arguments of the learner by name."""
+    prepared = prepare(training, LEARNERS[learner].rows_reason(options), verbose)
     return learn_structure(learner, prepared, options, folds, seed, verbose)  # type: ignore[return-value]
 
 
@@ -192,14 +192,15 @@ def tan_hc(
 ) -> Structure:
     """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh & Pazzani 2002).
 
-    It starts from naive Bayes. Each step adds the arc to a feature without feature parents that gains most.
+    The search starts from naive Bayes. Each step adds the arc of largest gain among those to a feature that has no
+    feature parent yet.
 
     Parameters
     ----------
     formula, data, weights, missing, xlevels
         As in `nb`.
     k : int, default 10
-        Folds; they are drawn once, of nearly the same size in each class.
+        Number of folds, which are drawn once and have nearly the same size in each class.
     epsilon : float, default 0.01
         Least gain in accuracy for which a step is taken; with 0 an equal accuracy is enough.
     smooth : float, default 0
@@ -214,7 +215,7 @@ def tan_hc(
     Returns
     -------
     Structure
-        ``score_log`` has the accuracy of every structure on the way.
+        ``score_log`` has the accuracies of the successive structures.
 
     Warns
     -----
@@ -228,47 +229,53 @@ def tan_hc(
     >>> found.narcs, len(found.score_log)
     (5, 3)
     """
-    shared = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
-    return _climb("tan_hc", formula, data, folds, seed, k=k, epsilon=epsilon, smooth=smooth, **shared)
+    training = TrainingData(formula, data, weights, xlevels, missing=missing)
+    return _search("tan_hc", training, {"k": k, "epsilon": epsilon, "smooth": smooth}, folds, seed, verbose)
 
 
-def _like_tan_hc(described: Callable[[], None]) -> Callable[..., Structure]:
-    """Return the verb of another greedy search, with the arguments and the return value of `tan_hc`."""
+def _with_arguments_of_tan_hc(stub: Callable[[], None]) -> Callable[..., Structure]:
+    """Return the public function of the learner that `stub` names and documents, with the signature of `tan_hc`."""
 
-    @wraps(described)
-    def learn_it(*args: Any, **named: Any) -> Structure:
-        bound = signature.bind(*args, **named)
+    @wraps(stub)
+    def learn(*args: Any, **keywords: Any) -> Structure:
+        bound = signature.bind(*args, **keywords)
         bound.apply_defaults()
-        return _climb(described.__name__, **bound.arguments)
+        values = bound.arguments
+        training = TrainingData(
+            values["formula"], values["data"], values["weights"], values["xlevels"], missing=values["missing"]
+        )
+        options = {name: values[name] for name in ("k", "epsilon", "smooth")}
+        return _search(stub.__name__, training, options, values["folds"], values["seed"], values["verbose"])
 
     signature = inspect.signature(tan_hc)
-    learn_it.__signature__ = signature  # type: ignore[attr-defined]
-    learn_it.__doc__ = inspect.cleandoc(described.__doc__ or "") + ALIKE
-    return verb(learn_it)
+    learn.__signature__ = signature  # type: ignore[attr-defined]
+    learn.__doc__ = inspect.cleandoc(stub.__doc__ or "") + TAN_HC_SECTIONS
+    return verb(learn)
 
 
-@_like_tan_hc
+@_with_arguments_of_tan_hc
 def tan_hcsp() -> None:
     """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani 2002).
 
-    Each step finds the feature that does best as a parent of all features it can be one of, and adds the best of its
-    arcs.
+    Each step finds the super-parent, the feature of best accuracy as a parent of all features without a feature
+    parent, and adds the best single arc from it.
     """
 
 
-@_like_tan_hc
+@_with_arguments_of_tan_hc
 def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
-    It starts from the class alone. Each step includes a feature, by itself or joined to features that are in.
+    The search starts from the class without features. Each step adds a feature, by itself or joined to a group of
+    features of the structure.
     """
 
 
-@_like_tan_hc
+@_with_arguments_of_tan_hc
 def bsej() -> None:
     """Learn a semi-naive Bayes by backward elimination and joining (Pazzani 1996).
 
-    It starts from naive Bayes. Each step excludes a feature, or joins two groups of features.
+    The search starts from naive Bayes. Each step removes a feature, or joins two groups of features.
     """
 
 
@@ -296,16 +303,16 @@ def kdb(
     formula, data, k, epsilon, smooth, folds, seed, weights, missing, xlevels, verbose
         As in `tan_hc`.
     kdbk : int, default 2
-        Most feature parents.
+        Largest number of feature parents of a feature.
     search : {"accuracy", "information"}, default "accuracy"
-        Hill climbing over all arcs by cross-validated accuracy, as R's bnclassify does; or Sahami's algorithm (1996),
-        which orders the features by their information about the class, and gives each the parents before it that tell
-        most about it given the class. The latter needs no folds.
+        Hill climbing over all arcs by cross-validated accuracy, as in R's bnclassify; or Sahami's algorithm (1996),
+        which orders the features by their mutual information with the class, and takes as parents of a feature those
+        before it of largest conditional mutual information with it given the class. "information" needs no folds.
 
     Returns
     -------
     Structure
     """
     options = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
-    shared = {"weights": weights, "missing": missing, "xlevels": xlevels, "verbose": verbose}
-    return _climb("kdb", formula, data, folds, seed, **options, **shared)
+    training = TrainingData(formula, data, weights, xlevels, missing=missing)
+    return _search("kdb", training, options, folds, seed, verbose)

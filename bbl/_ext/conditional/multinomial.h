@@ -1,8 +1,9 @@
-/* Penalised multinomial regression on dense functions of rows: the residuals of rows, and directions of L-BFGS.
+/* Penalised multinomial regression on dense functions of rows: residuals of rows, and directions of L-BFGS.
 
-   Conventions: scores, residuals and hits are (K, n), weights of the functions A (K, r); of_row (n) are the sums of hits
-   over the groups. n is a multiple of MULTINOMIAL_ROWS: rows of no weight, whose scores are finite, fill it up. The
-   unknowns are A, then offsets b (K), then ln T, each over its own scale. */
+   Conventions: K groups, n rows, r functions. Scores, residuals and hits (the weight of each group at each row) are
+   (K, n), the coefficients A of the functions (K, r), row_weight (n) the sums of hits over groups. n is a multiple of
+   MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill it up. The unknowns are A, the offsets b (K) and ln T, T
+   being the factor (inverse temperature) of given scores. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"
@@ -28,12 +29,12 @@
 #define NAME(x) multinomial_base_##x
 #include "multinomial_rows.h"
 
-#define MULTINOMIAL_ROWS 8 /* numbers of rows are multiples of it */
+#define MULTINOMIAL_ROWS 8 /* n is a multiple of it: the numbers in the widest vector */
 
 typedef double (*multinomial_residual)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
                                        const double *, double *);
 
-/* The residuals for the widest vectors of this processor */
+/* Return the function of multinomial_rows.h for the widest vectors of this processor. */
 static multinomial_residual multinomial_choose(void)
 {
 #ifdef CPU_X86
@@ -45,6 +46,7 @@ static multinomial_residual multinomial_choose(void)
     return multinomial_base_residual;
 }
 
+/* Return the dot product, in four partial sums. */
 static double multinomial_dot(ptrdiff_t size, const double *restrict a, const double *restrict b)
 {
     double parts[4] = {0.0, 0.0, 0.0, 0.0};
@@ -57,31 +59,34 @@ static double multinomial_dot(ptrdiff_t size, const double *restrict a, const do
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-/* Write minus the inverse Hessian, as `kept` pairs of moves S and changes Y of the gradient (both (room, size), of
-   which the newest is `last`) tell it, times the gradient. inverse are 1 / (S Y), alpha is (room) scratch. */
-static void multinomial_direction(ptrdiff_t size, ptrdiff_t room, ptrdiff_t kept, ptrdiff_t last, const double *S,
-                                  const double *Y, const double *inverse, const double *gradient, double *alpha,
-                                  double *out)
+/* Write the L-BFGS direction, minus the approximate inverse Hessian times the gradient, to out (size).
+
+   The last n_pairs moves S and changes Y of the gradient, rows of (capacity, size) arrays used as a ring whose newest
+   row is `last`, make up the approximation; inverse (capacity) holds 1 / (S Y) of each row, alpha (capacity) is
+   scratch. */
+static void multinomial_direction(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t n_pairs, ptrdiff_t last,
+                                  const double *S, const double *Y, const double *inverse, const double *gradient,
+                                  double *alpha, double *out)
 {
     for (ptrdiff_t k = 0; k < size; k++)
         out[k] = -gradient[k];
-    for (ptrdiff_t p = 0; p < kept; p++) {
-        const ptrdiff_t at = (last - p + room) % room;
-        alpha[at] = inverse[at] * multinomial_dot(size, S + at * size, out);
+    for (ptrdiff_t age = 0; age < n_pairs; age++) {
+        const ptrdiff_t p = (last - age + capacity) % capacity;
+        alpha[p] = inverse[p] * multinomial_dot(size, S + p * size, out);
         for (ptrdiff_t k = 0; k < size; k++)
-            out[k] -= alpha[at] * Y[at * size + k];
+            out[k] -= alpha[p] * Y[p * size + k];
     }
-    if (kept) {
-        const double *y = Y + last * size;
-        const double scale = 1.0 / (inverse[last] * multinomial_dot(size, y, y));
+    if (n_pairs) {
+        const double *last_Y = Y + last * size;
+        const double scale = 1.0 / (inverse[last] * multinomial_dot(size, last_Y, last_Y));
         for (ptrdiff_t k = 0; k < size; k++)
             out[k] *= scale;
     }
-    for (ptrdiff_t p = kept - 1; p >= 0; p--) {
-        const ptrdiff_t at = (last - p + room) % room;
-        const double beta = alpha[at] - inverse[at] * multinomial_dot(size, Y + at * size, out);
+    for (ptrdiff_t age = n_pairs - 1; age >= 0; age--) {
+        const ptrdiff_t p = (last - age + capacity) % capacity;
+        const double beta = alpha[p] - inverse[p] * multinomial_dot(size, Y + p * size, out);
         for (ptrdiff_t k = 0; k < size; k++)
-            out[k] += beta * S[at * size + k];
+            out[k] += beta * S[p * size + k];
     }
 }
 #endif

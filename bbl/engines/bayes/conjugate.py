@@ -1,4 +1,7 @@
-"""The conjugate posterior of the thesis: closed form, for coefficients of codes and of numbers between -1 and 1."""
+"""Closed-form posterior under the conjugate prior of the thesis, for categorical rows and for numbers in [-1, 1].
+
+Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the reference.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,20 @@ __all__ = ["conjugate_draws", "conjugate_scores", "signed_log"]
 def conjugate_draws(
     rows: Sample, layout: Layout, c: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean (d,) of the conjugate posterior, and independent draws (chains, draws, d), in simplex coding.
+    """Return the posterior mean (d,) of the coefficients, and independent draws (*shape, d), in simplex coding.
 
-    The prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood, so that each coefficient is normal
-    by itself, with mean ``S / 2c`` and variance ``1 / 2c``: S is the sum over the rows of what it multiplies (Li 2014,
-    section 3.2.2).
+    The prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are then independent
+    normal with means ``S / 2c`` and variance ``1 / 2c``, where S are the `simplex_sums` (Li 2014, section 3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)
 
 
 def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new: np.ndarray) -> np.ndarray:
-    """Return the un-normalised scores (k,) of rows `new` (k, m) under the posterior mean given rows `X` (n, m).
+    """Return the un-normalised scores (k,) of rows `new` (k, m) at the posterior mean given rows `X` (n, m).
 
-    Of numbers between -1 and 1: ``alpha' x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k x_k / 2c`` and
-    ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
+    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`. The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l``
+    with ``alpha = sum_k x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
 
     Examples
     --------
@@ -37,13 +39,13 @@ def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new: np.ndarr
     [3.0, -1.0]
     """
     with serial_blas():
-        second = (X * weights[:, None]).T @ X
-        pairs = ((new @ second) * new).sum(axis=1) - new**2 @ second.diagonal()
+        products = (X * weights[:, None]).T @ X
+        pairs = ((new @ products) * new).sum(axis=1) - new**2 @ products.diagonal()
         return (new @ (weights @ X) + 0.5 * pairs) / (2.0 * c)
 
 
 def signed_log(scores: np.ndarray) -> np.ndarray:
-    """Return the thesis' h of scores: ``sgn(t) ln |t|`` where ``|t| >= 2``, the line ``t ln(2) / 2`` between (eq. 3.6).
+    """Return h(t) of scores t: ``sgn(t) ln |t|`` where ``|t| >= 2``, else ``t ln(2) / 2`` (Li 2014, eq. 3.6).
 
     Examples
     --------

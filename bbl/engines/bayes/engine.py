@@ -1,4 +1,8 @@
-"""Posterior: draws from the posterior of fields and couplings, with the true ln Z or without one."""
+"""Engine `Posterior`: draws from the posterior of fields and couplings, with or without the exact ln Z.
+
+Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge the parameters of each
+predictor's first level are zero. States are the combinations of levels of all predictors.
+"""
 
 from __future__ import annotations
 
@@ -30,80 +34,79 @@ __all__ = ["Posterior"]
 
 PRIORS = ("normal", "conjugate", "horseshoe")
 SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
-STATES = 2**16  # up to which they are enumerated
-FEW = 50  # parameters up to which "auto" takes the exchange algorithm
-DRAWN = 1e6  # observations up to which rows can be drawn by sweeps
+MAX_STATES = 2**16  # up to so many states are enumerated
+EXCHANGE_PARAMETERS = 50  # up to so many parameters "auto" takes the exchange algorithm
+MAX_SWEPT_ROWS = 1e6  # up to so many observations rows can be drawn by Gibbs sweeps
 MAX_RHAT = 1.01  # split R-hat above which there is a warning (Vehtari et al. 2021)
 MIN_ESS = 100.0  # effective sample size per chain below which there is a warning (Vehtari et al. 2021)
-CHANCE = 6.0  # R-hat less one of chains that have mixed is hardly over this times chains / effective sample size
-MANY = " States of so many coupled units are not summed over but annealed; predictions are slow, and have errors."
-SHARP = 0.1  # share of a group's observations that c should not be under
+RHAT_CHANCE = 6.0  # in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
+ANNEALED = " States of so many coupled units are not summed over but annealed; predictions are slow, and have errors."
+MIN_C_SHARE = 0.1  # c under this share of a group's observations brings a warning
 
 
 @dataclass(frozen=True)
 class Posterior(Engine):
     """Draws from the posterior of the fields and couplings of each group.
 
-    Priors are on coefficients in simplex coding, where no level is the reference; the draws are then taken to the
-    reference gauge, one by one. Estimates are posterior means.
+    Priors are on coefficients in simplex coding, where no level is the reference; each draw is then taken to the
+    reference gauge. Estimates are posterior means.
 
     Parameters
     ----------
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
-        Independent normal coefficients; those of the thesis, whose posterior is a closed form (see Notes); or normal
-        ones whose scales, one for each predictor's fields and each pair's couplings, are half-Cauchy around a global
-        scale for fields and one for couplings, which are half-Cauchy too.
+        ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of the thesis, whose posterior has a
+        closed form (see Notes). ``"horseshoe"``: normal with a scale for each predictor's fields and each pair's
+        couplings; scales are half-Cauchy around two global ones, of fields and of couplings, also half-Cauchy.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
-        ``"exact"``: the no-U-turn sampler on the true posterior, ln Z and its gradient being summed over all states, of
-        which there may be 65,536. ``"exchange"``: the exchange algorithm, which needs rows drawn from the model in
-        place of ln Z: exact ones up to 65,536 states, beyond by Gibbs sweeps that start at the data. ``"pseudo"``: the
-        pseudo-likelihood in place of the likelihood. ``"auto"`` takes the first that can be had: exact; exchange up to
-        50 parameters; pseudo. The conjugate prior has its own.
+        ``"exact"``: the no-U-turn sampler on the true posterior; ln Z is summed over all states, at most 65,536.
+        ``"exchange"``: the exchange algorithm, which replaces ln Z by rows drawn from the model: exactly up to 65,536
+        states, beyond by Gibbs sweeps from the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood.
+        ``"auto"``: exact if possible, else exchange up to 50 parameters, else pseudo. ``"conjugate"`` belongs to the
+        conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
-        Transitions of a chain that are thrown away, and those that are kept.
+        Transitions of a chain that are discarded, and those that are kept.
     hidden : int, default 0
-        Hidden units, -1 or 1, each coupled to all predictors; for the conjugate prior alone. They freeze, see the
-        warning. A formula without interactions makes a restricted machine. ``coef()`` is of the predictors, every unit
-        being -1; predictions sum the units out.
+        Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate prior. They freeze, see
+        the warning. A formula without interactions makes a restricted machine. ``coef()`` holds the parameters of
+        the predictors when every unit is -1; predictions sum over the units.
     c : float, optional
-        Of the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
+        Precision of the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
     tau : float, default 1.0
-        Standard deviation of the normal prior; of the horseshoe the slab, which bounds scales (inf for none).
+        Standard deviation of the normal prior, or of the slab that bounds the scales of the horseshoe (inf: no bound).
     seed : int, optional
-        For the draws alone, whatever the call's seed is.
+        Seed of the draws, in place of the call's seed.
     adjust : bool, default True
-        Whether the pseudo-likelihood is adjusted to have Godambe's information for its curvature. Every coupling is in
-        two conditional distributions, so that without the adjustment intervals of couplings are too narrow.
+        Whether the curvature of the pseudo-likelihood is adjusted to Godambe's information. Without it intervals of
+        couplings are too narrow, as every coupling is in two conditional distributions.
     sweeps : int, default 5
-        Gibbs sweeps for each row of the exchange algorithm, where there are too many states for exact rows.
+        Gibbs sweeps by which the exchange algorithm draws rows if there are too many states for exact draws.
     hidden_pairs : bool, default False
-        Whether hidden units are coupled to each other too; with all pairs of predictors, the full machine. Predictions
-        then sum over all states of the units, exactly up to 16 units at least; beyond, there is a warning.
+        Whether hidden units are coupled to each other too (with all pairs of predictors: the full machine).
+        Predictions sum over all states of the units, exactly up to 16 units at least, else with errors and a warning.
 
     Raises
     ------
     OptionError
-        If an option is out of its range or does not go with the others, or a sampler cannot be used: it says how large
-        the model is, and what to use.
+        If an option is out of range or contradicts another, or the model is too large for the sampler.
     DataError
-        If values are missing: they are not summed out.
+        If values are missing.
 
     Warns
     -----
     ConvergenceWarning
-        If R-hat of a parameter is over 1.01, and over what so many draws have by chance, or its effective sample size
-        is under 100 a chain.
+        If R-hat of a parameter is over 1.01, and larger than expected by chance from so many draws, or its effective
+        sample size is under 100 per chain.
     DataWarning
         If `c` is under a tenth of a group's observations, or there are hidden units.
 
     Notes
     -----
     The conjugate prior depends on the number n of observations and cancels the likelihood's ``Z^-n``: the posterior is
-    independent normal with mean ``S / 2c`` and variance ``1 / 2c``, S the sum of a contrast over the rows. Its mean
-    grows with n without end, and c is nothing but an inverse temperature; with ``c = n / 2`` the mean is that of the
-    high-temperature expansion, the moments themselves. It is there for comparison, and for un-normalised scores as
-    features; `bbl.sklearn.ScoreFeatures`.
+    independent normal with mean ``S / 2c`` and variance ``1 / 2c``, where S is the sum of a contrast over the rows. The
+    mean grows without bound with n, and c is only an inverse temperature; with ``c = n / 2`` the mean is the moments,
+    the first order of the high-temperature expansion. The prior serves for comparison, and for un-normalised scores as
+    features, see `bbl.sklearn.ScoreFeatures`.
 
     References
     ----------
@@ -161,22 +164,22 @@ class Posterior(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Always: the prior draws estimates towards zero."""
+        """True: the prior shrinks estimates towards zero."""
         return True
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return the generator of the engine's own seed, if it has one."""
+        """Return a generator from the engine's `seed`, or `rng` if it has none."""
         return rng if self.seed is None else np.random.default_rng(self.seed)
 
     def resolve(self, layout: Layout) -> str:
-        """Return the sampler that is used for this model."""
+        """Return the sampler for this model; ``"auto"`` is resolved."""
         if self.prior == "conjugate":
             return "conjugate"
         if self.sampler != "auto":
             return self.sampler
-        if n_states(layout) <= STATES:
+        if n_states(layout) <= MAX_STATES:
             return "exact"
-        return "exchange" if layout.size <= FEW else "pseudo"
+        return "exchange" if layout.size <= EXCHANGE_PARAMETERS else "pseudo"
 
     def widened(self, layout: Layout) -> Layout:
         """Return the layout with the hidden units behind the predictors."""
@@ -186,16 +189,17 @@ class Posterior(Engine):
         """Return the posterior and the sampler in words."""
         sampler, states = self.resolve(layout), n_states(layout)
         prior = f"{self.prior} prior" + (f" of tau {self.tau:g}" if self.prior != "conjugate" else "")
-        chosen = f", chosen because there are {states:.3g} states" if self.sampler == "auto" and states > STATES else ""
+        is_fallback = self.sampler == "auto" and states > MAX_STATES
+        reason = f", chosen because there are {states:.3g} states" if is_fallback else ""
         units = f"{self.hidden} hidden units" + (", coupled to each other" if self.hidden_pairs else "")
-        how = {
+        description = {
             "conjugate": f"Gibbs draws with {units}" if self.hidden else "draws of the closed form",
             "exact": "no-U-turn sampler with the exact ln Z",
-            "exchange": f"exchange algorithm with {'exact rows' if states <= STATES else 'rows by Gibbs sweeps'}",
+            "exchange": f"exchange algorithm with {'exact rows' if states <= MAX_STATES else 'rows by Gibbs sweeps'}",
             "pseudo": "no-U-turn sampler on the pseudo-likelihood, "
             + ("adjusted to Godambe's information" if self.adjust else "whose intervals of couplings are too narrow"),
         }
-        return f"{prior}, {how[sampler]}{chosen}"
+        return f"{prior}, {description[sampler]}{reason}"
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
@@ -203,7 +207,7 @@ class Posterior(Engine):
         return super().refusals() | {"missing_marginal": f"method={cls.name!r} does not sum out missing values"}
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout as it is, once the sampler is known to do for it and for the rows."""
+        """Return the layout unchanged; raise or warn if the sampler cannot handle the layout or the rows well."""
         if sample.missing is not None:
             raise DataError(
                 f"{self.refusals()['missing_marginal']}. Drop their rows (missing='drop') or give them a level "
@@ -211,21 +215,21 @@ class Posterior(Engine):
                 argument="missing",
             )
         states, sampler = n_states(layout), self.resolve(layout)
-        if sampler == "exact" and states > STATES:
+        if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
                 f"sampler='exact' sums over all states, and these {layout.m} predictors have {states:.3g} (at most "
-                f"{STATES:,}). Use sampler='exchange' or 'pseudo', or 'auto', which chooses.",
+                f"{MAX_STATES:,}). Use sampler='exchange' or 'pseudo', or 'auto', which chooses.",
                 argument="sampler",
             )
-        if sampler == "exchange" and states > STATES and sample.total > DRAWN:
+        if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
                 f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each proposal (at most "
-                f"{DRAWN:,.0f}), as {states:.3g} states are too many to enumerate. Use sampler='pseudo'.",
+                f"{MAX_SWEPT_ROWS:,.0f}), as {states:.3g} states are too many to enumerate. Use sampler='pseudo'.",
                 argument="sampler",
             )
         if sampler == "conjugate" and self.c is not None:
             n = np.bincount(sample.response, sample.weights).max()
-            if self.c < SHARP * n:
+            if self.c < MIN_C_SHARE * n:
                 warnings.warn(
                     f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The conjugate posterior then "
                     "lies where nearly all rows are in a few ordered states, whatever the data; the default is c=n/2.",
@@ -237,14 +241,14 @@ class Posterior(Engine):
                 "Hidden units of the conjugate model freeze: with the coefficients integrated out, their signs have a "
                 "probability proportional to exp(|S|^2 / 4c), so large where units agree over many rows that none "
                 "changes any more. Draws tell of the start, not of the data: they are for comparison with the thesis."
-                + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else MANY),
+                + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED),
                 DataWarning,
                 stacklevel=5,
             )
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of all draws, in both gauges, and of the metric of each chain."""
+        """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's metric."""
         size = layout.size * (1 if self.prior != "horseshoe" else 2)
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
@@ -258,7 +262,7 @@ class Posterior(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ):
-        """Fit one group; `values` are None, for nothing is tuned."""
+        """Fit one group; return a list of one fit. `values` must be None, as nothing is tuned."""
         rng = np.random.default_rng(0) if rng is None else rng
         check_memory(
             self.memory(sample.n, layout),
@@ -279,7 +283,10 @@ class Posterior(Engine):
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
 
     def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws of the visible parameters in the reference gauge; the state has those of all parameters."""
+        """Return draws (chains, draws, size) of the parameters of the predictors, and the state that the fit stores.
+
+        Draws are in the reference gauge; ``state["hidden"]`` holds those of the widened layout.
+        """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
         tasks = [(*shared, stream, report_share, self.hidden_pairs) for stream in rng.spawn(self.chains)]
@@ -294,20 +301,21 @@ class Posterior(Engine):
         return drawn[..., visible_columns(wide, layout)], state
 
     def _sample(self, sample, layout, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) in simplex coding, and what the chains tell of themselves."""
+        """Return draws (chains, draws, size) in simplex coding, and diagnostics of each chain, which the fit stores."""
         sampler, states = self.resolve(layout), n_states(layout)
-        problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= STATES)
-        plain = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > STATES)
-        plain = replace(plain, enumerate=not plain.pseudo)
-        centre, hessian = mode(plain)
-        if plain.pseudo and (self.adjust or sampler == "exchange"):
-            adjust = adjustment(plain, centre, hessian)
+        problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= MAX_STATES)
+        # for a normal approximation, which is proper as tau is bounded
+        approximate = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES)
+        approximate = replace(approximate, enumerate=not approximate.pseudo)
+        centre, hessian = mode(approximate)
+        if approximate.pseudo and (self.adjust or sampler == "exchange"):
+            adjust = adjustment(approximate, centre, hessian)
             hessian = adjust.curvature(hessian)
-            plain = replace(plain, adjust=adjust)
+            approximate = replace(approximate, adjust=adjust)
         if sampler == "pseudo":
-            problem = replace(plain, tau=self.tau)
+            problem = replace(approximate, tau=self.tau)
         run = partial(draw_chains, problem, "exchange" if sampler == "exchange" else "nuts", centre, hessian)
-        sweeps = self.sweeps if sampler == "exchange" and states > STATES else 0
+        sweeps = self.sweeps if sampler == "exchange" and states > MAX_STATES else 0
         chains = run((self.chains, self.warmup, self.draws), rng, sweeps, workers, progress)
         state = {
             "accepted": np.array([chain.accepted for chain in chains]),
@@ -316,21 +324,14 @@ class Posterior(Engine):
         return np.array([chain.draws for chain in chains]), state
 
     def _finish(self, sample, layout, theta, drawn, state) -> EngineFit:
-        """Assemble the fit: the log-likelihood at the mean, or the log pseudo-likelihood, and what did not converge."""
-        enumerate = n_states(layout) <= STATES
+        """Return the fit: estimates `theta` (size,), mean log (pseudo-)likelihood at them, and notes on convergence."""
+        enumerate = n_states(layout) <= MAX_STATES
         target = Problem(sample, layout, np.inf, pseudo=not enumerate, enumerate=enumerate).target()
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
         rhat, ess = split_rhat(drawn, folded=True), effective_sample_size(drawn)
         notes, converged = _notes(layout, rhat, ess, self.chains)
-        return EngineFit(
-            theta,
-            float(value) / sample.total,
-            converged=converged,
-            notes=notes,
-            sd=drawn.std(axis=(0, 1), ddof=1),
-            draws=drawn,
-            state=state,
-        )
+        sd, loglik = drawn.std(axis=(0, 1), ddof=1), float(value) / sample.total
+        return EngineFit(theta, loglik, converged=converged, notes=notes, sd=sd, draws=drawn, state=state)
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(lambda engine: "posterior draws", describe, has_draws=True)
 
@@ -341,21 +342,21 @@ def n_states(layout: Layout) -> int:
 
 
 def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return a note for each predictor with a parameter that the chains do not know well, and which have none."""
+    """Return notes on predictors with an ill-determined parameter, and whether each predictor has none (m,).
+
+    `rhat` and `ess` (size,) are those of all parameters over so many `chains`.
+    """
     rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
-    over = (rhat > np.maximum(MAX_RHAT, 1.0 + CHANCE * chains / ess)) | (ess < MIN_ESS * chains)
-    text, notes, converged = (
-        "chains have not mixed, or are too short; raise warmup and draws",
-        [],
-        np.ones(layout.m, bool),
-    )
-    predictors = np.full((2, layout.size), -1)
+    is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (ess < MIN_ESS * chains)
+    text = "chains have not mixed, or are too short; raise warmup and draws"
+    notes, converged = [], np.ones(layout.m, bool)
+    predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
     predictors[0, : layout.D] = np.repeat(np.arange(layout.m), np.diff(layout.start))
     for pair in layout.pairs:
         layout.table(predictors, *map(int, pair))[:] = pair[:, None, None]
     for i in range(layout.m):
         involves_i = (predictors == i).any(axis=0)
-        if over[involves_i].any():
+        if is_uncertain[involves_i].any():
             converged[i] = False
             detail = f"R-hat {rhat[involves_i].max():.3f}, effective sample size {ess[involves_i].min():.0f}"
             notes.append(Note(i, -1, text, detail))

@@ -1,4 +1,7 @@
-"""Hidden units of the thesis' conjugate machine: Gibbs draws of its coefficients and of the units of every row."""
+"""Gibbs draws of the coefficients of the thesis' conjugate machine and of the hidden units (-1 or 1) of every row.
+
+The widened layout has the hidden units as predictors of two levels behind the m visible ones.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ class HiddenDraws(NamedTuple):
     Attributes
     ----------
     coefficients : ndarray, shape (draws, d)
-        Of the `widened` layout, in simplex coding.
+        Coefficients of the widened layout, in simplex coding.
     flips : float
-        Share of the units that change their sign in a sweep.
+        Mean share of the units that change their sign in a sweep.
     aligned : float
-        Mean over units of the size of their mean over rows: 1 where each unit has one sign for all rows.
+        Mean over units of |mean over rows|: 1 if each unit has the same sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -39,9 +42,9 @@ class HiddenDraws(NamedTuple):
 
 
 def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
-    """Return the layout with predictors of two levels behind the others, each interacting with all visible ones.
+    """Return the layout with `hidden` units behind the predictors, each unit interacting with all predictors.
 
-    With `coupled`, they interact with each other too.
+    With `coupled`, the units interact with each other too.
 
     Examples
     --------
@@ -60,7 +63,7 @@ def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
 
 
 def summed_exactly(hidden: int) -> bool:
-    """Return whether the states of units that are coupled to each other are few enough to be summed for each row.
+    """Return whether predictions can sum over all states of `hidden` units that are coupled to each other.
 
     Examples
     --------
@@ -72,10 +75,10 @@ def summed_exactly(hidden: int) -> bool:
 
 
 def visible_columns(wide: Layout, layout: Layout) -> np.ndarray:
-    """Return where the parameters of `layout` lie among those of the widened one."""
-    where = np.arange(wide.size)
-    tables = [wide.table(where, i) for i in range(layout.m)]
-    tables += [wide.table(where, int(i), int(j)).ravel() for i, j in layout.pairs]
+    """Return the positions of the parameters of `layout` among those of the widened layout, shape (layout.size,)."""
+    position = np.arange(wide.size)
+    tables = [wide.table(position, i) for i in range(layout.m)]
+    tables += [wide.table(position, int(i), int(j)).ravel() for i, j in layout.pairs]
     return np.concatenate(tables)
 
 
@@ -89,22 +92,25 @@ def hidden_draws(
     progress: Callable | None = None,
     coupled: bool = False,
 ) -> HiddenDraws:
-    """Draw by turns the coefficients given the units of all rows, and the units given the coefficients.
+    """Draw a chain: in turns the coefficients given the units of all rows, and the units given the coefficients.
 
-    Given the units, coefficients are normal, as in `conjugate_draws`; a unit of a row is 1 with probability
-    ``expit(2 (alpha_l + sum_k beta_lk x_k))`` and -1 else (Li 2014, section 3.2.2, with l = j + n_o). Where units are
-    coupled to each other, the sum is over the other units too, and they are drawn one after the other.
+    Given the units, coefficients are normal, as in `conjugate_draws`; unit l of a row x is 1 with probability
+    ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are coupled to each other,
+    the sum is over the other units of the row too, and the units are drawn one after the other.
 
     Parameters
     ----------
     rows : Sample
-        A row of weight w has w units of its own for each hidden unit.
+        A row of weight w counts as w rows, each with its hidden units.
     layout : Layout
     hidden : int
+        Number of hidden units.
     c : float
+        Factor of the prior ``Z^n exp(-c |phi|^2)``.
     counts : (warmup, draws)
     rng : Generator
     progress : callable, optional
+        Called with the share of the chain that a sweep is.
     coupled : bool, default False
         Whether units are coupled to each other too.
     """
@@ -113,44 +119,51 @@ def hidden_draws(
     check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
     codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)
     X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
-    unit_fields, cross, between, pairs = _places(wide, layout.m)
+    field_places, cross_places, pair_places, pairs = _unit_places(wide, layout.m)
     out = np.empty((draws, wide.size))
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
-    u = rng.choice([-1.0, 1.0], (n, hidden))
+    units = rng.choice([-1.0, 1.0], (n, hidden))
     flips = aligned = 0.0
     sd = 1.0 / np.sqrt(2.0 * c)
     with serial_blas():
         for sweep in range(warmup + draws):
-            alpha = u.sum(axis=0) / (2.0 * c) + sd * rng.normal(size=hidden)
-            beta = X.T @ u / (2.0 * c) + sd * rng.normal(size=(layout.D, hidden))
-            field = alpha + X @ beta
+            # fields of the units, couplings to contrasts of predictors, couplings between units
+            alpha = units.sum(axis=0) / (2.0 * c) + sd * rng.normal(size=hidden)
+            beta = X.T @ units / (2.0 * c) + sd * rng.normal(size=(layout.D, hidden))
             gamma = np.zeros((hidden, hidden))
-            gamma[*pairs] = (u.T @ u)[*pairs] / (2.0 * c) + sd * rng.normal(size=len(between))
-            after = _units(u, field, gamma + gamma.T, rng)
+            gamma[*pairs] = (units.T @ units)[*pairs] / (2.0 * c) + sd * rng.normal(size=len(pair_places))
+            new_units = _draw_units(units, alpha + X @ beta, gamma + gamma.T, rng)
             if sweep >= warmup:
-                at = sweep - warmup
-                out[at, unit_fields], out[at, cross], out[at, between] = alpha, beta, gamma[*pairs]
-                flips += (after != u).mean() / draws
-                aligned += np.abs(after.mean(axis=0)).mean() / draws
-            u = after
+                draw = out[sweep - warmup]
+                draw[field_places], draw[cross_places], draw[pair_places] = alpha, beta, gamma[*pairs]
+                flips += (new_units != units).mean() / draws
+                aligned += np.abs(new_units.mean(axis=0)).mean() / draws
+            units = new_units
             if progress is not None:
                 progress(1.0 / (warmup + draws))
     return HiddenDraws(out, float(flips), float(aligned))
 
 
-def _places(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the units' fields lie, their couplings to predictors and to each other, and the latter's units."""
-    where, units = np.arange(wide.size), np.arange(m, wide.m)
-    unit_fields = np.array([wide.table(where, k)[0] for k in units])
-    cross = [np.concatenate([wide.table(where, i, k) for k in units], axis=1) for i in range(m)]
+def _unit_places(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the positions of the hidden units' coefficients in the widened layout of m visible predictors.
+
+    The elements are the positions of the fields (hidden,), of the couplings to contrasts of predictors (D, hidden) and
+    of the couplings between units (pairs,), and the two units of each of these pairs (2, pairs).
+    """
+    position, units = np.arange(wide.size), np.arange(m, wide.m)
+    fields = np.array([wide.table(position, k)[0] for k in units])
+    cross = [np.concatenate([wide.table(position, i, k) for k in units], axis=1) for i in range(m)]
     pairs = wide.pairs[wide.pairs[:, 0] >= m]
-    between = np.array([wide.table(where, *pair)[0, 0] for pair in pairs], dtype=int)
-    return unit_fields, np.concatenate(cross), between, (pairs - m).T
+    between_units = np.array([wide.table(position, *pair)[0, 0] for pair in pairs], dtype=int)
+    return fields, np.concatenate(cross), between_units, (pairs - m).T
 
 
-def _units(u: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return new units (n, hidden), drawn one after the other given the others of their row."""
-    after, noise = u.copy(), rng.logistic(size=field.shape)
+def _draw_units(units: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return new units (n, hidden), each drawn given the other units of its row.
+
+    `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden) couples the units.
+    """
+    new_units, noise = units.copy(), rng.logistic(size=field.shape)
     for k in range(len(gamma)):
-        after[:, k] = np.where(noise[:, k] < 2.0 * (field[:, k] + after @ gamma[:, k]), 1.0, -1.0)
-    return after
+        new_units[:, k] = np.where(noise[:, k] < 2.0 * (field[:, k] + new_units @ gamma[:, k]), 1.0, -1.0)
+    return new_units

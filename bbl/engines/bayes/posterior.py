@@ -1,4 +1,8 @@
-"""Posterior of one group's coefficients in simplex coding: log densities, modes, chains that draw from them."""
+"""Posterior of one group's d coefficients: log density, mode, and chains of draws.
+
+Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1 contrasts. A point of a
+chain is phi, under a horseshoe prior followed by the log scales of the groups of coefficients and two global ones.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +22,23 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Adjustment", "Chain", "Problem", "adjustment", "coefficient_groups", "draw_chains", "mode", "simplex_sums"]
 
-WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)  # of the warm-up: where the metric is estimated anew
+WINDOWS = (0.1, 0.2, 0.4, 0.8, 0.9)  # shares of the warm-up after which the metric is estimated anew
 START_STEP = 0.5  # step of a whitened NUTS chain before tuning
 START_SCALE = 1.7  # scale of exchange proposals before tuning, times the square root of the dimension
 TARGET_ACCEPTANCE = 0.8  # mean acceptance that steps are tuned to
 HORSESHOE_ACCEPTANCE = 0.95  # the same under a horseshoe, whose funnels need short steps
-PROPOSALS = 5.0  # of a draw by exchange with exact rows, for each coefficient
-SLOW = 5  # proposals of a draw where rows are drawn by sweeps
-ROWS = 1024
+EXACT_PROPOSALS = 5.0  # exchange proposals of a draw for each coefficient, where rows are drawn exactly
+SWEEP_PROPOSALS = 5  # exchange proposals of a draw where rows are drawn by Gibbs sweeps
+CHUNK = 1024  # rows whose scores are held at a time
 
 
 @dataclass(frozen=True)
 class Adjustment:
     """The curvature adjustment of a log pseudo-likelihood (Ribatet, Cooley & Davison 2012).
 
-    The log pseudo-likelihood at ``centre + matrix (phi - centre)``, plus ``tilt' (phi - centre)``, stands in for the
-    log-likelihood at phi: at the centre it has the slope of the log pseudo-likelihood, and Godambe's information for
-    its curvature.
+    The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi - centre)`` plus
+    ``tilt' (phi - centre)``. Its gradient at the centre is that of the log pseudo-likelihood, its curvature there is
+    Godambe's information. Shapes: centre and tilt (d,), matrix (d, d).
     """
 
     centre: np.ndarray
@@ -42,7 +46,7 @@ class Adjustment:
     tilt: np.ndarray
 
     def curvature(self, hessian: np.ndarray) -> np.ndarray:
-        """Return the curvature that stands in for the `hessian` at the centre."""
+        """Return the adjusted curvature (d, d) at the centre, from that of the pseudo-likelihood."""
         return self.matrix.T @ hessian @ self.matrix
 
 
@@ -56,14 +60,14 @@ class Problem:
         Distinct rows, none of them with missing values.
     layout : Layout
     tau : float
-        Standard deviation of the normal prior, or the slab of the horseshoe; of coefficients in simplex coding.
+        Standard deviation of the normal prior, or of the slab of the horseshoe prior.
     horseshoe : bool
     pseudo : bool
         Whether the pseudo-likelihood takes the place of the likelihood, whose states are then not enumerated.
     adjust : Adjustment or None
-        What is done to the pseudo-likelihood.
+        Curvature adjustment of the pseudo-likelihood.
     enumerate : bool
-        Whether tables over all states are at hand; the likelihood needs them.
+        Whether the kernel makes tables over all states, which the likelihood needs.
     """
 
     sample: Sample
@@ -75,11 +79,10 @@ class Problem:
     enumerate: bool = True
 
     def target(self) -> Target:
-        """Return the log posterior density. It has scratch of its own: each thread needs another."""
+        """Return a new log posterior density; it holds scratch arrays, so threads must not share one."""
         layout, rows = self.layout, self.sample
-        group, family = coefficient_groups(layout)
-        levels = [int(L) for L in layout.n_levels]
-        V = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in levels]
+        group, kind = coefficient_groups(layout)
+        codings = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)]
         row_arguments: dict = {}
         if self.pseudo:
             row_arguments = {"codes": np.ascontiguousarray(rows.codes, dtype=np.int32), "weights": rows.weights}
@@ -90,9 +93,9 @@ class Problem:
             layout.start,
             np.ascontiguousarray(layout.pairs),
             layout.pair_start,
-            np.concatenate(V),
+            np.concatenate(codings),
             group,
-            family,
+            kind,
             rows.total,
             simplex_sums(rows, layout),
             float(self.tau),
@@ -103,24 +106,24 @@ class Problem:
 
 
 def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group (d,) of each coefficient, and of each group whether it is of fields (0) or couplings (1).
+    """Return the group of each coefficient (d,), and the kind of each group: fields (0) or couplings (1).
 
-    The coefficients of a predictor are a group, and those of a pair; what has none is no group.
+    A group holds the fields of a predictor, or the couplings of a pair; predictors of one level have no group.
     """
     sizes = np.concatenate([np.diff(layout.start), np.diff(layout.pair_start)])
-    family = np.repeat([0, 1], [layout.m, len(layout.pairs)])[sizes > 0]
+    kind = np.repeat([0, 1], [layout.m, len(layout.pairs)])[sizes > 0]
     sizes = sizes[sizes > 0]
-    return np.repeat(np.arange(len(sizes)), sizes).astype(np.int32), family.astype(np.int32)
+    return np.repeat(np.arange(len(sizes)), sizes).astype(np.int32), kind.astype(np.int32)
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the weighted sums (d,) over rows of the products of contrasts that the coefficients multiply."""
+    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products of two contrasts."""
     out = np.empty(layout.size)
-    parts = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]
-    for i, C in enumerate(parts):
+    coded = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]  # (n, L - 1) each
+    for i, C in enumerate(coded):
         layout.table(out, i)[:] = rows.weights @ C
     for i, j in layout.pairs:
-        layout.table(out, int(i), int(j))[:] = (parts[i] * rows.weights[:, None]).T @ parts[j]
+        layout.table(out, int(i), int(j))[:] = (coded[i] * rows.weights[:, None]).T @ coded[j]
     return out
 
 
@@ -132,6 +135,7 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     n = max(problem.sample.total, 1.0)
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return minus the log density per observation, and its gradient."""
         gradient = np.empty(len(x))
         value = target.value(np.ascontiguousarray(x), gradient)
         return -value / n, -gradient / n
@@ -139,14 +143,14 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     mode = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
     hessian = n * _hessian(objective, mode)
     values, vectors = np.linalg.eigh(hessian)
-    least = 1.0 / problem.tau**2  # the prior's share; only differences of large numbers can give less
-    if values[0] < 0.5 * least:
-        hessian = (vectors * np.maximum(values, least)) @ vectors.T
+    prior_precision = 1.0 / problem.tau**2
+    if values[0] < 0.5 * prior_precision:  # can only come from rounding
+        hessian = (vectors * np.maximum(values, prior_precision)) @ vectors.T
     return mode, hessian
 
 
-def _hessian(objective: Callable, x: np.ndarray) -> np.ndarray:
-    """Return the Hessian by differences of the gradient."""
+def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
+    """Return the Hessian (d, d) at `x` by central differences of the gradient."""
     step, H = 1e-4, np.empty((len(x), len(x)))
     for k in range(len(x)):
         moved = x.copy()
@@ -158,36 +162,35 @@ def _hessian(objective: Callable, x: np.ndarray) -> np.ndarray:
 
 
 def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adjustment:
-    """Return the curvature adjustment of the pseudo-likelihood at the mode `centre`, with the `hessian` there.
+    """Return the curvature adjustment of the pseudo-likelihood at its mode `centre` (d,), where `hessian` (d, d) holds.
 
-    With H the Hessian and K the variance of the score, both with the prior's share in them, the curvature becomes
-    ``H K^-1 H``. In no direction does it become sharper than that of the pseudo-likelihood itself.
+    The adjusted curvature is ``H K^-1 H``, where H is the Hessian and K the variance of the score, both including the
+    prior's precision; in no direction is it larger than H.
     """
-    layout, rows, precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
+    layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
     h, J = to_matrix(layout, to_reference(layout, centre))
-    K, slope = np.zeros_like(hessian), np.zeros(len(centre))
+    K, gradient = np.zeros_like(hessian), np.zeros(len(centre))
     with serial_blas():
-        for chunk in rows.blocks(ROWS):
+        for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)
             residual = X - conditionals(X, layout, h, J)[1]
             score = np.empty((chunk.n, layout.size))
             score[:, : layout.D] = residual
             for i, j in layout.pairs:
                 columns_i, columns_j = layout.columns([i]), layout.columns([j])
-                cells = (
+                layout.table(score, int(i), int(j))[:] = (
                     residual[:, columns_i, None] * X[:, None, columns_j]
                     + X[:, columns_i, None] * residual[:, None, columns_j]
                 )
-                layout.table(score, int(i), int(j))[:] = cells
             score = simplex_gradient(layout, score)
             K += (score * chunk.weights[:, None]).T @ score
-            slope += chunk.weights @ score
+            gradient += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
-        inner = np.linalg.solve(L, np.linalg.solve(L, K + precision).T)
-        values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+        whitened_variance = np.linalg.solve(L, np.linalg.solve(L, K + prior_precision).T)
+        values, vectors = np.linalg.eigh(0.5 * (whitened_variance + whitened_variance.T))
         root = (vectors / np.sqrt(np.maximum(values, 1.0))) @ vectors.T
         matrix = np.linalg.solve(L.T, root @ L.T)
-    return Adjustment(centre, matrix, slope - matrix.T @ slope)
+    return Adjustment(centre, matrix, gradient - matrix.T @ gradient)
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class Chain:
     accepted : float
         Mean probability of acceptance.
     diverged : int
-        Transitions in which the trajectory came apart, where there are trajectories.
+        Number of divergent transitions of the no-U-turn sampler, else 0.
     """
 
     draws: np.ndarray
@@ -227,24 +230,24 @@ def draw_chains(
     problem : Problem
     sampler : {"nuts", "exchange"}
     centre, hessian : ndarray, shape (d,) and (d, d)
-        Of a normal approximation: where chains start, and how they are whitened.
+        Normal approximation to the posterior: mean and precision. It starts and whitens the chains.
     counts : (chains, warmup, draws)
     rng : Generator
-        Each chain has a stream of its own from it.
+        Spawns a generator for each chain.
     sweeps : int, default 0
-        Of the exchange algorithm: Gibbs sweeps from the data for each set of drawn rows; 0 for exact rows.
+        Gibbs sweeps from the data by which the exchange algorithm draws rows; 0 for exact draws.
     workers : int, default 1
     progress : callable, optional
-        Is told of each share of a chain that is done: of all, they sum to one.
+        Called with shares of the work of all chains, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
-        spread = _inverse_root(hessian)
+        root = _inverse_root(hessian)
     run = _nuts_chain if sampler == "nuts" else _exchange_chain
     report_share = None if progress is None else lambda share: progress(share / n_chains)
     tasks = [
-        (problem, centre, spread, hessian, warmup, draws, stream, sweeps, report_share)
-        for stream in rng.spawn(n_chains)
+        (problem, centre, root, hessian, warmup, draws, chain_rng, sweeps, report_share)
+        for chain_rng in rng.spawn(n_chains)
     ]
     return run_tasks(run, tasks, min(workers, n_chains), shared=True)
 
@@ -259,81 +262,90 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
 
-def _start(problem: Problem, centre: np.ndarray, spread: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return where a chain starts: a draw from the normal approximation; scales of the horseshoe near their bulk."""
-    phi = centre + spread @ rng.normal(size=len(centre))
+def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the first point: phi from the normal approximation, scales of the horseshoe near the sizes of phi.
+
+    `root` (d, d) is the lower triangle of the covariance.
+    """
+    phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
         return phi
-    group, family = coefficient_groups(problem.layout)
-    size = np.bincount(group, phi**2) / np.bincount(group)
-    u = 0.5 * np.log(size + 1e-4) + 0.1 * rng.normal(size=len(family))
-    return np.concatenate([phi, u, 0.5 * rng.normal(size=2) - 1.0])
+    group, _ = coefficient_groups(problem.layout)
+    mean_square = np.bincount(group, phi**2) / np.bincount(group)
+    log_scales = 0.5 * np.log(mean_square + 1e-4) + 0.1 * rng.normal(size=len(mean_square))
+    return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])
 
 
 def _windows(warmup: int) -> list[int]:
-    """Return the lengths of the parts of a warm-up."""
+    """Return the numbers of transitions of the windows of a warm-up."""
     ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
     return [b - a for a, b in zip(ends, ends[1:], strict=False)]
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
-    """Return the lower triangle of the covariance of points, drawn a little to a multiple of the identity."""
+    """Return the lower triangle of the covariance of points (n, size), shrunk slightly towards the identity."""
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
     covariance.flat[:: len(covariance) + 1] += 1e-3 * 5.0 / (n + 5.0)
     return np.ascontiguousarray(np.linalg.cholesky(covariance))
 
 
-def _nuts_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, progress) -> Chain:
-    """Run a chain of the no-U-turn sampler; with the horseshoe its metric comes from the warm-up's windows."""
+def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
+    """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``; `hessian` and `sweeps` are not used.
+
+    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead.
+    """
     target, stop = problem.target(), stop_flag()
-    x, d = _start(problem, centre, spread, rng), problem.layout.size
-    stream = rng.integers(1, 2**63, 4, dtype=np.uint64)
+    x, d = _start(problem, centre, root, rng), problem.layout.size
+    stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
     step = START_STEP
     if problem.horseshoe:
         group, _ = coefficient_groups(problem.layout)
-        scale = x[d : d + group.max() + 1] - 0.5 * np.log1p((np.exp(x[d : d + group.max() + 1]) / problem.tau) ** 2)
-        x[:d] /= np.exp(scale)[group]
-        spread, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
-    parts, aim = (_windows(warmup), HORSESHOE_ACCEPTANCE) if problem.horseshoe else ([warmup], TARGET_ACCEPTANCE)
+        log_scales = x[d : d + group.max() + 1]
+        log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)  # bounded by the slab
+        x[:d] /= np.exp(log_scales)[group]  # the kernel's points hold phi in units of the scales
+        root, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
+    windows = _windows(warmup) if problem.horseshoe else [warmup]
+    acceptance = HORSESHOE_ACCEPTANCE if problem.horseshoe else TARGET_ACCEPTANCE
     tuner = _tuner(step)
-    for at, length in enumerate(parts):
+    for window, length in enumerate(windows):
         points = np.empty((length, target.size))
-        target.nuts(centre, spread, x, tuner, aim, stream, stop, points)
-        if 0 < at < len(parts) - 1 and length > 2 * target.size:
-            spread, centre = _metric(points), points.mean(axis=0)
+        target.nuts(centre, root, x, tuner, acceptance, stream, stop, points)
+        if 0 < window < len(windows) - 1 and length > 2 * target.size:
+            root, centre = _metric(points), points.mean(axis=0)
             tuner = _tuner(START_STEP)
         if progress is not None:
             progress(length / (warmup + draws))
-    tuner[0], tuner[5] = tuner[1], 0.0
+    tuner[0], tuner[5] = tuner[1], 0.0  # the average step, and no divergent transitions yet
     points = np.empty((draws, target.size))
-    accepted = target.nuts(centre, spread, x, tuner, 0.0, stream, stop, points)
+    accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
     return Chain(target.coefficients(points), accepted, int(tuner[5]))
 
 
 def _tuner(step: float) -> np.ndarray:
+    """Return the state of dual averaging: ln step, its average, error, transitions, anchor, divergent transitions."""
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
 
-def _exchange_chain(problem, centre, spread, hessian, warmup, draws, rng, sweeps, progress) -> Chain:
-    """Run a chain of the exchange algorithm."""
+def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
+    """Run a chain of the exchange algorithm, whose proposals are normal with the inverse of `hessian` as covariance."""
     target, stop, rows = replace(problem, enumerate=not sweeps).target(), stop_flag(), problem.sample
-    x, d = _start(problem, centre, spread, rng), problem.layout.size
+    x, d = _start(problem, centre, root, rng), problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)
     data = np.zeros((0, problem.layout.m), dtype=np.int32)
     if sweeps:
         data = np.repeat(np.ascontiguousarray(rows.codes, dtype=np.int32), rows.weights.astype(int), axis=0)
     information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)
-    steps = SLOW if sweeps else max(int(PROPOSALS * d), 10)
-    tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])
+    n_proposals = SWEEP_PROPOSALS if sweeps else max(int(EXACT_PROPOSALS * d), 10)
+    tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])  # ln of the proposals' scale, proposals so far
     points = np.empty((warmup, target.size))
-    target.exchange(information, x, tuner, True, steps, sweeps, data, stream, stop, points)
+    target.exchange(information, x, tuner, True, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(warmup / (warmup + draws))
     points = np.empty((draws, target.size))
-    accepted = target.exchange(information, x, tuner, False, steps, sweeps, data, stream, stop, points)
+    accepted = target.exchange(information, x, tuner, False, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
     return Chain(np.ascontiguousarray(points[:, :d]), accepted, 0)

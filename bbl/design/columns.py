@@ -1,4 +1,7 @@
-"""Columns of the training data: which rows are used, their levels and codes, and what no model can be fitted to."""
+"""Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
+
+`given` is a dict of column name to the factor of its levels in `xlevels`. `keep` are the positions of used rows.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ __all__ = [
     "check_size",
     "check_variable",
     "column_factor",
-    "given_levels",
-    "kept_rows",
-    "level_counts",
+    "read_xlevels",
+    "select_rows",
+    "count_levels",
     "mark_rows",
     "missing_rows",
     "read_column",
@@ -34,14 +37,14 @@ __all__ = [
     "refuse_no_rows_left",
 ]
 
-MAX_UNQUESTIONED_LEVELS = 20  # distinct values that are levels whatever the number of rows
-MANY_LEVELS = 100  # levels from which on rare ones give a warning
-RARE = 6  # observations: a level with fewer is rare
-NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # of a formula without one: all rows are one group
+MAX_UNQUESTIONED_LEVELS = 20  # up to so many distinct values, a column is no identifier, however few the rows
+MANY_LEVELS = 100  # columns of more levels give a warning if these have fewer than RARE_BELOW observations on average
+RARE_BELOW = 6
+NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # response of a formula without one: all rows are one group
 
 
-def given_levels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
-    """Check the levels that the user gives."""
+def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
+    """Return the factors of the columns whose levels the user lists in `xlevels`; refuse columns not in the formula."""
     if xlevels is None:
         return {}
     if not isinstance(xlevels, Mapping):
@@ -58,11 +61,11 @@ def given_levels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
                 column=name,
                 argument="xlevels",
             )
-    return {name: Factor.given(name, levels) for name, levels in xlevels.items()}
+    return {name: Factor.from_list(name, levels) for name, levels in xlevels.items()}
 
 
 def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
-    """Return which rows have a missing value in one of the columns `names`."""
+    """Return which rows have a missing value in one of the columns `names`, shape (n,)."""
     out = np.zeros(frame.n, dtype=bool)
     for name in names:
         is_missing = frame_column(frame, name).missing()
@@ -72,7 +75,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 
 
 def refuse_missing(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values: what the fit could do about them is past."""
+    """Raise a DataError if a column of new data has missing values, where the fit had ``missing="raise"``."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -85,15 +88,12 @@ def refuse_missing(column: Column) -> None:
         )
 
 
-def kept_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
-    """Return the rows that are used, and the weight of those dropped for missing values."""
+def select_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
+    """Return the positions of rows with positive `counts` (n,), and the weight of rows dropped for missing values."""
     keep = np.flatnonzero(counts > 0)
-    return _drop(frame, terms.columns, keep, counts) if missing == "drop" else (keep, 0)
-
-
-def _drop(frame: Frame, names: Iterable[Hashable], keep: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return which of the rows to `keep` have no missing value, and the weight of the others."""
-    is_missing = missing_rows(frame, names)[keep]
+    if missing != "drop":
+        return keep, 0
+    is_missing = missing_rows(frame, terms.columns)[keep]
     if is_missing.all():
         refuse_no_rows_left()
     return keep[~is_missing], round(float(counts[keep[is_missing]].sum()))
@@ -109,7 +109,10 @@ def refuse_no_rows_left() -> None:
 
 
 def mark_rows(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
-    """Return the mask, made when first needed, with the `rows` of column `i` set too."""
+    """Return the `mask` of shape `shape` = (n, m) with the marked `rows` (n,) of column `i` added.
+
+    A `mask` of None has no marks; `rows` of None add none.
+    """
     if rows is not None:
         mask = np.zeros(shape, dtype=bool) if mask is None else mask
         mask[:, i] |= rows
@@ -126,7 +129,7 @@ def read_column(
     policy: str | None = None,
     sums_out: bool = True,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, codes and missing values, from the rows to keep; see `column_factor`."""
+    """Return a column's factor, its codes and missing values at the rows `keep`, shape (n,); see `column_factor`."""
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
     column = with_order(frame, column)
@@ -144,16 +147,24 @@ def column_factor(
     policy: str | None = None,
     sums_out: bool = True,
 ) -> Factor:
-    """Return the factor of a column: the levels that are given for it, or those that occur in it.
+    """Return the factor of a column: that of its `given` levels, else that of the levels that occur.
 
-    For the response `missing` is None; it may be unknown where `declared` levels count and `policy` is "marginal".
-    `sums_out` says whether the error of missing values may advise that.
+    Parameters
+    ----------
+    column : Column or Counted
+    given : dict of column name to Factor
+    missing, policy : str or None
+        What is done with missing values of a predictor, and of the design. For the response, `missing` is None.
+    declared : bool
+        Whether declared levels count that do not occur; the response may then be missing if `policy` is "marginal".
+    sums_out : bool
+        Whether the error of missing values may advise ``missing="marginal"``.
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count:
         refuse_blanks(name, count, sums_out)
-    has_known_values = missing is not None or (declared and policy == "marginal")
-    if not has_known_values and count:
+    may_be_missing = missing is not None or (declared and policy == "marginal")
+    if not may_be_missing and count:
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop these rows: data.dropna(subset=[{name!r}]); or missing='drop' drops all rows with missing "
@@ -177,37 +188,36 @@ def column_factor(
 def read_response(
     frame: Frame, terms: FormulaTerms, keep: np.ndarray, given: dict, declared: bool, missing: str
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor and codes; -1 where it may be, and is, unknown."""
+    """Return the response's factor, and its codes at the rows `keep`, shape (n,); -1 where it is missing."""
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
-    response, codes, blank = read_column(frame, terms.response, keep, given, None, declared, missing)
+    response, codes, is_missing = read_column(frame, terms.response, keep, given, None, declared, missing)
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
-    if blank is not None:
-        y[blank] = -1
+    if is_missing is not None:
+        y[is_missing] = -1
     return response, y
 
 
-def level_counts(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
-    """Return how many levels columns have, at least 2, without judging them."""
+def count_levels(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
+    """Return the number of levels of each column in `names`, at least 2; unusable columns are not refused here."""
     out = []
     for name in names:
-        given_levels_of_name = xlevels.get(name) if isinstance(xlevels, Mapping) else None
+        listed_levels = xlevels.get(name) if isinstance(xlevels, Mapping) else None
         series = frame.column(name)
         try:
-            count = (
-                len(given_levels_of_name)
-                if given_levels_of_name is not None
-                else (series.iloc[keep] if len(keep) < frame.n else series).nunique()
-            )
-        except (TypeError, NotImplementedError):  # what cannot be levels is refused later
-            count = 2
-        out.append(max(2, count))
+            if listed_levels is not None:
+                n_levels = len(listed_levels)
+            else:
+                n_levels = (series.iloc[keep] if len(keep) < frame.n else series).nunique()
+        except (TypeError, NotImplementedError):  # values that cannot be levels are refused later
+            n_levels = 2
+        out.append(max(2, n_levels))
     return out
 
 
 def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
-    """Refuse a response of one group, or with groups of no rows; `counts` (K,) are those of the rows."""
+    """Refuse a response of one group, or with a group without rows; `counts` (K,) are the rows of each group."""
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
@@ -225,20 +235,21 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
 
 
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse a model of higher terms that would not fit into memory, before its terms are listed."""
+    """Refuse terms of three or more predictors that would not fit into memory, before they are listed; K groups."""
     if terms.order > 2:
-        count = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
-        size = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        # lists of the terms, sorted, and of what their members are regressed on; where the couplings lie, and they
-        lists = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(count, 2))
+        counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
+        n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
+        # bytes: the terms, sorted copies of them, the other predictors of each predictor's terms; couplings, positions
+        term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(counts, 2))
         check_memory(
-            lists + (16.0 * (K + 1) + 12.0 * terms.order) * size,
-            f"A model of {sum(count):,} terms with {size:,} couplings in each of {K} groups",
+            term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
+            f"A model of {sum(counts):,} terms with {n_couplings:,} couplings in each of {K} groups",
             f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
         )
 
 
 def check_variable(factors: list[Factor]) -> None:
+    """Refuse predictors with one level."""
     constant = [f.name for f in factors if len(f.levels) < 2]
     if constant:
         shown = ", ".join(map(repr, constant[:5])) + (f", and {len(constant) - 5} more" * (len(constant) > 5))
@@ -250,13 +261,13 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], total: float) -> None:
-    """Refuse columns that are identifiers, unless their levels are declared; warn of many rare levels."""
+    """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of weights."""
     rare = []
     for factor in factors:
         L, name = len(factor.levels), factor.name
         if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:
             refuse_identifier(name, L, total)
-        if L > MANY_LEVELS and total < RARE * L:
+        if L > MANY_LEVELS and total < RARE_BELOW * L:
             rare.append(f"{name!r} ({L} levels in {total:.0f} observations)")
     if rare:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
@@ -269,7 +280,7 @@ def check_levels(factors: list[Factor], total: float) -> None:
 
 
 def refuse_identifier(name: Hashable, L: int, total: float) -> None:
-    """Raise the error of a column with about as many values as observations."""
+    """Raise the error of a column with `L` distinct values in only `total` observations."""
     raise DataError(
         f"column {name!r} looks like an identifier: {L} distinct values in {total:.0f} observations. Leave it "
         f"out of the formula (- {name}), or group its values; if each of them is a level, make it a category.",

@@ -1,4 +1,4 @@
-"""Decisions: checks of class shares (priors) and of costs of wrong decisions, by group."""
+"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the K groups."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from bbl.errors import BBLTypeError, OptionError
 
 __all__ = ["Costs", "Priors", "check_costs", "check_priors", "check_shares"]
 
-Priors = Mapping[Hashable, float] | pd.Series | ArrayLike | None  # as `check_priors` takes them; text is "equal"
-Costs = pd.DataFrame | Mapping[Hashable, Mapping[Hashable, float]] | ArrayLike | None  # as `check_costs` takes them
+Priors = Mapping[Hashable, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
+Costs = pd.DataFrame | Mapping[Hashable, Mapping[Hashable, float]] | ArrayLike | None  # argument of `check_costs`
+SUM_TOLERANCE = 1e-6  # of a sum of shares to 1
 
 
 def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
@@ -25,7 +26,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,) in the order of the groups, or ``"equal"``
-        Shares that sum to one. An array only where users know the order of the groups (`Factor.has_known_order`).
+        Shares that sum to one. An array is refused unless users know the order of groups (`Factor.has_known_order`).
     response : Factor
         The response, whose K levels are the groups.
 
@@ -36,7 +37,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a share, or they are no shares, or have no names and need them.
+        If a group is unknown or lacks a share, shares do not sum to one, or names are needed and absent.
 
     Examples
     --------
@@ -50,14 +51,14 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
         return np.full(len(groups), 1.0 / len(groups))
     shares = check_shares("priors", priors, response)
     total = float(shares.sum())
-    if abs(total - 1.0) > 1e-6:
+    if abs(total - 1.0) > SUM_TOLERANCE:
         raise OptionError(f"priors sum to {total:.6g}, not 1; give shares of the groups.", argument="priors")
     return shares / total
 
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
-    """Return numbers of the groups (K,), in their order, to a common factor; `values` as in `check_priors`."""
-    group_values, groups = values, response.levels
+    """Return one number for each group (K,), not all zero, from `values` as in `check_priors` of any sum."""
+    original, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, whole=True)
         values = [values[g] for g in groups]
@@ -65,7 +66,7 @@ def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
         _check_order(argument, values, response, "...")
     shares = _numbers(argument, values, (len(groups),), groups)
     if not shares.any():
-        raise OptionError(f"{argument} must not all be zero; got {group_values!r}.", argument=argument)
+        raise OptionError(f"{argument} must not all be zero; got {original!r}.", argument=argument)
     return shares
 
 
@@ -75,9 +76,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        What it costs to predict a group (column) where another one (row) is true; with a mapping
-        ``{true: {predicted: cost}}``, what is left out costs nothing. An array only where users know the order of the
-        groups (`Factor.has_known_order`).
+        Cost of predicting a group (column) where another one (row) is true; in a mapping ``{true: {predicted:
+        cost}}``, absent costs are 0. An array is refused unless users know the order of groups
+        (`Factor.has_known_order`).
     response : Factor
         The response, whose K levels are the groups.
 
@@ -88,7 +89,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Raises
     ------
     OptionError, BBLTypeError
-        If a group is unknown or lacks a cost, or they are negative or no numbers, or have no names and need them.
+        If a group is unknown or lacks a cost, costs are negative or no numbers, or names are needed and absent.
 
     Examples
     --------
@@ -121,8 +122,8 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
 
 
 def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
-    """Refuse numbers without names for groups whose order nobody declared: theirs is that of their sorted names."""
-    if response.has_known_order or np.ndim(values) == 0:  # a single number is no array, and refused as such
+    """Refuse numbers without names for groups whose order was not declared; `placeholder` is their value in advice."""
+    if response.has_known_order or np.ndim(values) == 0:  # a single number is refused by `_numbers`
         return
     named = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
@@ -133,6 +134,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, names: list, groups: tuple, whole: bool = False) -> None:
+    """Refuse `names` that are no groups or occur twice; if `whole`, also names that lack a group."""
     group_names = ", ".join(map(repr, groups))
     for name in names:
         if name not in groups:
@@ -148,12 +150,13 @@ def _check_names(argument: str, names: list, groups: tuple, whole: bool = False)
 
 
 def _numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
+    """Return values as floats of the given shape; refuse others, negative and infinite numbers."""
     wanted = " x ".join(map(str, shape)) or "one"
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        of = f" for the groups {', '.join(map(repr, groups))}"
-        raise BBLTypeError(f"{argument} must be numbers{of}; got {values!r}.", argument=argument) from None
+        text = f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got {values!r}."
+        raise BBLTypeError(text, argument=argument) from None
     if array.shape != shape:
         got = " x ".join(map(str, array.shape)) or "one"
         group_names = ", ".join(map(repr, groups))

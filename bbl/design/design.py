@@ -1,4 +1,4 @@
-"""Design: what a fit knows about its columns; encodes training data and, later, new data the same way."""
+"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bbl.design.columns import (
     check_levels,
     check_size,
     check_variable,
-    given_levels,
-    kept_rows,
-    level_counts,
+    count_levels,
     mark_rows,
     missing_rows,
     read_column,
     read_response,
+    read_xlevels,
     refuse_missing,
+    select_rows,
 )
 from bbl.design.factor_storage import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
 from bbl.design.factors import Factor
@@ -42,7 +42,7 @@ __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 UNKNOWN_GROUP = "Refit with them, or leave those rows out"
 MISSING = ("raise", "drop", "level", "marginal")
-MANY = 1000  # predictors whose pairs are announced before they are listed
+MANY = 1000  # more predictors are announced before their pairs are listed
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class EncodingRules:
     Attributes
     ----------
     declared : bool
-        Whether the declared levels of categories count, in their order, whether they occur or not. Then a predictor
-        may have one level, there need be no predictors, and with ``missing="marginal"`` the response may be unknown
-        (-1).
+        Whether all declared levels of categories count, in their order, also if they do not occur. Then a predictor
+        may have one level, there may be no predictors, and with ``missing="marginal"`` the response may be missing
+        (code -1).
     order : int or None
-        The most predictors in a term that the engine takes (`Engine.order`); None for any number.
+        Highest order of a term that the engine takes (`Engine.order`); None for any order.
     order_reason : str
-        Why it takes no more (`Engine.order_reason`).
+        Why the engine takes no higher order (`Engine.order_reason`).
     whole_weights : bool
         Whether weights have to be whole numbers (`Engine.weights`).
     one_sided : bool
@@ -83,16 +83,12 @@ class EncodedTable(NamedTuple):
     design : Design
     sample : Sample
         The n rows of positive weight that are not dropped, in the order of the table.
-    row_labels : pandas.Index, length n
-        Their labels (positions in the table, if it has no index).
-    row_positions : ndarray of int, shape (n,)
-        Their positions in the table.
     """
 
     design: Design
     sample: Sample
-    row_labels: pd.Index
-    row_positions: np.ndarray
+    row_labels: pd.Index  # (n,); positions in the table if it has no index
+    row_positions: np.ndarray  # (n,) int, in the table
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,17 +98,17 @@ class Design:
     Attributes
     ----------
     terms : FormulaTerms
-        The formula, read.
+        The parsed formula.
     response : Factor
-        The response and its groups; without a response, the factor of no name whose one level is ``"all"``.
+        The response and its groups; without a response, the factor without a name whose only level is ``"all"``.
     predictors : tuple of m Factors
         In the order of ``terms.predictors``.
     missing : {"raise", "drop", "level", "marginal"}
-        What is done with missing values, in the training data and in new data.
+        The treatment of missing values in training data and new data, see `from_data`.
     incomplete : int
         Training observations (sum of weights) with missing values.
     declared : bool
-        Whether the declared levels of categories count, in their order, whether they occur or not.
+        As in `EncodingRules`.
     """
 
     terms: FormulaTerms
@@ -167,21 +163,21 @@ class Design:
             See `bbl.design.formula.parse`.
         data : DataFrame (pandas, polars), pyarrow Table or dict of columns
         weights : column name or array_like of shape (n,), optional
-            Frequencies. A column of that name is then no predictor of ``.``. An array goes by position; a pandas
+            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a pandas
             Series must have the index of `data`. Rows of weight 0 are dropped before levels are collected.
         xlevels : dict of column name to list of levels, optional
             All levels of a predictor, in order, whether they occur or not. For the response only the order.
         novarOk : bool, default False
             Whether predictors with one level are allowed. They get a second level ``"(other)"`` that never occurs.
         missing : {"raise", "drop", "level", "marginal"}, default "raise"
-            Whether missing values are an error, their rows are dropped before levels are collected, they are a last
-            level ``"(missing)"`` of their predictor, or are marked in ``sample.missing``. The response must be known,
-            unless rows are dropped.
+            Missing values raise an error, their rows are dropped before levels are collected, they are a last level
+            ``"(missing)"`` of their predictor, or they are marked in ``sample.missing``. The response must not be
+            missing, unless rows are dropped.
         announce : callable, optional
-            ``announce(n, K, n_levels)`` is called, with the numbers of rows, groups and levels, before all pairs of
-            very many predictors are listed. It may raise.
+            ``announce(n, K, n_levels)`` is called with the numbers of rows, groups and levels of each predictor
+            before all pairs of over 1,000 predictors are listed. It may raise.
         rules : EncodingRules, optional
-            What the engine or learner that is to be fitted takes.
+            Rules of the engine or learner.
 
         Returns
         -------
@@ -190,7 +186,7 @@ class Design:
         Raises
         ------
         FormulaError, DataError, LevelError, BBLTypeError
-            Each names the column or argument, and what to do.
+            The error names the column or argument, and the remedy.
         BBLError
             If terms of three or more predictors have more parameters than there is memory for.
 
@@ -211,32 +207,32 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        named, counts = named_weights(weights, frame, rules.whole_weights)
-        exclude = () if named is None else (named,)
+        weights_name, counts = named_weights(weights, frame, rules.whole_weights)
+        exclude = () if weights_name is None else (weights_name,)
         terms = parse(formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
         m = len(terms.predictors)
         if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
-            sizes = level_counts(frame, terms.columns, used, xlevels)
-            announce(len(used), sizes[0] if len(sizes) > m else 1, np.array(sizes[-m:]))
-        keep, incomplete = kept_rows(frame, terms, counts, missing)
+            n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
+            announce(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
+        keep, incomplete = select_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
-        levels_by_name = given_levels(xlevels, terms)
+        levels_by_name = read_xlevels(xlevels, terms)
         response, y = read_response(frame, terms, keep, levels_by_name, declared, missing)
-        read = (
+        columns = (
             read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out)
             for name in terms.predictors
         )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
         factors, is_missing = [], None
-        for i, (factor, factor_codes, own_missing) in enumerate(read):
+        for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(factor_codes.dtype)
             codes[:, i] = factor_codes
             factors.append(factor)
-            is_missing = mark_rows(is_missing, codes.shape, i, own_missing)
+            is_missing = mark_rows(is_missing, codes.shape, i, column_missing)
         if not (novarOk or declared):
             check_variable(factors)
         if not declared:
@@ -244,13 +240,14 @@ class Design:
         check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
-        marked = is_missing if missing == "marginal" else None
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)
-        return EncodedTable(design, Sample(codes, counts, y, marked), index, keep)
+        return EncodedTable(
+            design, Sample(codes, counts, y, is_missing if missing == "marginal" else None), index, keep
+        )
 
     def groups(self, frame: Frame) -> np.ndarray:
-        """Return the group of every row of the training data as codes, shape (n,); 0 where it is missing or none."""
+        """Return the group of each row of the training data as codes, shape (n,); 0 where it is missing."""
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)
@@ -259,50 +256,49 @@ class Design:
     def encode(
         self, newdata: object, unseen: str = "raise", missing: str | None = None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Encode the predictors of new data by column name; other columns, and the response, are not looked at.
+        """Encode the predictors of new data by column name; other columns, and the response, are not read.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of columns
         unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that the model does not know is an error, or is as good as missing.
+            Whether an unknown level is an error or is treated as missing.
         missing : {"raise", "drop", "level", "marginal"}, optional
-            What is done with missing values; as in the fit by default.
+            As in `from_data`; by default the `missing` of the fit.
 
         Returns
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
-            Missing values are coded 0.
+            Level codes; 0 where `missing` is True.
         missing : ndarray of bool, shape (n, m), or None
-            Which values are missing, if that is no level of its own, or are at a level that the model does not know;
-            None if there are none.
+            Which values are unknown levels, or are missing without a level of their own; None if there are none.
 
         Raises
         ------
         DataError
             If a column is absent, or has missing values (with ``missing="raise"``); names it.
         LevelError
-            If a level is unknown; names column and level. With ``missing="level"``, a missing value is a level that a
-            predictor without missing training values does not know.
+            If a level is unknown; names column and level. With ``missing="level"``, this includes missing values of a
+            predictor without missing training values.
         BBLTypeError
             If `newdata` is no table.
         """
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
         codes = np.empty((frame.n, len(self.predictors)), dtype=code_dtype(self.n_levels))
-        policy, blank = missing or self.missing, None
+        policy, is_missing = missing or self.missing, None
         for i, factor in enumerate(self.predictors):
             column = frame_column(frame, factor.name)
             if policy == "raise":
                 refuse_missing(column)
             skip_missing = policy != "level"
-            codes[:, i], strange = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
-            blank = mark_rows(blank, codes.shape, i, strange)
-            blank = mark_rows(blank, codes.shape, i, column.missing() if skip_missing else None)
-        return codes, blank
+            codes[:, i], is_unseen = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
+            is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
+            is_missing = mark_rows(is_missing, codes.shape, i, column.missing() if skip_missing else None)
+        return codes, is_missing
 
     def dropped(self, newdata: object) -> np.ndarray | None:
-        """Return which rows of new data have a missing predictor, if such rows are to be dropped, shape (n,)."""
+        """Return which rows of new data have a missing predictor, shape (n,); None unless ``missing="drop"``."""
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
@@ -310,7 +306,7 @@ class Design:
     def encode_response(self, data: object) -> np.ndarray:
         """Return the group of each row of new data as codes, shape (n,); an unknown group is a LevelError.
 
-        With declared levels and ``missing="marginal"`` a missing group is -1, elsewhere it is an error.
+        A missing group is -1 with declared levels and ``missing="marginal"``, else an error.
         """
         frame = to_frame(data, "newdata")
         if not self.classes:
@@ -319,12 +315,12 @@ class Design:
         if not (self.declared and self.missing == "marginal"):
             refuse_missing(column)
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
-        if (blank := column.missing()) is not None:
-            y[blank] = -1
+        if (is_missing := column.missing()) is not None:
+            y[is_missing] = -1
         return y
 
     def known_groups(self, newdata: object) -> np.ndarray:
-        """Return the group of each row of new data as codes, shape (n,); -1 where the response is not known."""
+        """Return the group of each row of new data as codes, shape (n,); -1 where the response is missing or absent."""
         frame = to_frame(newdata, "newdata")
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
@@ -332,8 +328,8 @@ class Design:
             return np.full(frame.n, -1)
         column = frame_column(frame, self.response.name)
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
-        blank = column.missing()
-        return y if blank is None else np.where(blank, -1, y)
+        is_missing = column.missing()
+        return y if is_missing is None else np.where(is_missing, -1, y)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain lists, strings and numbers, ready for JSON.
@@ -366,10 +362,10 @@ class Design:
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))
-            # files from before there was a choice
+            # files of early versions lack both
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
-            counted = type(incomplete) is int and incomplete >= 0
-            if missing not in MISSING or not counted or (missing == "raise" and incomplete):
+            is_count = type(incomplete) is int and incomplete >= 0
+            if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
             if not isinstance(terms.text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")

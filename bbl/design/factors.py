@@ -93,7 +93,7 @@ class Factor:
         return cls(column.name, values, kinds, column.ordered, column.declared)
 
     @classmethod
-    def given(cls, name: Hashable, levels: Iterable[Hashable]) -> Factor:
+    def from_list(cls, name: Hashable, levels: Iterable[Hashable]) -> Factor:
         """Return the factor of the levels that the user lists, in their order.
 
         Raises

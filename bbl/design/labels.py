@@ -1,4 +1,4 @@
-"""Labels: the names that are put on plain arrays at the edge (response, groups, predictors, levels)."""
+"""`Labels`: the names of response, groups, predictors and levels, which label results that are plain arrays."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ __all__ = ["Labels"]
 
 @dataclass(frozen=True)
 class Labels:
-    """Names of everything that the parameter arrays index by number.
+    """Names by which the numbered groups, predictors and levels of parameter arrays are shown."""
 
-    Attributes
-    ----------
-    response : hashable
-        Name of the response column; None for one group without a response.
-    groups : tuple of length K
-        Response levels, in the order of the parameter rows.
-    names : tuple of length m
-        Predictor names.
-    levels : tuple of m tuples
-        Levels of each predictor; the first is the reference level.
-    """
-
-    response: Hashable
-    groups: tuple
-    names: tuple
-    levels: tuple[tuple, ...]
+    response: Hashable  # name of the response column; None for one group without a response
+    groups: tuple  # K response levels, in the order of the parameter rows
+    names: tuple  # of the m predictors
+    levels: tuple[tuple, ...]  # of each of the m predictors; the first is the reference level

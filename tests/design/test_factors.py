@@ -431,23 +431,23 @@ def test_unseen_levels():
 
 
 def test_given_levels():
-    factor = Factor.given("x", np.array(["c", "a", "b"]))
+    factor = Factor.from_list("x", np.array(["c", "a", "b"]))
     assert factor.levels == ("c", "a", "b") and type(factor.levels[0]) is str
     assert factor.encode(column(LETTERS))[0].tolist() == [2, 1, 0, 1, 2]
-    assert Factor.given("x", range(3)).levels == (0, 1, 2)
-    assert Factor.given("x", [1, False, "1"]).levels == (1, False, "1")
+    assert Factor.from_list("x", range(3)).levels == (0, 1, 2)
+    assert Factor.from_list("x", [1, False, "1"]).levels == (1, False, "1")
     with pytest.raises(LevelError, match="column 'x' has levels that xlevels does not list: 'c'. Add them to 'a', 'b'"):
-        Factor.given("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
+        Factor.from_list("x", ["a", "b"]).encode(column(LETTERS), argument="xlevels")
     for bad in ("abc", 3, None, b"ab", {"a": 1}):
         with pytest.raises(BBLTypeError, match=r"xlevels\['x'\] must be a list of levels") as caught:
-            Factor.given("x", bad)
+            Factor.from_list("x", bad)
         assert caught.value.argument == "xlevels" and caught.value.column == "x"
     with pytest.raises(LevelError, match="gives a level twice"):
-        Factor.given("x", [1, 2, 1.0])
+        Factor.from_list("x", [1, 2, 1.0])
     with pytest.raises(LevelError, match="missing value"):
-        Factor.given("x", ["a", None])
+        Factor.from_list("x", ["a", None])
     with pytest.raises(BBLTypeError, match="cannot be levels"):
-        Factor.given("x", [["a"], "b"])
+        Factor.from_list("x", [["a"], "b"])
 
 
 def test_padded():

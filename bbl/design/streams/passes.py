@@ -17,8 +17,8 @@ from bbl.design.columns import (
     check_size,
     check_variable,
     column_factor,
-    given_levels,
     mark_rows,
+    read_xlevels,
     refuse_no_rows_left,
 )
 from bbl.design.design import MANY, MISSING, Design, EncodingRules
@@ -224,7 +224,7 @@ def encode_source(
     declared = rules.declared
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
-    levels_by_name = given_levels(xlevels, terms)
+    levels_by_name = read_xlevels(xlevels, terms)
     reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step)
     summary = _check_summary(look(reader) if cluster is None else cluster.look(reader), reader)
     collected = _collected_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)

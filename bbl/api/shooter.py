@@ -186,7 +186,7 @@ def shooter(
 
 def _held_out(selection: Choice, totals: np.ndarray, rule: str) -> LossRecord | None:
     """Return the out-of-fold log-loss of chosen terms, where folds were needed; without terms it is the shares'."""
-    loss = float(selection.path[selection.chosen].held[int(selection.refitted)])
+    loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
     if np.isnan(loss) or not selection.weights:
         return None
     return LossRecord(loss, shares_loss(totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
@@ -278,7 +278,7 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             last = order == len(point.stages)
             ends.append(last)
             terms_seen.append(stage.weights.keys())
-            tail = (point.ebic, *point.held) if last else (np.nan,) * 3
+            tail = (point.ebic, *point.held_out_loss) if last else (np.nan,) * 3
             rows.append(
                 (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
                  stage.violation, *tail, last and k == selection.chosen)

@@ -1,14 +1,15 @@
-"""The choice of the penalty: a path of penalties, the extended BIC, cross-validation; raw or refitted weights.
+"""Choice of the penalty from a path, by the extended BIC or cross-validation, and of raw or refitted weights: `choose`.
 
-This is where other rooms enter: `choose`.
+*Term*: a product of predictors, a tuple in rising order, with d features (see `products`) and weights (d, K - 1) for K
+classes; its *order* is the number of predictors. *Path*: falling penalties, each fitted from the one before. *Stage*: a
+fit with terms up to some order (see `grow`). *Raw* weights are penalised, *refitted* weights are not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,16 +23,16 @@ from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
 __all__ = ["Choice", "Point", "choose", "ebic"]
 
-GRID = 30  # penalties of a path
-SMALLEST = 0.02  # the last penalty of a path, as a share of the first
-GAMMA = 0.5
-SATURATED = 0.01  # share of the loss without terms below which a path ends
-PATIENCE = 12  # penalties in a row without a better EBIC after which it does
+PATH_LENGTH = 30  # penalties of a path
+SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
+GAMMA = 0.5  # of the extended BIC
+SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
+PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One penalty of a path.
+    """One penalty of a path and its fits.
 
     Attributes
     ----------
@@ -41,38 +42,38 @@ class Point:
     refit : Refit or None
         The chosen terms without their penalties.
     ebic : float
-    held : ndarray, shape (2,)
-        Mean held-out ``-ln p`` of raw and of refitted weights; nan where it was not asked for.
+        Extended BIC of the refit; nan without a refit.
+    held_out_loss : ndarray, shape (2,)
+        Mean held-out ``-ln p`` of raw and of refitted weights; nan where it was not computed.
     """
 
     penalty: Penalty
     stages: list[Stage]
     refit: Refit | None
     ebic: float
-    held: np.ndarray
+    held_out_loss: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The terms that are chosen.
+    """The chosen terms and their weights.
 
     Attributes
     ----------
     weights : dict of term to ndarray, shape (d, K - 1)
-        Rising tuples of predictors, in rising order, with the weights of their features (`bbl.sparse.products`):
-        `zero_sum_table` and `reference_tables` make tables over levels of them, and ``table @ contrasts(K).T`` the
-        scores of the classes.
+        In rising order of terms. `zero_sum_table` and `reference_tables` turn them into tables over levels, and
+        ``table @ contrasts(K).T`` are the scores of the classes.
     intercept : ndarray, shape (K - 1,)
     refitted : bool
         Whether the weights are without penalty.
     loss : float
         Weighted sum of ``-ln p`` of the rows.
     unbounded : tuple of terms
-        Those that separate classes, if refitted.
+        Terms that separate classes, if refitted.
     path : list of Point
-        One for each penalty that was tried.
+        One for each penalty that was fitted.
     chosen : int
-        The one that was taken.
+        Index of the chosen penalty in `path`.
     """
 
     weights: Weights
@@ -97,7 +98,7 @@ def choose(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Choice:
-    """Choose the terms of up to `order` predictors that tell the classes apart, and their weights.
+    """Choose terms of up to `order` predictors that tell the classes apart, and their weights.
 
     Parameters
     ----------
@@ -106,67 +107,54 @@ def choose(
     order : int
         Largest number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
-        Penalties on the sum of losses, or how one penalty for all orders is chosen from a path of 30: by the least
-        ``2 NLL + df ln n + 2 gamma sum_t ln C(m, |t|)`` of the refitted terms, gamma = 0.5 (a term of a Boltzmann
-        machine that has |t| predictors beside the one regressed), or by the least held-out loss.
+        Penalties on the sum of losses, one per order; or the criterion that chooses one penalty for all orders from a
+        path of 30. "ebic": the least ``2 NLL + df ln n + 2 gamma sum_t ln C(m, |t|)`` of the refitted terms,
+        gamma = 0.5 (a term here is one of |t| + 1 predictors of a Boltzmann machine). "cv": the least held-out loss.
     group : bool, default True
-        The group penalty ``lambda sqrt(d) ||W_t||``, or one for each feature.
+        Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else the sum of norms of its features' weights.
     screen : {"heredity", "all"}
-        Which pairs are candidates: those with a chosen predictor, or all.
+        Candidate pairs: those with a chosen predictor, or all.
     refit : "auto", True or False
-        Whether weights are without penalty; "auto" for whichever has the smaller held-out loss.
+        Whether the weights are refitted without penalty; "auto" takes the smaller held-out loss.
     nfold : int, default 5
         Folds for "cv" and "auto", stratified by class.
     rng : numpy.random.Generator, optional
-        For the folds; needed if there are any.
+        Deals rows to folds; needed for "cv" and "auto".
     workers : int
-        Threads for the folds. The result does not depend on it.
+        Threads for the folds. The result does not depend on their number.
     progress : callable, optional
-        Called for every penalty and every fold that is done.
-
-    Returns
-    -------
-    Choice
+        Called after every penalty and every fold.
 
     Notes
     -----
-    `Problem.make` merges and sorts rows, so that weights are the same as repeated rows to the last bit. The global
-    interpreter lock is released in the inner loops: many regressions run side by side in threads.
+    `Problem.make` merges and sorts rows, so that weights and repeated rows give the same result to the last bit. The
+    global interpreter lock is released in the inner loops: many regressions can run side by side in threads.
     """
     with serial_blas():
         if isinstance(lambda_, str):
-            penalties = _grid(problem, order, group, screen)
+            penalties = _path_penalties(problem, order, group, screen)
         else:
             penalties = [Penalty(tuple(float(v) for v in lambda_), group)]
-        needed = lambda_ == "ebic" or refit is not False
-        path_points = _walk(problem, penalties, screen, needed, lambda_ == "ebic", progress)
-        folded = range(len(path_points))
+        needs_refit = lambda_ == "ebic" or refit is not False
+        path_points = _fit_path(problem, penalties, screen, needs_refit, lambda_ == "ebic", progress)
+        validated = range(len(path_points))
         if lambda_ == "ebic":
             best = int(np.argmin([p.ebic for p in path_points]))
-            folded = range(best, best + 1)
+            validated = range(best, best + 1)
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
-            fold_points = [path_points[k] for k in folded]
-            held = _held_out(problem, fold_points, screen, refit, (nfold, rng, workers, progress))
-            for k, loss in zip(folded, held, strict=True):
-                path_points[k] = Point(
-                    path_points[k].penalty, path_points[k].stages, path_points[k].refit, path_points[k].ebic, loss
-                )
+            points = [path_points[k] for k in validated]
+            losses = _held_out_losses(problem, points, screen, refit, nfold, rng, workers, progress)
+            for k, loss in zip(validated, losses, strict=True):
+                path_points[k] = replace(path_points[k], held_out_loss=loss)
         if lambda_ != "ebic":
-            best = int(np.argmin([_least(p.held) for p in path_points])) if lambda_ == "cv" else 0
+            best = int(np.argmin([float(np.nanmin(p.held_out_loss)) for p in path_points])) if lambda_ == "cv" else 0
     point = path_points[best]
-    refitted = bool(point.held[1] < point.held[0]) if refit == "auto" else bool(refit)
-    if refitted and point.refit is not None:
-        chosen_weights: Any = point.refit
-        return Choice(
-            chosen_weights.weights,
-            chosen_weights.intercept,
-            True,
-            chosen_weights.loss,
-            chosen_weights.unbounded,
-            path_points,
-            best,
-        )
+    raw_loss, refit_loss = point.held_out_loss
+    is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
+    if is_refitted and point.refit is not None:
+        fit = point.refit
+        return Choice(fit.weights, fit.intercept, True, fit.loss, fit.unbounded, path_points, best)
     if not point.stages:
         intercept, _, loss = null_slope(problem)
         return Choice({}, intercept, False, loss, (), path_points, best)
@@ -174,96 +162,105 @@ def choose(
     return Choice(last.weights, last.intercept, False, last.loss, (), path_points, best)
 
 
-def _least(held: np.ndarray) -> float:
-    return float(np.nanmin(held))
-
-
-def _grid(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
-    """Return the penalties of a path, largest first: from where no term is chosen."""
+def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
+    """Return the penalties of a path, from the smallest at which no term is chosen down to a share of it."""
     top = largest_penalty(problem, group, screen)
     if top <= 0:  # nothing to choose from
         return [Penalty((1.0,) * order, group)]
-    return [Penalty((float(v),) * order, group) for v in top * np.geomspace(1.0, SMALLEST, GRID)]
+    return [Penalty((float(v),) * order, group) for v in top * np.geomspace(1.0, SMALLEST_SHARE, PATH_LENGTH)]
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the extended BIC of terms with the loss that they leave."""
+    """Return the extended BIC of terms whose fit leaves the sum of losses `loss`."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
-    space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
-    return 2.0 * loss + df * math.log(problem.total) + 2.0 * GAMMA * space
+    search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
+    return 2.0 * loss + df * math.log(problem.total) + 2.0 * GAMMA * search_space
 
 
-def _walk(
+def _fit_path(
     problem: Problem,
     penalties: Sequence[Penalty],
     screen: str,
-    refitted: bool,
+    with_refit: bool,
     by_ebic: bool,
     progress: Callable | None,
     start: Sequence[Point] | None = None,
 ) -> list[Point]:
-    """Fit a path of penalties, each from the one before; it ends where a better one is not to be expected."""
-    out: list[Point] = []
-    unknown, alone = np.full(2, np.nan), null_slope(problem)[2]
+    """Fit a path of penalties, each from the one before, or from the corresponding point of `start`.
+
+    Without `start`, the path ends early when the loss is nearly zero, when the penalty for the chosen terms alone
+    exceeds the best EBIC, or after `PATIENCE` penalties without a better EBIC; the latter two if `by_ebic`.
+    """
+    points: list[Point] = []
+    no_loss, null_loss = np.full(2, np.nan), null_slope(problem)[2]
     for k, penalty in enumerate(penalties):
-        hint = start[k].stages if start else out[-1].stages if out else None
-        stages = grow(problem, penalty, screen, hint)
-        last = stages[-1]
-        terms = list(last.weights)
-        again, value = None, math.nan
-        if refitted:
-            current_refit = out[-1].refit if out else None
+        warm_stages = start[k].stages if start else points[-1].stages if points else None
+        stages = grow(problem, penalty, screen, warm_stages)
+        final = stages[-1]
+        terms = list(final.weights)
+        refit_result, score = None, math.nan
+        if with_refit:
+            current_refit = points[-1].refit if points else None
             if current_refit is None or list(current_refit.weights) != terms:
-                current_refit = refit(problem, last.weights, last.intercept)
-            again = current_refit
-            value = ebic(problem, terms, again.loss)
-        out.append(Point(penalty, stages, again, value, unknown))
+                current_refit = refit(problem, final.weights, final.intercept)
+            refit_result = current_refit
+            score = ebic(problem, terms, refit_result.loss)
+        points.append(Point(penalty, stages, refit_result, score, no_loss))
         if progress is not None:
             progress()
         if start is None and len(penalties) > 1:
-            best = int(np.argmin([p.ebic for p in out])) if by_ebic else k
-            beaten = by_ebic and ebic(problem, terms, 0.0) > out[best].ebic
-            if last.loss < SATURATED * alone or beaten or k - best >= PATIENCE:
+            best = int(np.argmin([p.ebic for p in points])) if by_ebic else k
+            is_beaten = by_ebic and ebic(problem, terms, 0.0) > points[best].ebic
+            if final.loss < SATURATED_SHARE * null_loss or is_beaten or k - best >= PATIENCE:
                 break
-    return out
+    return points
 
 
-def _held_out(problem: Problem, points: list[Point], screen: str, refit: str | bool, common: tuple) -> np.ndarray:
-    """Return the mean held-out loss of raw and refitted weights at each point, shape (points, 2)."""
-    nfold, rng, workers, progress = common
+def _held_out_losses(
+    problem: Problem,
+    points: list[Point],
+    screen: str,
+    refit: str | bool,
+    nfold: int,
+    rng: np.random.Generator,
+    workers: int,
+    progress: Callable | None,
+) -> np.ndarray:
+    """Return the mean held-out losses (points, 2) of raw and of refitted weights, by cross-validation."""
     sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
     folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
     tasks = [(problem, points, screen, refit, folds.train[f], folds.held[f]) for f in range(len(folds))]
-    fold_losses = run_tasks(_one_fold, tasks, workers, progress)
+    fold_losses = run_tasks(_losses_of_fold, tasks, workers, progress)
     return np.sum(fold_losses, axis=0) / problem.total
 
 
-def _one_fold(
-    problem: Problem, points: list[Point], screen: str, refit: str | bool, train: np.ndarray, held: np.ndarray
+def _losses_of_fold(
+    problem: Problem, points: list[Point], screen: str, refit: str | bool, train: np.ndarray, held_out: np.ndarray
 ) -> np.ndarray:
-    """Return the held-out loss (points, 2) of one fold, in which terms are chosen anew.
+    """Return the summed held-out losses (points, 2) of raw and of refitted weights in one fold; terms are chosen anew.
 
-    Penalties go by the square root of the number of observations, as the gradients of terms that mean nothing do: as
-    many of these are then chosen as of all rows.
+    `train` and `held_out` (n,) are the weights of the rows. Penalties are scaled by the square root of the number of
+    training rows, as gradients of irrelevant terms are: about as many of these are chosen as from all rows.
     """
-    out = np.full((len(points), 2), np.nan)
+    losses = np.full((len(points), 2), np.nan)
     if not train.any():
-        return np.zeros_like(out)
-    training, validation = problem.weighted(train), problem.weighted(held)
-    share = math.sqrt(training.total / problem.total)
-    walked = _walk(training, [p.penalty.scaled(share) for p in points], screen, refit is not False, False, None, points)
-    for k, point in enumerate(walked):
-        last = point.stages[-1]
+        return np.zeros_like(losses)
+    training, validation = problem.weighted(train), problem.weighted(held_out)
+    scale = math.sqrt(training.total / problem.total)
+    penalties = [p.penalty.scaled(scale) for p in points]
+    fitted = _fit_path(training, penalties, screen, refit is not False, False, None, points)
+    for k, point in enumerate(fitted):
+        final = point.stages[-1]
         if refit is not True:
-            out[k, 0] = _loss(validation, last.weights, last.intercept)
+            losses[k, 0] = _loss(validation, final.weights, final.intercept)
         if point.refit is not None:
-            out[k, 1] = _loss(validation, point.refit.weights, point.refit.intercept)
-    return out
+            losses[k, 1] = _loss(validation, point.refit.weights, point.refit.intercept)
+    return losses
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:
-    """Return the weighted sum of ``-ln p`` of rows under given weights."""
+    """Return the weighted sum of ``-ln p`` of the rows."""
     from scipy.special import log_softmax
 
     products = Products(problem.codes, problem.n_levels, list(weights))

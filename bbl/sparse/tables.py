@@ -1,4 +1,9 @@
-"""Tables of weights of terms over joint levels, in two gauges, and what terms add to the links of new rows."""
+"""Tables of weights of terms over joint levels, in two gauges, and the links and features of new rows.
+
+*Term*: a product of predictors, in rising order, with d features (zero-sum contrasts, see `products`) and weights
+(d, q), q = K - 1 for K classes. *Link*: the q linear predictors of a row. *Gauge*: the convention that makes tables
+unique: in the zero-sum gauge they sum to zero along each axis, in the reference gauge they are zero at level 0.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +18,17 @@ __all__ = ["log_odds", "reference_tables", "term_features", "term_links", "zero_
 
 
 def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarray:
-    """Return what a term with weights (d, q) adds to the link at all joint levels, shape (L_1, ..., L_k, q).
+    """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1, ..., L_k, q).
 
-    Sums over the levels of each predictor are zero.
+    The table is in the zero-sum gauge.
     """
     binary = [i for i in term if n_levels[i] == 2]
-    order = [i for i in term if n_levels[i] > 2] + binary  # as the features are multiplied
+    axis_order = [i for i in term if n_levels[i] > 2] + binary  # the order in which `term_states` multiplies features
     table = np.ones((1, 1))
-    for i in order:
+    for i in axis_order:
         table = np.kron(table, simplex(n_levels[i]))
-    out = (table @ theta).reshape(*(n_levels[i] for i in order), theta.shape[1])
-    return np.moveaxis(out, range(len(term)), [term.index(i) for i in order])
+    out = (table @ theta).reshape(*(n_levels[i] for i in axis_order), theta.shape[1])
+    return np.moveaxis(out, range(len(term)), [term.index(i) for i in axis_order])
 
 
 def log_odds(link: np.ndarray) -> np.ndarray:
@@ -32,8 +37,14 @@ def log_odds(link: np.ndarray) -> np.ndarray:
     return link @ (scores[1:] - scores[0]).T
 
 
-def _used(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> Iterator:
-    """Yield for each term its states in rows (n, m), its table, and in which rows all its predictors are known."""
+def _states_of_rows(
+    codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and whether it is known (n,
+    1).
+
+    `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
+    """
     for term in terms:
         term_codes, levels = np.ascontiguousarray(codes[:, term].T), [n_levels[i] for i in term]
         is_known = np.ones((len(codes), 1), dtype=bool)
@@ -45,38 +56,37 @@ def _used(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: n
 def term_links(
     codes: np.ndarray, n_levels: Levels, weights: Mapping[Term, np.ndarray], missing: np.ndarray | None, q: int
 ) -> np.ndarray:
-    """Return what terms add to the links of rows (n, m), shape (n, q); nothing where a predictor is missing."""
-    out = np.zeros((len(codes), q))
-    parts = _used(codes, n_levels, list(weights), missing)
-    for (state, table, is_known), theta in zip(parts, weights.values(), strict=True):
-        out += np.where(is_known, (table @ theta)[state], 0.0)
-    return out
+    """Return the summed contributions (n, q) of terms to the links of rows (n, m); a term that is not known adds 0."""
+    link = np.zeros((len(codes), q))
+    term_rows = _states_of_rows(codes, n_levels, list(weights), missing)
+    for (state, table, is_known), theta in zip(term_rows, weights.values(), strict=True):
+        link += np.where(is_known, (table @ theta)[state], 0.0)
+    return link
 
 
 def term_features(codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None) -> np.ndarray:
-    """Return all features of terms in rows (n, m) as a matrix (n, D); zero where a predictor is missing."""
-    parts = _used(codes, n_levels, terms, missing)
-    return np.concatenate(
-        [np.empty((len(codes), 0)), *(np.where(is_known, table[state], 0.0) for state, table, is_known in parts)],
-        axis=1,
-    )
+    """Return the features (n, D) of all terms in rows (n, m); zero where a predictor of the term is missing."""
+    term_rows = _states_of_rows(codes, n_levels, terms, missing)
+    features = [np.where(is_known, table[state], 0.0) for state, table, is_known in term_rows]
+    return np.concatenate([np.empty((len(codes), 0)), *features], axis=1)
 
 
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
-    """Return tables in the reference gauge: zero where any level is the reference; sums over all terms are the same.
+    """Return tables in the reference gauge, given those in any gauge; their sum over all terms is the same.
 
-    A term in the zero-sum gauge gives tables to all its subsets, the empty one (the intercept) included.
+    Tables are (L_1, ..., L_k, q). Each term contributes to the tables of all its subsets, the empty one (the intercept)
+    included.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():
         k = len(term)
         for size in range(k + 1):
             for axes in combinations(range(k), size):
-                piece = table
-                for axis in range(k):  # the level less the reference, or at the reference
-                    base = np.take(piece, [0], axis=axis)
-                    piece = piece - base if axis in axes else base
+                part = table
+                for axis in range(k):  # difference from the reference level, or value at the reference level
+                    base = np.take(part, [0], axis=axis)
+                    part = part - base if axis in axes else base
                 sub_term = tuple(term[a] for a in axes)
-                piece = piece.reshape(*(piece.shape[a] for a in axes), piece.shape[-1])
-                out[sub_term] = out[sub_term] + piece if sub_term in out else piece
+                part = part.reshape(*(part.shape[a] for a in axes), part.shape[-1])
+                out[sub_term] = out[sub_term] + part if sub_term in out else part
     return out

@@ -1,8 +1,11 @@
-"""The exact minimum over very many candidate terms: descent over a working set, grown by what violates optimality.
+"""The exact penalised fit over very many candidate terms: descent over a working set that violators join.
 
-Minimised is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free intercept. For the group
-penalty ``Omega = sqrt(d) ||W_t||`` (Frobenius), for l1 the sum of the lengths of its d rows; a row holds one feature's
-weights in all contrasts of the classes, of which two classes have one.
+The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free intercept. A *term* t is a
+product of |t| predictors with d *features* (zero-sum contrasts, see `products`) and weights ``W_t`` (d, q), q = K - 1
+for K classes. The group penalty is ``Omega = sqrt(d) ||W_t||`` (Frobenius norm), the l1 penalty the sum of the norms of
+the d rows of ``W_t``. *Link*, shape (q, n): linear predictors of the rows. *Slope* (q, n) and *curvature* (n,): first
+derivatives of the loss by the link, and a bound of the second. A *violator* is a term without weight whose gradient is
+longer than its penalty. D is the number of features, T the number of terms, of the working set.
 """
 
 from __future__ import annotations
@@ -20,33 +23,33 @@ from bbl.sparse.products import Problem, Products, Term, candidate_ratios, contr
 
 __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 
-TOLERANCE = 1e-6  # largest violation of the optimality conditions, in units of each term's penalty
-INNER = 2e-7  # the same on the working set
+MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of each term's penalty
+WORKING_SET_VIOLATION = 2e-7  # the same by terms of the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
 MAX_ROUNDS = 1000  # in which violators join the working set
-FULL_HESSIAN_SIZE = 64  # weights up to which the Hessian is formed at once
-GRAM_SIZE = 2048  # weights up to which the Hessian is formed if coordinate descent is slow
-PATIENCE = 16  # weights for each sweep after which they are held to be
-RIDGE = 1e-6  # of the Hessian's diagonal, beyond its rounding
-ROUNDING = 1e-12  # of the objective
-SUM_ROUNDING = 512  # units in the last place of a long sum in single precision
-ROUNDING_SHARE = 0.05  # of a penalty that such a rounding error may be
-WORST = 300  # violators that join the working set at a time
-LIMIT = 30.0  # of the intercept, for classes that no row has
+FULL_HESSIAN_SIZE = 64  # up to so many weights the Hessian is always formed
+GRAM_SIZE = 2048  # up to so many weights the Hessian is formed if coordinate descent over rows is slow
+WEIGHTS_PER_SWEEP = 16  # coordinate descent is slow if it takes more than one sweep per so many weights
+RIDGE = 1e-6  # share of its diagonal added to a Hessian, more than rounding in single precision
+ROUNDING = 1e-12  # relative rounding error of the objective
+SUM_ERROR_ULPS = 512  # rounding error of a long sum in single precision, in units in the last place
+MAX_ERROR_SHARE = 0.05  # largest rounding error, in units of the penalty, at which single precision is used
+NEW_VIOLATORS = 300  # least number of candidates that are checked at a time to join the working set
+MAX_INTERCEPT = 30.0  # bound of the intercept, for classes that no row has
 
 Weights = dict[Term, np.ndarray]
 
 
 class Penalty(NamedTuple):
-    """Penalties of the terms.
+    """Penalty factors of the terms.
 
     Attributes
     ----------
     lambdas : tuple of floats
         On the sum of losses, for orders 1, 2, ...
     group : bool
-        Whether terms are chosen as a whole, else feature by feature.
+        Whether the penalty is that of groups (terms), else l1 (features).
     """
 
     lambdas: tuple[float, ...]
@@ -54,8 +57,8 @@ class Penalty(NamedTuple):
 
     def of(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
         """Return the penalty of each term, shape (T,)."""
-        each = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
-        return each * np.sqrt([problem.size(t) for t in terms]) if self.group else each
+        by_order = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
+        return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
     def scaled(self, factor: float) -> Penalty:
         """Return all penalties times a factor."""
@@ -69,16 +72,16 @@ class Stage:
     Attributes
     ----------
     weights : dict of term to ndarray, shape (d, q)
-        Of the terms that are not zero, in rising order of size and predictors.
+        Only terms with nonzero weights, in rising order of size and predictors.
     intercept : ndarray, shape (q,)
     loss : float
         Weighted sum of ``-ln p(y | x)``.
     objective : float
-        With the penalties.
+        Loss plus penalties.
     violation : float
         Largest violation of the optimality conditions over all candidates, in units of their penalties.
     rounds : int
-        How often all candidates were looked at.
+        Number of passes over all candidates.
     """
 
     weights: Weights
@@ -89,32 +92,42 @@ class Stage:
     rounds: int
 
 
-def row_norms(theta: np.ndarray, at: np.ndarray, group: bool) -> np.ndarray:
-    """Return the norms of the blocks of weights (D, q), one a term (group) or one a feature."""
-    square = np.einsum("ij,ij->i", theta, theta)
-    return np.sqrt(np.add.reduceat(square, at[:-1]) if group and len(square) else square)
+def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
+    """Return the norms of weights (D, q): one per term (T,) if `group`, one per feature (D,) otherwise.
+
+    `starts` (T + 1,) are the first rows of the terms.
+    """
+    squares = np.einsum("ij,ij->i", theta, theta)
+    return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 
 
-def violations(theta: np.ndarray, gradient: np.ndarray, at: np.ndarray, penalty: np.ndarray, group: bool) -> float:
-    """Return the largest violation of the optimality conditions of the terms (T,), in units of their penalties."""
+def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool) -> float:
+    """Return the largest violation of the optimality conditions of weights (D, q) with `gradient` (D, q).
+
+    It is in units of the penalties (T,); `starts` (T + 1,) are the first rows of the terms.
+    """
     if not len(penalty):
         return 0.0
-    sizes = np.diff(at)
-    each = penalty if group else np.repeat(penalty, sizes)
-    norm = row_norms(theta, at, group)
-    pull = each / np.where(norm > 0, norm, 1.0)
-    residual = gradient + theta * (np.repeat(pull, sizes) if group else pull)[:, None]
-    residual_norms = row_norms(residual, at, group)
-    return float((np.where(norm > 0, residual_norms, np.maximum(residual_norms - each, 0.0)) / each).max())
+    sizes = np.diff(starts)
+    penalties = penalty if group else np.repeat(penalty, sizes)
+    norm = row_norms(theta, starts, group)
+    shrinkage = penalties / np.where(norm > 0, norm, 1.0)
+    residual = gradient + theta * (np.repeat(shrinkage, sizes) if group else shrinkage)[:, None]
+    residual_norms = row_norms(residual, starts, group)
+    return float((np.where(norm > 0, residual_norms, np.maximum(residual_norms - penalties, 0.0)) / penalties).max())
 
 
 class Descent:
-    """A working set of terms with their weights, and its minimum."""
+    """A working set of T terms, their weights `theta` (D, q), and the descent to its minimum.
+
+    `slope` (q, n) and `curve` (n,) are those of the last link that was evaluated. `slow` says that coordinate descent
+    over rows was slow, so that Hessians are formed.
+    """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
         self.problem, self.penalty, self.scores = problem, penalty, contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
-        self.theta = _stack(list(weights.values()), problem.K - 1)
+        self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
         self.intercept = intercept.copy()
         self.lambdas = penalty.of(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
@@ -122,115 +135,130 @@ class Descent:
         self.loss, self.slow = math.nan, problem.K > 2
 
     def extend(self, terms: Sequence[Term]) -> None:
-        """Let terms join, with weights of zero."""
+        """Add terms to the working set, with weights of zero."""
         self.products.extend(terms)
-        n_new = int(self.products.at[-1]) - len(self.theta)
+        n_new = int(self.products.starts[-1]) - len(self.theta)
         self.theta = np.concatenate([self.theta, np.zeros((n_new, self.problem.K - 1))])
         self.lambdas = self.penalty.of(self.problem, self.products.terms)
 
-    def drop_zeros(self, first: int) -> None:
-        """Let terms from `first` on without weight leave."""
-        norm = row_norms(self.theta, self.products.at, True)
-        kept_terms = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < first))
-        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept_terms), self.products.sizes)]
-        self.products.keep(kept_terms)
-        self.lambdas = self.lambdas[kept_terms]
+    def drop_zeros(self, n_fixed: int) -> None:
+        """Remove the terms whose weights are zero, except the first `n_fixed` terms."""
+        norm = row_norms(self.theta, self.products.starts, True)
+        kept = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < n_fixed))
+        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept), self.products.sizes)]
+        self.products.keep(kept)
+        self.lambdas = self.lambdas[kept]
 
     def penalties(self, theta: np.ndarray) -> float:
-        """Return the sum of the penalties of weights."""
-        norm = row_norms(theta, self.products.at, self.penalty.group)
-        each = self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
-        return float(each @ norm)
+        """Return the sum of the penalties of weights (D, q)."""
+        norm = row_norms(theta, self.products.starts, self.penalty.group)
+        lambdas = self.lambdas if self.penalty.group else np.repeat(self.lambdas, self.products.sizes)
+        return float(lambdas @ norm)
 
-    def _look(self, link: np.ndarray) -> float:
-        """Return the loss at a link; slope and curvature are those there from now on."""
+    def _evaluate(self, link: np.ndarray) -> float:
+        """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
         problem = self.problem
         return _kernel.slopes(link, problem.y, problem.weights, self.scores, self.slope, self.curve)
 
     def minimise(self) -> float:
-        """Minimise over the working set by proximal Newton steps; return the violation that is left."""
+        """Minimise over the working set by proximal Newton steps, and return the remaining violation."""
         products, group = self.products, self.penalty.group
         link = products.link(self.theta, self.intercept)
-        self.loss = self._look(link)
-        value = self.loss + self.penalties(self.theta)
-        least = float(self.lambdas.min(initial=math.inf))
-        if math.isinf(least):
-            least = min(self.penalty.lambdas)
-        rounding = 64 * np.finfo(float).eps * self.problem.total / least
+        self.loss = self._evaluate(link)
+        objective = self.loss + self.penalties(self.theta)
+        least_penalty = float(self.lambdas.min(initial=math.inf))
+        if math.isinf(least_penalty):
+            least_penalty = min(self.penalty.lambdas)
+        rounding = 64 * np.finfo(float).eps * self.problem.total / least_penalty
         violation = math.inf
         for _ in range(MAX_NEWTON_STEPS):
             gradient = products.gradient(self.slope)
-            total_slope = self.slope.sum(axis=1)
-            held = (np.abs(self.intercept) >= LIMIT) & (total_slope * self.intercept < 0)
-            violation = violations(self.theta, gradient, products.at, self.lambdas, group)
-            violation = max(violation, float(np.abs(np.where(held, 0.0, total_slope)).max()) / least)
-            if violation <= max(INNER, rounding):
+            intercept_gradient = self.slope.sum(axis=1)
+            is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (intercept_gradient * self.intercept < 0)
+            violation = violations(self.theta, gradient, products.starts, self.lambdas, group)
+            violation = max(
+                violation, float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
+            )
+            if violation <= max(WORKING_SET_VIOLATION, rounding):
                 break
-            tolerance = max(0.1 * max(INNER, rounding), 0.05 * violation * min(1.0, violation))
-            theta, intercept = self._newton(link, gradient, total_slope, tolerance)
-            expected = float((gradient * (theta - self.theta)).sum() + total_slope @ (intercept - self.intercept))
-            expected += self.penalties(theta) - self.penalties(self.theta)
-            new_point = self._step(link, theta, intercept, value, expected)
+            tolerance = max(0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation))
+            theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
+            step, intercept_step = theta - self.theta, intercept - self.intercept
+            predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
+            predicted_change += self.penalties(theta) - self.penalties(self.theta)
+            new_point = self._line_search(link, theta, intercept, objective, predicted_change)
             if new_point is None:
-                break  # nothing left but rounding
-            link, value = new_point
+                break  # no decrease beyond rounding
+            link, objective = new_point
         return violation
 
-    def _newton(
-        self, link: np.ndarray, gradient: np.ndarray, whole: np.ndarray, tolerance: float
+    def _newton_target(
+        self, link: np.ndarray, gradient: np.ndarray, intercept_gradient: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights and intercept that minimise the quadratic model at a link."""
+        """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model at a link (q, n).
+
+        `gradient` (D, q) and `intercept_gradient` (q,) are those at the link.
+        """
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
-        moving = (row_norms(self.theta, products.at, True) > 0) | (self._lengths(gradient) > self.lambdas)
-        near = np.flatnonzero(moving)
-        D = int(products.sizes[near].sum())
+        is_active = (row_norms(self.theta, products.starts, True) > 0) | (self._gradient_norms(gradient) > self.lambdas)
+        active = np.flatnonzero(is_active)
+        D = int(products.sizes[active].sum())
         if (D + 1) * q > (GRAM_SIZE if self.slow else FULL_HESSIAN_SIZE):
             theta, intercept = self.theta.copy(), self.intercept.copy()
-            most = min(MAX_SWEEPS, D // PATIENCE) if not self.slow and (D + 1) * q <= GRAM_SIZE else MAX_SWEEPS
-            descent_state = _kernel.descend(
-                products.codes, *products.layout, self.lambdas, group, self.curve, LIMIT, tolerance, most,
+            may_form_hessian = not self.slow and (D + 1) * q <= GRAM_SIZE
+            max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
+            n_sweeps = _kernel.descend(
+                products.codes, *products.layout, self.lambdas, group, self.curve, MAX_INTERCEPT, tolerance, max_sweeps,
                 stop_flag(), self.slope.copy(), theta, intercept,
             )  # fmt: skip
-            self.slow = self.slow or descent_state == most
+            self.slow = self.slow or n_sweeps == max_sweeps
             return theta, intercept
-        # of the step, not of where the minimum lies: single precision is enough
-        hessian = products.hessian(link, self.problem.weights, self.curve, near, np.float32)
+        # single precision is enough: the Hessian affects the steps, not the position of the minimum
+        hessian = products.hessian(link, self.problem.weights, self.curve, active, np.float32)
         hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
-        rows = np.flatnonzero(np.repeat(moving, products.sizes))
-        at, free = np.concatenate([[0], np.cumsum(products.sizes[near]), [D + 1]]), np.append(self.lambdas[near], 0.0)
-        both, pull = np.vstack([self.theta[rows], self.intercept]), np.vstack([gradient[rows], whole])
-        _kernel.descend_gram(hessian, at, free, group, tolerance, MAX_SWEEPS, stop_flag(), pull, both)
+        rows = np.flatnonzero(np.repeat(is_active, products.sizes))
+        starts = np.concatenate([[0], np.cumsum(products.sizes[active]), [D + 1]])
+        lambdas = np.append(self.lambdas[active], 0.0)
+        weights = np.vstack([self.theta[rows], self.intercept])
+        slopes = np.vstack([gradient[rows], intercept_gradient])
+        _kernel.descend_gram(hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights)
         theta = self.theta.copy()
-        theta[rows] = both[:-1]
-        return theta, np.clip(both[-1], -LIMIT, LIMIT)
+        theta[rows] = weights[:-1]
+        return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
 
-    def _lengths(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the length of the gradient of each term: of all of its features, or of the steepest."""
-        norm = row_norms(gradient, self.products.at, self.penalty.group)
+    def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the norm of each term's gradient (T,); for the l1 penalty the largest norm of a feature's gradient."""
+        norm = row_norms(gradient, self.products.starts, self.penalty.group)
         if self.penalty.group or not len(norm):
             return norm
-        return np.maximum.reduceat(norm, self.products.at[:-1])
+        return np.maximum.reduceat(norm, self.products.starts[:-1])
 
-    def _step(self, link, theta, intercept, value: float, expected: float) -> tuple[np.ndarray, float] | None:
-        """Move towards new weights by backtracking, until the objective falls by a share of the expected decrease."""
-        there, step = self.products.link(theta, intercept), 1.0
+    def _line_search(
+        self, link: np.ndarray, theta: np.ndarray, intercept: np.ndarray, objective: float, predicted_change: float
+    ) -> tuple[np.ndarray, float] | None:
+        """Move towards `theta` (D, q) and `intercept` (q,), and halve the step until the objective falls enough.
+
+        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the full step. Returns
+        the new link and objective, None if no step lowers the objective.
+        """
+        target_link, step = self.products.link(theta, intercept), 1.0
         while step > 1e-10:
-            new = self.theta + step * (theta - self.theta) if step < 1 else theta
-            at = link + step * (there - link) if step < 1 else there
-            loss = self._look(at)
-            objective = loss + self.penalties(new)
-            if objective <= value + 1e-4 * step * expected + ROUNDING * abs(value):
+            trial_theta = self.theta + step * (theta - self.theta) if step < 1 else theta
+            trial_link = link + step * (target_link - link) if step < 1 else target_link
+            loss = self._evaluate(trial_link)
+            trial_objective = loss + self.penalties(trial_theta)
+            if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(objective):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
-                self.theta, self.loss = new, loss
-                return at, objective
+                self.theta, self.loss = trial_theta, loss
+                return trial_link, trial_objective
             step *= 0.5
-        self.loss = self._look(link)
+        self.loss = self._evaluate(link)
         return None
 
     def weights(self) -> Weights:
-        """Return the weights of the terms that have any, in rising order of size and predictors."""
-        at = self.products.at
-        term_weights = {t: self.theta[at[k] : at[k + 1]].copy() for k, t in enumerate(self.products.terms)}
+        """Return the nonzero weights (d, q) of each term, in rising order of size and predictors."""
+        starts = self.products.starts
+        term_weights = {t: self.theta[starts[k] : starts[k + 1]].copy() for k, t in enumerate(self.products.terms)}
         return {t: term_weights[t] for t in sorted(term_weights, key=lambda t: (len(t), t)) if term_weights[t].any()}
 
 
@@ -250,34 +278,30 @@ def minimise(
     problem : Problem
     penalty : Penalty
     base : dict of term to ndarray, shape (d, q)
-        Terms, all of fewer predictors than the products, with weights to start from.
+        Terms with fewer predictors than the products, with weights to start from.
     parents : sequence of terms of one order
         ``[()]`` for single predictors.
     warm : mapping of term to ndarray, shape (d, q)
-        Products that are likely to be chosen, with weights to start from.
+        Products to start the working set with, and their weights.
     intercept : ndarray, shape (q,)
     once : bool, default False
-        Whether the parents are all single predictors, so that a product need be looked at from its first one alone.
-
-    Returns
-    -------
-    Stage
+        Whether the parents are all single predictors, so that each pair need only be formed from its first predictor.
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    rounds, most = 0, problem.codes.nbytes
+    rounds, max_bytes = 0, problem.codes.nbytes
     while True:
         violation = descent.minimise()
         if not parents:
             break
         rounds += 1
-        outside, worst = _violators(problem, penalty, descent, parents, order, once)
-        if not worst or rounds == MAX_ROUNDS:
-            violation = max(violation, outside)
+        violation_outside, violators = _violators(problem, penalty, descent, parents, order, once)
+        if not violators or rounds == MAX_ROUNDS:
+            violation = max(violation, violation_outside)
             break
-        if descent.products.codes.nbytes > most:
+        if descent.products.codes.nbytes > max_bytes:
             descent.drop_zeros(len(base))
-        descent.extend(worst)
+        descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
     return Stage(descent.weights(), descent.intercept, descent.loss, objective, violation, rounds)
 
@@ -285,44 +309,41 @@ def minimise(
 def _violators(
     problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, once: bool
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation among products outside the working set, and the worst of them.
+    """Return the largest violation among products outside the working set, and the worst violators.
 
-    Where rounding allows it, all are looked at in single precision, and in double those that may violate.
+    All products are checked in single precision if its rounding error allows that, and then the likely violators in
+    double precision.
     """
-    level, slope = penalty.lambdas[order - 1], descent.slope
-    margin = SUM_ROUNDING * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / level
-    single = margin < ROUNDING_SHARE
-    least = 1.0 - margin if single else 1.0
-    inside, violation_of = set(descent.products.terms), {}
+    lambda_, slope = penalty.lambdas[order - 1], descent.slope
+    rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
+    single = rounding_error < MAX_ERROR_SHARE
+    threshold = 1.0 - rounding_error if single else 1.0
+    members, ratio_of = set(descent.products.terms), {}
     for term_block, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):
-        ratio = ratio / level
+        ratio = ratio / lambda_
         if once:
             ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in term_block])[None]] = 0.0
-        rows, columns = np.nonzero(ratio > least)
+        rows, columns = np.nonzero(ratio > threshold)  # (predictor, parent)
         for i, p, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
             term = tuple(sorted((*term_block[p], i)))
-            if term not in inside:
-                violation_of[term] = value
-    near, batch, largest = sorted(violation_of, key=lambda t: (-violation_of[t], t)), max(WORST, len(inside)), 0.0
-    for first in range(0, len(near), batch):
-        term_block = near[first : first + batch]
-        over = _ratios(problem, slope, term_block, penalty.group) / level - 1.0
-        largest = max(largest, float(over.max()))
-        worst = [t for t, by in zip(term_block, over.tolist(), strict=True) if by > TOLERANCE]
+            if term not in members:
+                ratio_of[term] = value
+    likely, batch, max_excess = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(members)), 0.0
+    for first in range(0, len(likely), batch):
+        term_block = likely[first : first + batch]
+        excess = _scaled_gradient_norms(problem, slope, term_block, penalty.group) / lambda_ - 1.0
+        max_excess = max(max_excess, float(excess.max()))
+        worst = [t for t, term_excess in zip(term_block, excess.tolist(), strict=True) if term_excess > MAX_VIOLATION]
         if worst:
-            return largest, sorted(worst)
-    return max(0.0, largest), []
+            return max_excess, sorted(worst)
+    return max(0.0, max_excess), []
 
 
-def _ratios(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:
-    """Return the lengths of the gradients of some terms, in units of their penalties where those of features are 1."""
+def _scaled_gradient_norms(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:
+    """Return the gradient norms (T,) of some terms, in units of their penalties if lambda is 1."""
     products = Products(problem.codes, problem.n_levels, terms)
-    norm = row_norms(products.gradient(slope), products.at, group)
-    return norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.at[:-1])
-
-
-def _stack(blocks: list[np.ndarray], q: int) -> np.ndarray:
-    return np.concatenate(blocks) if blocks else np.empty((0, q))
+    norm = row_norms(products.gradient(slope), products.starts, group)
+    return norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.starts[:-1])
 
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:

@@ -151,7 +151,7 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
     for y, level, right in ((clear, 60.0, True), (noise, 12.0, False)):
         problem = Problem.make(codes, (2,) * 30, y, 2, np.ones(600))
         found = choose(problem, order=2, lambda_=(level,) * 2, rng=rng)
-        raw, again = found.path[0].held
+        raw, again = found.path[0].held_out_loss
         assert found.refitted is right and (again < raw) == right
 
 

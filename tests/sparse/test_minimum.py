@@ -75,4 +75,4 @@ def test_repeated_rows_are_weights_and_order_is_nothing_to_the_last_bit():
         two = choose(again, rng=np.random.default_rng(2), workers=2, **given)
         assert one.weights.keys() == two.weights.keys()
         assert all((one.weights[t] == two.weights[t]).all() for t in one.weights)
-        assert (one.path[one.chosen].held == two.path[two.chosen].held).all()
+        assert (one.path[one.chosen].held_out_loss == two.path[two.chosen].held_out_loss).all()

@@ -1,4 +1,4 @@
-"""The room of scikit-learn: the package's models as estimators."""
+"""Models of the package as scikit-learn estimators."""
 
 from bbl.sklearn.bicluster import PrototypeBiclustering
 from bbl.sklearn.binning import BinningTransformer

@@ -1,4 +1,7 @@
-"""Base of the classifiers: columns of X and y get names, and answers of a fitted model become arrays."""
+"""Base classes of the estimators: X and y become a table with named columns, predictions become arrays.
+
+A *Frame* is a lazy view of a table: column names, and a function that returns column k. n rows, m columns, K classes.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ class TrainingTable(NamedTuple):
     Attributes
     ----------
     data : Frame
-        The columns of X under their names, and the class.
+        The columns of X and, as the last column, the classes y.
     response : str
-        Name of the class.
+        Name of the column of classes.
     classes : ndarray, shape (K,)
         Class labels, sorted.
     weights : ndarray, shape (n,)
@@ -64,7 +67,10 @@ class TrainingTable(NamedTuple):
 
 
 class TableEstimator(ResultState, BaseEstimator):
-    """An estimator on rows of levels and their classes, with the parameters `missing` and `unseen`."""
+    """Base of estimators that fit a model to rows of categorical X with classes y.
+
+    Subclasses have the parameters `missing` and `unseen`, and define `_fit_model`.
+    """
 
     missing: str
     unseen: str
@@ -72,13 +78,13 @@ class TableEstimator(ResultState, BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        # not input_tags.string, though strings are levels: it would promise that cells may hold any object
+        # input_tags.string would promise that cells may hold any object
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self.missing != "raise"
         return tags
 
     def fit(self, X, y, sample_weight=None) -> Self:
-        """Fit the model to rows of levels and their classes.
+        """Fit the model to rows of categorical values and their classes.
 
         Parameters
         ----------
@@ -87,8 +93,8 @@ class TableEstimator(ResultState, BaseEstimator):
         y : array_like, shape (n,)
             Class of each row.
         sample_weight : array_like, shape (n,), optional
-            Frequencies, whole numbers; or any positive ones where the method takes them. As everywhere in scikit-learn,
-            `X`, `y` and weights go by position, whatever index they have.
+            Frequencies, whole numbers; or any positive numbers if the method accepts them. `X`, `y` and weights are
+            matched by position; a pandas index is ignored.
 
         Returns
         -------
@@ -98,31 +104,31 @@ class TableEstimator(ResultState, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns, weights or options cannot be used, or there is but one class; the message names them.
+            If rows, columns, weights or options cannot be used, or there is only one class; the message names them.
         TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
+            If a cell holds an object that cannot be a level, or an option has a wrong type.
 
         Warns
         -----
         DataWarning
-            If a column of an array looks continuous: its numbers are levels all the same. In a DataFrame, where
-            columns can be declared to be categories, it is an error.
+            If a column of an array looks continuous; each number in it becomes a level. In a DataFrame, whose columns
+            can be declared as categories, this is an error.
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
         """
         training = self._read_training(X, y, sample_weight, self._needs_counts)
         with table_errors():
-            result = self._model(training)
+            result = self._fit_model(training)
         self._store_result(result, training)
         return self
 
     @property
     def _needs_counts(self) -> bool:
-        """Whether weights have to be whole numbers."""
+        """Whether the model requires weights that are whole numbers."""
         return True
 
-    def _model(self, training: TrainingTable) -> Any:
-        """Return the fitted model of what `fit` was training."""
+    def _fit_model(self, training: TrainingTable) -> Any:
+        """Return the results of the package's function, fitted to the checked arguments of `fit`."""
         raise NotImplementedError
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
@@ -130,57 +136,62 @@ class TableEstimator(ResultState, BaseEstimator):
         self.result_ = result
 
     def _read_training(self, X, y, sample_weight, whole: bool) -> TrainingTable:
-        """Check what `fit` is given, and put X and y together in one table."""
+        """Check the arguments of `fit`, and put X and y together in one table; `whole` requires whole weights."""
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
-        name = getattr(y, "name", None)
-        y = _labels(self, y)
+        y_name = getattr(y, "name", None)
+        y = _checked_labels(self, y)
         table = self._table(X, reset=True)
         if not table.n:
             raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
         check_consistent_length(y, pd.RangeIndex(table.n))
         weights = None if sample_weight is None else column_or_1d(sample_weight)
-        counts = check_weights(weights, table.n, "sample_weight", whole=whole)
-        keep = np.flatnonzero(counts)
-        classes = np.unique(y[keep])
+        row_weights = check_weights(weights, table.n, "sample_weight", whole=whole)
+        weighted_rows = np.flatnonzero(row_weights)
+        classes = np.unique(y[weighted_rows])
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        response = _response_name(name, table.columns)
-        if _as_frame(X) is None and len(keep) < table.n:
-            table = replace(table, get=partial(_declared_in, table, keep))
+        response = _response_name(y_name, table.columns)
+        if _as_frame(X) is None and len(weighted_rows) < table.n:
+            table = replace(table, get=partial(_column_of_used_categories, table, weighted_rows))
         data = _with_response(table, response, y, classes)
-        return TrainingTable(data, response, classes, counts, keep, table.columns)
+        return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
-    def __sklearn_is_fitted__(self) -> bool:  # by default, lambda_ would be taken for a fitted attribute
+    def __sklearn_is_fitted__(
+        self,
+    ) -> bool:  # scikit-learn's default takes the parameter lambda_ for a fitted attribute
         return hasattr(self, "result_")
 
     def _table(self, X, reset: bool) -> Frame:
-        """Return X as a table whose columns have the names of the features, having checked their number and names."""
+        """Return X as a table with the names of the features as column names.
+
+        `reset` (in `fit`) stores number and names of the columns; otherwise they are checked against the stored ones.
+        """
         frame = _as_frame(X)
         if frame is None:
             finite = True if self.missing == "raise" else "allow-nan"
-            array = validate_data(self, _strings_apart(X), reset=reset, dtype=None, ensure_all_finite=finite)
-            frame = to_frame(_categories(array) if reset else pd.DataFrame(array), "X")
+            array = validate_data(self, _keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
+            frame = to_frame(_fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
         else:
-            # a stand-in for the names: not every scikit-learn knows every kind of table
+            # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return replace(frame, columns=tuple(names), argument="X")
 
 
 class TableClassifier(ClassifierMixin, TableEstimator):
-    """A classifier of rows of levels, with the parameter `class_weight` too, and `result_` after a fit."""
+    """Base of classifiers; subclasses have the parameter `class_weight`, too."""
 
     class_weight: Mapping | str | None
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
-        """Set ``result_`` and ``classes_``; a class whose rows all fell to missing="drop" is none of them."""
-        kept_classes, classes = set(result.labels.groups), training.classes
-        self.classes_ = classes[[c in kept_classes for c in pd.Index(classes).tolist()]]
-        self.result_ = result.with_priors(_priors(self.class_weight, classes, result))
+        """Set ``result_`` and ``classes_``, without classes all of whose rows missing="drop" removed."""
+        fitted_classes, classes = set(result.labels.groups), training.classes
+        self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
+        self.result_ = result.with_priors(_weighted_priors(self.class_weight, classes, result))
 
     def _scores(self, X) -> np.ndarray:
-        """Return the class scores (n, K) of rows."""
+        """Return the class scores (n, K) of the rows of X."""
         check_is_fitted(self)
         return self.result_._new_scores(self._table(X, reset=False), self.unseen)
 
@@ -198,12 +209,12 @@ class TableClassifier(ClassifierMixin, TableEstimator):
             Missing (nan) in rows with missing values if ``missing="drop"``.
         """
         scores = self._scores(X)
-        best = self.classes_[first_largest(scores)]
+        predicted = self.classes_[first_largest(scores)]
         dropped = np.isnan(scores).any(axis=1)
         if dropped.any():
-            best = best.astype(float if best.dtype.kind in "iuf" else object)
-            best[dropped] = np.nan
-        return best
+            predicted = predicted.astype(float if predicted.dtype.kind in "iuf" else object)
+            predicted[dropped] = np.nan
+        return predicted
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (eq. 28), in the order of ``classes_``.
@@ -244,7 +255,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n, K), or (n,) for two classes
-            For two classes that of ``classes_[1]``.
+            With two classes, the log-odds of ``classes_[1]``.
         """
         scores = link(self._scores(X))
         return scores[:, 1] if len(self.classes_) == 2 else scores
@@ -252,7 +263,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Make a BBLTypeError that names a column one of the argument X."""
+    """Re-raise a BBLTypeError of a column as one of the argument X, with a hint at the types that a table may hold."""
     try:
         yield
     except BBLTypeError as error:
@@ -262,15 +273,15 @@ def table_errors() -> Iterator[None]:
         raise BBLTypeError(text, column=error.column, argument="X") from error
 
 
-def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
-    """Return the class labels as a checked 1-d array."""
+def _checked_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
+    """Check the classes y and return them as an array (n,)."""
     if y is None:
         raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.", argument="y")
     y = column_or_1d(y, warn=True)
     missing = pd.isna(y)
     if missing.any():
         raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
-    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # infinite or complex
+    check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # refuses infinite and complex
     try:
         np.unique(y)
     except TypeError:
@@ -282,8 +293,13 @@ def _labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     return y
 
 
-def _priors(class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults) -> dict | str | None:
-    """Return class shares proportional to weight times share; None without weights, "equal" if balanced."""
+def _weighted_priors(
+    class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults
+) -> dict | str | None:
+    """Return the argument of `with_priors` for `class_weight`: shares proportional to weight times training share.
+
+    None without weights, "equal" for "balanced".
+    """
     if class_weight is None:
         return None
     class_names = pd.Index(classes).tolist()
@@ -308,8 +324,8 @@ def _priors(class_weight: Mapping | str | None, classes: np.ndarray, result: Cla
 
 
 def _as_frame(X: object) -> Frame | None:
-    """Return X as a Frame; None if it is no table (an array, nested lists)."""
-    if issparse(X):  # some of its kinds are dicts
+    """Return a table X as a Frame; None for an array or nested lists."""
+    if issparse(X):  # some sparse formats are dicts, which would pass for tables
         return None
     try:
         return to_frame(X, "X")
@@ -317,20 +333,20 @@ def _as_frame(X: object) -> Frame | None:
         return None
 
 
-def _strings_apart(X: Any) -> Any:
-    """Return nested lists that hold strings as objects: numpy would turn the numbers among them into strings."""
+def _keep_numbers(X: Any) -> Any:
+    """Return nested lists with strings as an object array; numpy would turn the numbers in them into strings."""
     if isinstance(X, list | tuple):
         try:
             return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
-        except ValueError:  # ragged: refused by scikit-learn
+        except ValueError:  # ragged; scikit-learn raises the error
             return X
     return X
 
 
-def _categories(array: np.ndarray) -> pd.DataFrame:
-    """Return an array as a DataFrame whose columns of fractional numbers are declared to be categories.
+def _fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
+    """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
 
-    An array cannot declare them itself.
+    Warns of those with so many values that a DataFrame with them would be refused as continuous.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind != "f":
@@ -354,22 +370,22 @@ def _categories(array: np.ndarray) -> pd.DataFrame:
     return data
 
 
-def _declared_in(table: Frame, keep: np.ndarray, k: int) -> pd.Series:
-    """Return a column of an array, with the categories of `_categories` that occur in the rows to keep."""
+def _column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Series:
+    """Return column k of a table; a categorical one with only the categories that occur in the rows at `rows`."""
     column = table.get(k)
     if not isinstance(column.dtype, pd.CategoricalDtype):
         return column
-    return column.cat.set_categories(column.iloc[keep].cat.remove_unused_categories().cat.categories)
+    return column.cat.set_categories(column.iloc[rows].cat.remove_unused_categories().cat.categories)
 
 
 def _response_name(name: object, columns: Sequence[Hashable]) -> str:
-    """Return the name of the Series y, or "y", with underscores added where a column has that name."""
+    """Return the name of the Series y, else "y", followed by underscores if a column of X has that name."""
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
 def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with one more column: the classes, in their order; missing where all rows have weight 0."""
+    """Return the table with y as a further, categorical column; labels that are not among `classes` are missing."""
     levels = pd.Index(classes)
-    column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
+    y_column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
     m = len(table.columns)
-    return replace(table, columns=(*table.columns, response), get=lambda k: column if k == m else table.get(k))
+    return replace(table, columns=(*table.columns, response), get=lambda k: y_column if k == m else table.get(k))

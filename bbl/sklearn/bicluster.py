@@ -1,4 +1,4 @@
-"""PrototypeBiclustering: two-way clustering as a scikit-learn estimator; it calls `bicluster`."""
+"""PrototypeBiclustering: `bbl.bicluster` as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ __all__ = ["PrototypeBiclustering"]
 
 
 class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
-    """Two-way clustering by prototypes as a scikit-learn estimator: a checkerboard, and missing cells are welcome.
+    """Two-way clustering of rows and columns by prototypes (a checkerboard); cells may be missing.
+
+    With a row groups and b column groups there are a * b blocks, in the order of rows of ``block_means_``.
 
     Parameters
     ----------
     n_clusters : int, (int, int) or None, default 3
-        Numbers of row and of column groups; one number for both; None to choose them.
+        Numbers of row groups and of column groups; one number for both; None to choose them.
     metric : {"squared", "pearson"}, default "squared"
-        What makes a row like a prototype, see `bbl.bicluster`.
+        Distance of a row or column from a prototype, see `bbl.bicluster`.
     move : {"all", "one"}, default "all"
-        Whether all rows move at once or one after the other.
+        Whether an iteration moves all rows at once, or one row after the other.
     n_init : int, default 10
-        Random starts.
+        Number of random starts.
     max_iter : int, default 100
+        Largest number of iterations.
     n_jobs : int, optional
-        Threads; None for 1, and -1 for all cores. Results do not depend on it.
+        Threads; None means 1, -1 all cores. Results do not depend on it.
     random_state : int, RandomState instance or None, default None
 
     Attributes
@@ -43,7 +46,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     rows_ : ndarray of bool, shape (a * b, n_samples)
         Which rows are in each block.
     columns_ : ndarray of bool, shape (a * b, n_features)
-        Which columns are.
+        Which columns are in each block.
     row_labels_ : ndarray of int32, shape (n_samples,)
     column_labels_ : ndarray of int32, shape (n_features,)
     block_means_ : ndarray, shape (a, b)
@@ -53,13 +56,13 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (n_features,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
     result_ : BiclusterResults
-        The fit: summary, plots, predictions.
+        The fitted model: summary, plots, predictions.
 
     See Also
     --------
-    bbl.bicluster : The same by formula, for long tables and other models.
+    bbl.bicluster : The same model by formula, for long tables, and other models.
 
     Examples
     --------
@@ -104,7 +107,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         Parameters
         ----------
         X : array_like, shape (n_samples, n_features)
-            nan where missing.
+            Missing cells are nan.
         y : ignored
 
         Returns
@@ -135,7 +138,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the row group that fits each row of `X` best, from its cells that are not missing.
+        """Return the row group whose prototype is closest to the observed cells of each row of `X`.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""BinningTransformer: columns of numbers as codes of intervals, with the cuts of `bbl.bin`."""
+"""BinningTransformer: `bbl.bin` as a scikit-learn transformer. A *cut* is a boundary between two bins."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     bins : int, default 5
-        How many at most; of no matter for ``"mdl"``.
+        Largest number of bins of a column; ``"mdl"`` ignores it.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        About as many rows in each; equal widths; or the cuts that tell the classes apart by more than they cost to
-        describe (Fayyad & Irani 1993), up to 32.
+        Bins of about equally many rows; bins of equal width; or up to 32 bins whose cuts separate the classes by more
+        than the cuts cost to describe (minimum description length, Fayyad & Irani 1993).
 
     Attributes
     ----------
     cuts_ : list of ndarray
-        Ascending cuts of each column; none where it is constant, or no cut pays.
+        Ascending cuts of each column; empty if the column is constant, or no cut is worth its description.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
 
     See Also
     --------
@@ -70,7 +70,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> BinningTransformer:
-        """Find the cuts.
+        """Find the cuts of each column.
 
         Parameters
         ----------
@@ -100,13 +100,13 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
         self.cuts_ = []
         for column in array.T:
-            is_number = ~np.isnan(column) & (weights > 0)
-            known_groups = None if groups is None else groups[is_number]
-            self.cuts_.append(find_cuts(column[is_number], weights[is_number], method, count, known_groups))
+            is_used = ~np.isnan(column) & (weights > 0)
+            used_groups = None if groups is None else groups[is_used]
+            self.cuts_.append(find_cuts(column[is_used], weights[is_used], method, count, used_groups))
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:
-        """Return the number of the interval of each cell, from 0; nan where it is missing.
+        """Return the number of the bin of each cell, from 0; nan where the cell is missing.
 
         Parameters
         ----------
@@ -118,8 +118,8 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
-        out = np.full(array.shape, np.nan)
+        bin_numbers = np.full(array.shape, np.nan)
         for k, cuts in enumerate(self.cuts_):
-            is_number = ~np.isnan(array[:, k])
-            out[is_number, k] = np.searchsorted(cuts, array[is_number, k], side="left")
-        return out
+            is_known = ~np.isnan(array[:, k])
+            bin_numbers[is_known, k] = np.searchsorted(cuts, array[is_known, k], side="left")
+        return bin_numbers

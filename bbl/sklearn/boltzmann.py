@@ -1,4 +1,4 @@
-"""BBLClassifier: the learner as a scikit-learn classifier; it names the columns of X and y and calls `bbl`."""
+"""BBLClassifier: `bbl.bbl` as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -22,59 +22,58 @@ from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BBLClassifier"]
 
-OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
+ENGINE_PARAMETERS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
 class BBLClassifier(TableClassifier):
     """Boltzmann Bayes learner as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
-    categories. Continuous columns are to be binned first, for example with
-    ``KBinsDiscretizer(encode="ordinal")``. The model is that of `bbl.bbl` with the same method on the same columns, to
-    the last bit.
+    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole numbers, booleans and
+    categories. Bin continuous columns first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is
+    bitwise that of `bbl.bbl` with the same method on the same columns.
 
     Parameters
     ----------
     method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
-        The average of several that is tuned and weighed by cross-validation inside `fit`, the most accurate. Or
-        pseudo-likelihood, mean field, naive Bayes, posterior draws, conditional likelihood, or one of them with its
-        options set: quicker, and one table of coefficients.
+        "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is the most accurate.
+        Pseudo-likelihood, mean field, naive Bayes, posterior draws and conditional likelihood are faster, and have one
+        table of coefficients. An Engine is a method with its options.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact: the right-hand side of a formula, as ``".^2 - a:b"`` or ``"a*b + c"``, or a list
-        of pairs (or terms of more) of column names or positions; a list, and "none", keep all columns as predictors.
-        Columns without names are called ``x0``, ``x1``, ...; a column called ``all`` or ``none`` is written in
-        backticks.
+        Which predictors interact: all pairs; none; the right-hand side of a formula, as ``".^2 - a:b"`` or
+        ``"a*b + c"``; or a list of pairs (or larger terms) of column names or positions. With a list or "none" all
+        columns are predictors. Columns without names are called ``x0``, ``x1``, ...; a column called ``all`` or
+        ``none`` is written in backticks.
     order : int, default 2
-        With ``pairs="all"``, the most predictors in a term: 3 for all pairs and all terms of three, as ``.^3``.
+        With ``pairs="all"``, the largest number of predictors in a term: 3 for all pairs and triples, as ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed, see `bbl.bbl`.
     lambda_ : float or {"cv", "cv-1se"}, optional
-        Penalty on couplings, for ``method="pseudo"``. None for the method's default, here and below; an option that
+        Penalty on couplings, for ``method="pseudo"``. Here and below, None means the method's default; an option that
         the method does not have must be None.
     lambdah : float, optional
-        Penalty on fields, for ``method="pseudo"``. None for 1e-4, so that a level that a class never has keeps a
-        finite field; `bbl.bbl` has 0 by default.
+        Penalty on fields, for ``method="pseudo"``. None means 1e-4, which keeps the field of a level finite that does
+        not occur in a class; the default of `bbl.bbl` is 0.
     eps : float or {"cv", "cv-1se"}, optional
         Weight of the sample covariance, for ``method="mf"``.
     prior_count : float, optional
         Pseudocount, for every method.
     tolerance : float, optional
-        Largest gradient norm, for ``method="pseudo"``.
+        Gradient norm at which iterations end, for ``method="pseudo"``.
     itmax : int, optional
-        Most iterations, for ``method="pseudo"``.
+        Largest number of iterations, for ``method="pseudo"``.
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether, in a row with a level that was not in the training data, that predictor is summed out, or it is an
-        error. A row of which nothing is known gets the shares of the classes.
+        A level that was not in the training data is summed out of its row, or is an error. A row without any known
+        level gets the shares of the classes.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        What is done with missing values (None, nan, NA, NaT) of `X`, see `bbl.bbl`: an error; their rows are dropped in
-        `fit`, and have neither class nor probabilities (nan); a level of their own; or summed out.
+        Missing values (None, nan, NA, NaT) of `X` are an error; or their rows are dropped in `fit`, and get no
+        prediction (nan); or they are a level; or they are summed out. See `bbl.bbl`.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the classes' rows (those that a dict leaves out have 1). A class is fitted to its own rows alone, so
-        weights change its share in predictions, and nothing else; "balanced" makes all classes equally probable.
+        Weights of the rows of each class; 1 for classes that a dict leaves out. Each class is fitted to its own rows
+        only, so weights only change class shares in predictions; "balanced" makes all shares equal.
     n_jobs : int, optional
-        Threads; None for 1, unless in a `joblib.parallel_config` context, and -1 for all cores. Results do not
+        Threads; None means 1, or the number of a `joblib.parallel_config` context; -1 means all cores. Results do not
         depend on it.
 
     Attributes
@@ -84,10 +83,10 @@ class BBLClassifier(TableClassifier):
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
     result_ : BBLResults or AverageResults
-        The fitted model: coefficients, summary, standard errors, plots. Its response has the name of the Series `y`,
-        or is ``y``.
+        The fitted model: coefficients, summary, standard errors, plots. Its response is named as the Series `y`, else
+        ``y``.
 
     See Also
     --------
@@ -95,12 +94,12 @@ class BBLClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: how often the row is repeated. A row of weight 0 is as good as absent, with its
-    levels and its class. Fractional weights are taken by methods that can ("pseudo", "mf", "naive", "pvi"), and refused
-    by the others. Pseudocounts are in units of the weights, so that these should sum to about the number of rows.
+    Sample weights are frequencies: how often a row is repeated. A row of weight 0 is ignored, with its levels and its
+    class. The methods "pseudo", "mf", "naive" and "pvi" accept fractional weights. Pseudocounts are in units of the
+    weights, so that the weights should sum to about the number of rows.
 
-    A column with a single value in the training rows (of a fold, say) is no predictor of that fit; if all columns are
-    so, the first stays.
+    A column with a single value in the training rows (of a fold, for example) is left out of the formula; if all
+    columns have a single value, the first column stays.
 
     References
     ----------
@@ -163,7 +162,7 @@ class BBLClassifier(TableClassifier):
     def _needs_counts(self) -> bool:
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
-    def _model(self, training: TrainingTable) -> Any:
+    def _fit_model(self, training: TrainingTable) -> Any:
         formula = _formula(training.response, self.pairs, self.order, training.features)
         return bbl(
             _without_constants(formula, training.data, training.weighted_rows, self.missing),
@@ -172,7 +171,8 @@ class BBLClassifier(TableClassifier):
         )  # fmt: skip
 
     def _options(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
+        """Return the options of the method: defaults of classifiers, parameters that are not None, and `options`."""
+        options = {name: getattr(self, name) for name in ENGINE_PARAMETERS if getattr(self, name) is not None}
         if isinstance(self.method, str) and not is_auto(self.method):
             options = {**engine_class(self.method).classifier, **options}
         if not isinstance(self.options, dict | None):
@@ -183,7 +183,7 @@ class BBLClassifier(TableClassifier):
 
 
 def _formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
-    """Return the formula of the terms that the parameters `pairs` and `order` name."""
+    """Return the formula of the parameters `pairs` and `order`; `names` are the columns of X."""
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
         right = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
@@ -198,7 +198,7 @@ def _formula(response: str, pairs: str | Sequence | np.ndarray, order: int, name
 
 
 def _term(term: object, names: Sequence[Hashable]) -> str:
-    """Return a term in a formula, ``a:b``, from the names or positions of its columns."""
+    """Return the text ``a:b`` of a term, a sequence of names or positions of columns."""
     columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
     columns = [names[int(c)] if isinstance(c, int | np.integer) and 0 <= c < len(names) else c for c in columns]
     are_names = all(isinstance(c, str) and c in names for c in columns)
@@ -211,16 +211,17 @@ def _term(term: object, names: Sequence[Hashable]) -> str:
     return ":".join(map(quoted, columns))
 
 
-def _without_constants(formula: str, data: Frame, keep: np.ndarray, missing: str) -> str:
-    """Return the formula less the predictors that are constant in the rows to keep; if all are, the first stays."""
+def _without_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
+    """Return the formula less the predictors that are constant in the rows at `rows`; if all are, the first stays."""
     predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
-        keep = keep[~missing_rows(data, predictors)[keep]]
+        rows = rows[~missing_rows(data, predictors)[rows]]
     constant = []
     for name in predictors:
-        column = factorise(name, data.column(name).iloc[keep], "keep")
-        levels = column.used().sum() - (missing == "marginal" and column.missing() is not None)
-        if levels < 2 and not (missing == "raise" and column.missing() is not None):  # that is an error of the fit
+        column = factorise(name, data.column(name).iloc[rows], "keep")
+        has_missing = column.missing() is not None
+        n_used = column.used().sum() - (missing == "marginal" and has_missing)
+        if n_used < 2 and not (missing == "raise" and has_missing):  # the fit raises the error of missing values
             constant.append(name)
-    dropped = constant[len(constant) == len(predictors) :]
+    dropped = constant[1:] if len(constant) == len(predictors) else constant
     return "".join([formula, *(f" - {quoted(name)}" for name in dropped)])

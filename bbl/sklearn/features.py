@@ -1,4 +1,8 @@
-"""ScoreFeatures: class scores of a Boltzmann machine as features for other estimators."""
+"""ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
+
+*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. n rows, m columns, K
+classes.
+"""
 
 from __future__ import annotations
 
@@ -27,37 +31,37 @@ except ImportError as error:
 
 __all__ = ["ScoreFeatures"]
 
-NUMERIC = "conjugate"  # the one method whose columns are numbers
+NUMERIC = "conjugate"  # the only method for columns of numbers
 
 
 class ScoreFeatures(TransformerMixin, BaseEstimator):
-    """A score of each row in each class, from a Boltzmann machine for each class, as features.
+    """Transformer to the score of each row in each class, by a Boltzmann machine for each class.
 
-    In a pipeline the estimator that follows is trained on out-of-fold scores: those that a model gives to rows it was
-    not fitted to. Scores of training rows by their own model are too good, and an estimator that is trained on them
-    trusts them too much.
+    In a pipeline the next estimator is trained on out-of-fold scores, those of models that were not fitted to the row.
+    Scores of training rows by their own model are too good, and an estimator that is trained on them trusts them too
+    much.
 
     Parameters
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
-        The methods of `BBLClassifier`, where every column is categorical; or ``"conjugate"``, where every column is a
-        number, about -1 to 1 (grey values, say): the posterior mean of the thesis' conjugate model, a closed form whose
+        The methods of `BBLClassifier` take categorical columns. ``"conjugate"`` takes columns of numbers, of about -1
+        to 1 (grey values, for example): it is the posterior mean of the thesis' conjugate model, in closed form, whose
         scores have no normaliser.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact, see `BBLClassifier`; not for ``"conjugate"``, where all do.
+        Which predictors interact, see `BBLClassifier`; under ``"conjugate"`` always all.
     normalised : bool, optional
-        Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default wherever there is a ln Z, that is
-        with all methods but ``"conjugate"``.
+        Whether ln Z is subtracted: ``ln P(x | y)`` rather than an energy. By default True for all methods except
+        ``"conjugate"``, which has no ln Z.
     signed_log : bool, default False
-        Whether scores go through the thesis' ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
+        Whether scores are transformed by the thesis' ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
     cv : int or None, default 5
-        Folds of the out-of-fold scores of `fit_transform`, shuffled within each class; None for scores of training rows
-        by their own model, which leak.
+        Number of folds of the out-of-fold scores of `fit_transform`, shuffled within each class; None for scores of
+        training rows by their own model, which leak the class.
     options : dict, optional
-        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for ``"conjugate"``, half of the
-        class' rows by default.
+        Options of the method by name, such as ``{"eps": 0.1}``; ``{"c": 100.0}`` for ``"conjugate"``, where c is half
+        the number of rows of the class by default.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        What is done with missing values, see `BBLClassifier`.
+        Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional
         Threads of a fit; results do not depend on it.
     random_state : int, RandomState instance or None, default 0
@@ -66,12 +70,12 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (K,)
-        Class labels, sorted; a feature for each.
+        Class labels, sorted; there is one feature for each.
     model_ : BBLClassifier, or tuple
-        The model of all rows.
+        The model that was fitted to all rows. Under ``"conjugate"`` (classes, list of (rows, c) of each class).
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (m,)
-        If all names of columns are strings.
+        Names of the columns of `X`, if all of them are strings.
 
     See Also
     --------
@@ -79,9 +83,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    With folds, `fit_transform` does not return what `transform` does, as with scikit-learn's own `TargetEncoder`. Two
-    of scikit-learn's checks ask for it, ``check_transformer_general`` and ``check_transformer_data_not_an_array``: name
-    them in ``expected_failed_checks`` of `check_estimator`. All others pass, and with ``cv=None`` these two as well.
+    With folds, `fit_transform` returns other scores than `transform`, as scikit-learn's `TargetEncoder` does. Two of
+    scikit-learn's checks require equal scores, ``check_transformer_general`` and
+    ``check_transformer_data_not_an_array``: name them in ``expected_failed_checks`` of `check_estimator`. All other
+    checks pass, and with ``cv=None`` these two pass as well.
 
     References
     ----------
@@ -124,6 +129,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     @property
     def _numeric(self) -> bool:
+        """Whether columns are numbers, not categories."""
         return isinstance(self.method, str) and self.method == NUMERIC
 
     def __sklearn_tags__(self):
@@ -150,9 +156,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows, columns or options cannot be used, or there is but one class; the message names them.
+            If rows, columns or options cannot be used, or there is only one class; the message names them.
         TypeError
-            If cells hold what cannot be levels, or an option is of a type that cannot be used.
+            If a cell holds an object that cannot be a level, or an option has a wrong type.
         """
         if self.cv is not None:
             integer("cv", self.cv, 2)
@@ -162,7 +168,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                 "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
             )
         if self._numeric:
-            self.model_: Any = self._conjugate_rows(X, y, True)
+            self.model_: Any = self._fit_conjugate(X, y, True)
         else:
             self.model_ = self._fit_classifier(X, y)
             self.n_features_in_ = self.model_.n_features_in_
@@ -172,10 +178,11 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def _classes(self, model: Any) -> np.ndarray:
+        """Return the classes that a fitted model knows."""
         return model[0] if self._numeric else model.classes_
 
     def transform(self, X) -> np.ndarray:
-        """Return the scores of rows in each class.
+        """Return the score of each row in each class, by the model of all rows.
 
         Parameters
         ----------
@@ -190,7 +197,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return self._scaled(self._scores(self.model_, X))
 
     def fit_transform(self, X, y=None, **fit_params) -> np.ndarray:
-        """Fit all rows, and return the scores of each by the models of the other folds.
+        """Fit the model to all rows, and return out-of-fold scores of these rows.
 
         Parameters
         ----------
@@ -200,35 +207,34 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n, K)
-            A class with fewer rows than folds is unknown to some of the models; where it is, it gets the row's lowest
-            score.
+            In a class that is unknown to the model of a fold, because it has fewer rows than folds, a row gets its
+            lowest score in any class.
         """
         self.fit(X, y, **fit_params)
         if self.cv is None:
             return self.transform(X)
         y = column_or_1d(y)
         X = X if hasattr(X, "__getitem__") else np.asarray(X)
-        out = np.full((len(y), len(self.classes_)), np.nan)
+        scores = np.full((len(y), len(self.classes_)), np.nan)
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
         folds = StratifiedKFold(min(self.cv, self._largest_class(y)), shuffle=True, random_state=rng)
         with warnings.catch_warnings():
-            # the fit to all rows has said it; and that a class has fewer rows than there are folds is provided for
+            # the fit to all rows has warned already; classes with fewer rows than folds are handled below
             warnings.simplefilter("ignore", category=ConvergenceWarning)
             warnings.simplefilter("ignore", category=DataWarning)
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-            split = list(folds.split(np.zeros(len(y)), y))
-            for train, held in split:
+            for train, validation in folds.split(np.zeros(len(y)), y):
                 rows, labels = _safe_indexing(X, train), y[train]
                 model = (
-                    self._conjugate_rows(rows, labels, False) if self._numeric else self._fit_classifier(rows, labels)
+                    self._fit_conjugate(rows, labels, False) if self._numeric else self._fit_classifier(rows, labels)
                 )
                 columns = np.searchsorted(self.classes_, self._classes(model))
-                out[np.ix_(held, columns)] = self._scores(model, _safe_indexing(X, held))
-        lowest = np.nanmin(out, axis=1, keepdims=True)
-        return self._scaled(np.where(np.isnan(out), lowest, out))
+                scores[np.ix_(validation, columns)] = self._scores(model, _safe_indexing(X, validation))
+        lowest = np.nanmin(scores, axis=1, keepdims=True)
+        return self._scaled(np.where(np.isnan(scores), lowest, scores))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
-        """Return the names of the features: ``score_`` and the class.
+        """Return the names of the features: ``score_`` followed by the class.
 
         Parameters
         ----------
@@ -242,7 +248,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return np.array([f"score_{name}" for name in self.classes_], dtype=object)
 
     def _largest_class(self, y: np.ndarray) -> int:
-        """Return the number of rows of the largest class, which must be two or more."""
+        """Return the number of rows of the largest class; raise a DataError if it is 1."""
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
             raise DataError(
@@ -251,16 +257,21 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return n_rows
 
     def _scaled(self, scores: np.ndarray) -> np.ndarray:
+        """Return scores (n, K), transformed if `signed_log`."""
         return signed_log(scores) if self.signed_log else scores
 
     def _fit_classifier(self, X, y) -> BBLClassifier:
+        """Return a classifier with the transformer's parameters, fitted to rows."""
         model = BBLClassifier(
             self.method, pairs=self.pairs, options=self.options, missing=self.missing, n_jobs=self.n_jobs
         )
         return model.fit(X, y)
 
-    def _conjugate_rows(self, X, y, reset: bool) -> tuple:
-        """Return the classes, and for each its rows with the constant c of the closed form (n_class / 2 by default)."""
+    def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
+        """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and constant c of each class.
+
+        `reset` stores number and names of the columns of X; else they are checked.
+        """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
         classes = np.unique(y)
@@ -271,6 +282,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in rows_by_class]
 
     def _scores(self, model: Any, X) -> np.ndarray:
+        """Return the scores (n, classes of the model) of rows by a fitted model."""
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
             return np.column_stack(

@@ -1,4 +1,4 @@
-"""BNClassifier: Bayesian network classifiers as a scikit-learn classifier; it names columns and calls `bnc`."""
+"""BNClassifier: `bbl.networks.bnc` as a scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from bbl.api.network.fit import bnc
 from bbl.design.grammar import quoted
+from bbl.results.network.network import NetworkResults
 from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BNClassifier"]
@@ -17,32 +18,31 @@ __all__ = ["BNClassifier"]
 class BNClassifier(TableClassifier):
     """Bayesian network classifier as a scikit-learn classifier.
 
-    Every column of `X` is a feature, and every distinct value of it a level: strings, whole numbers, booleans and
-    categories, whose declared levels count whether they occur or not. Continuous columns are to be binned first, for
-    example with ``KBinsDiscretizer(encode="ordinal")``. The model is that of `networks.bnc` on the same columns, to the
-    last bit.
+    Every column of `X` is a feature, whose levels are its distinct values: strings, whole numbers and booleans; or all
+    declared levels of a categorical column. Bin continuous columns first, for example with
+    ``KBinsDiscretizer(encode="ordinal")``. The model is bitwise that of `networks.bnc` on the same columns.
 
     Parameters
     ----------
     learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}, default "tan_cl"
-        How the structure is learnt.
+        Algorithm that learns the structure.
     smooth : float, default 1.0
         Prior count of every cell of every table.
     dag_args : dict, optional
         Options of the learner, such as ``{"score": "bic"}`` or ``{"k": 5}``.
     manb_prior, wanbia, awnb_trees, awnb_bootstrap
-        Averaged or weighted tables, see `networks.lp`.
+        Averaging or weighting of features, see `networks.lp`.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether, in a row with a level that was not in the training data, that feature is summed out, or it is an error.
+        A level that was not in the training data is summed out of its row, or is an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        What is done with missing values of `X`: each count takes the rows in which its variables are known, and
-        predictions sum over what is not; they are an error; their rows are dropped in `fit`, and have neither class nor
-        probabilities (nan); or a level of their own.
+        Treatment of missing values of `X`. "marginal": each count uses the rows in which its variables are known, and
+        predictions sum over missing features. "raise": an error. "drop": rows are dropped in `fit`, and get no
+        prediction (nan). "level": they are a level.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the classes' rows (those that a dict leaves out have 1). A class is fitted to its own rows alone, so
-        weights change its share in predictions, and nothing else; "balanced" makes all classes equally probable.
+        Weights of the rows of each class; 1 for classes that a dict leaves out. They only change class shares in
+        predictions; "balanced" makes all shares equal.
     random_state : int, numpy.random.Generator or None, default 0
-        For the folds of a search, and the rows of trees.
+        For the folds of a search, and for drawing the rows of trees.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class BNClassifier(TableClassifier):
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
     result_ : NetworkResults
-        The fitted model: structure, tables, summary, plots. Its class has the name of the Series `y`, or is ``y``.
+        The fitted model: structure, tables, summary, plots. Its class is named as the Series `y`, else ``y``.
 
     See Also
     --------
@@ -61,7 +61,7 @@ class BNClassifier(TableClassifier):
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated.
+    Sample weights are frequencies, whole numbers: how often a row is repeated.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class BNClassifier(TableClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _model(self, training: TrainingTable) -> Any:
+    def _fit_model(self, training: TrainingTable) -> NetworkResults:
         return bnc(
             self.learner, f"{quoted(training.response)} ~ .", training.data, self.smooth, dag_args=self.dag_args,
             manb_prior=self.manb_prior, wanbia=self.wanbia, awnb_trees=self.awnb_trees,

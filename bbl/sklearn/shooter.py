@@ -1,4 +1,7 @@
-"""ShooterClassifier and ShooterFeatures: sparse regression on products of columns as scikit-learn estimators."""
+"""ShooterClassifier and ShooterFeatures: `bbl.shooter` as scikit-learn estimators.
+
+A *term* is a set of columns; its features are products of the features of its columns.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ __all__ = ["ShooterClassifier", "ShooterFeatures"]
 
 
 def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
-    """Return the sparse regression of the class on products of columns, with the parameters of an estimator."""
+    """Fit `bbl.shooter` to checked training data, with the parameters of an estimator."""
     return shooter(
         f"{quoted(training.response)} ~ .", training.data, training.weights, order=estimator.order,
         lambda_=estimator.lambda_, penalty=estimator.penalty, refit=estimator.refit, screen=estimator.screen,
@@ -32,25 +35,24 @@ def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: Trainin
 class ShooterClassifier(TableClassifier):
     """Sparse logistic regression on products of columns as a scikit-learn classifier.
 
-    Every column of `X` is a predictor, and every distinct value of it a level: strings, whole numbers, booleans and
-    categories. Continuous columns are to be binned first, for example with ``KBinsDiscretizer(encode="ordinal")``. The
-    model is that of `bbl.shooter` on the same columns, to the last bit.
+    Every column of `X` is a predictor, whose levels are its distinct values: strings, whole numbers, booleans and
+    categories. Bin continuous columns first, for example with ``KBinsDiscretizer(encode="ordinal")``. The model is
+    bitwise that of `bbl.shooter` on the same columns.
 
     Parameters
     ----------
     order : int, default 3
-        Largest number of columns in a term; with fewer columns, their number.
+        Largest number of columns in a term; if `X` has fewer columns, their number.
     lambda_, penalty, refit, screen, scale, nfold
         As in `bbl.shooter`.
     class_weight : {"balanced"} or dict of class to weight, optional
-        Weights of the classes (those that a dict leaves out have 1), which change their shares in predictions and
-        nothing else; "balanced" makes all classes equally probable.
+        Weights of the classes; 1 for classes that a dict leaves out. They only change class shares in predictions;
+        "balanced" makes all shares equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        Whether, in a row with a level that was not in the training data, the terms of that column add nothing, or it is
-        an error.
+        With a level that was not in the training data, the terms of its column are 0 in the row, or it is an error.
     missing : {"raise", "drop", "level"}, default "raise"
-        What is done with missing values of `X`: they are an error; their rows are dropped in `fit`, and have neither
-        class nor probabilities (nan); or a level of their own.
+        Missing values of `X` are an error; or their rows are dropped in `fit`, and get no prediction (nan); or they are
+        a level.
     random_state : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -63,18 +65,18 @@ class ShooterClassifier(TableClassifier):
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
     result_ : ShooterResults
         The fitted model: terms, path, summary, plots.
 
     See Also
     --------
     bbl.shooter : The same model by formula.
-    ShooterFeatures : The chosen products as columns, for other estimators.
+    ShooterFeatures : The features of the chosen terms as columns, for other estimators.
 
     Notes
     -----
-    Sample weights are frequencies: a whole number of times that the row is repeated.
+    Sample weights are frequencies, whole numbers: how often a row is repeated.
 
     Examples
     --------
@@ -118,32 +120,32 @@ class ShooterClassifier(TableClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _model(self, training: TrainingTable) -> ShooterResults:
+    def _fit_model(self, training: TrainingTable) -> ShooterResults:
         return _fit_terms(self, training)
 
 
 class ShooterFeatures(TransformerMixin, TableEstimator):
-    """Products of columns that tell classes apart, as columns for other estimators.
+    """Transformer to products of columns that separate the classes, for other estimators.
 
-    The terms are those that `bbl.shooter` chooses. A product of columns with two levels is one column of -1 and 1,
-    named ``a:b``. A column with L levels has L - 1 features, the corners of a simplex, and so has its product with
-    others several columns, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on the columns is the refit of
+    The terms are those that `bbl.shooter` chooses. A term of columns with two levels is one feature of -1 and 1, named
+    ``a:b``. A column with L levels has L - 1 features, its levels being corners of a simplex, so that its terms have
+    several features, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on the features is the refit of
     the terms.
 
     Parameters
     ----------
     order, lambda_, penalty, refit, screen, scale, nfold, unseen, missing, random_state, n_jobs
-        As in `ShooterClassifier`. With ``missing="drop"`` rows with missing values have no features (nan). `refit` is
-        False by default: weights are not used.
+        As in `ShooterClassifier`. With ``missing="drop"`` the features of rows with missing values are nan. `refit` is
+        False by default, because the coefficients of the regression are not used.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (m,)
-        Their names, if all of them are strings.
+        Names of the columns of `X`, if all of them are strings.
     result_ : ShooterResults
-        The model that chose them.
+        The sparse regression that chose the terms.
 
     Examples
     --------
@@ -186,7 +188,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _model(self, training: TrainingTable) -> ShooterResults:
+    def _fit_model(self, training: TrainingTable) -> ShooterResults:
         return _fit_terms(self, training)
 
     def __sklearn_tags__(self):
@@ -205,15 +207,15 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n, D)
-            Zero where a term's column has an unknown level.
+            D features; 0 where a column of the term has an unknown level.
         """
         check_is_fitted(self)
         design, table = self.result_.design, self._table(X, reset=False)
         codes, missing = design.encode(table, self.unseen)
-        out = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
+        features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
         if (dropped := design.dropped(table)) is not None:
-            out[dropped] = np.nan
-        return out
+            features[dropped] = np.nan
+        return features
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Return the names of the columns of `transform`, shape (D,).
@@ -221,18 +223,18 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         Parameters
         ----------
         input_features : array_like of str, shape (m,), optional
-            Names of the columns of `X`, if those of `fit` had none.
+            Names of the columns of `X`, if `X` had none in `fit`.
         """
         check_is_fitted(self)
-        names = self._names(input_features)
-        out: list[str] = []
-        for term, weights in self.result_.chosen.items():
+        names = self._column_names(input_features)
+        feature_names: list[str] = []
+        for term, weights in self.result_.chosen.items():  # term: positions of columns; weights: one row per feature
             text = ":".join(names[i] for i in term)
-            out += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
-        return np.array(distinct_names(out), dtype=object)
+            feature_names += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
+        return np.array(distinct_names(feature_names), dtype=object)
 
-    def _names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
-        """Return the names of the columns of `X` as text."""
+    def _column_names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
+        """Check `input_features`, and return the names of the columns of `X` as text."""
         predictor_names = [label_text(name) for name in self.result_.labels.names]
         if input_features is None:
             return predictor_names

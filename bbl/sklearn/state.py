@@ -1,4 +1,4 @@
-"""ResultState: what estimators hand to pickle, joblib and skops: their fitted model as the model file holds it."""
+"""ResultState: pickling of estimators (by pickle, joblib or skops) with the fitted model as in a model file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ __all__ = ["ResultState"]
 
 
 class ResultState:
-    """An estimator whose ``result_`` goes to other processes and files as plain text, numbers and arrays."""
+    """Mixin that pickles ``result_`` as plain text, numbers and arrays, in place of the package's objects."""
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, with ``result_`` as a dict of kind, meta and arrays."""
         attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
         state = dict(attributes)
         if "result_" in state:
             result = state["result_"]
             try:
                 meta, arrays = result.pack(store_data=True)
-            except BBLTypeError:  # an engine that is not the package's own: as Python has it
+            except BBLTypeError:  # an engine that a user defined: pickled as an object
                 return state
             state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the attributes that `__getstate__` returned."""
         if isinstance(state.get("result_"), dict):
             state = {**state, "result_": restored(**state["result_"])}
         super().__setstate__(state)  # type: ignore[misc]

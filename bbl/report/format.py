@@ -15,19 +15,10 @@ WIDTH = 80
 
 
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
-    """Format numbers as R prints a vector: all with the same decimals, `digits` significant ones at most.
+    """Format numbers as R prints a vector: all with the same number of decimals.
 
-    The decimals are those that the number in most need of them takes for `digits` significant digits, trailing
-    zeros dropped; exponents are used for all where that is shorter.
-
-    Parameters
-    ----------
-    values : iterable of float
-    digits : int, default 7
-
-    Returns
-    -------
-    list of str
+    Each number is rounded to `digits` significant digits without trailing zeros; the number of decimals is the largest
+    that one of them needs. All numbers are in scientific notation where that is shorter.
 
     Examples
     --------
@@ -38,18 +29,22 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     """
     numbers = [float(v) for v in values]
     finite = [v for v in numbers if math.isfinite(v)]
-    parts = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
-    significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in parts]
-    exponents = [int(e) for _, e in parts]
-    decimals = max((s - 1 - e for s, e in zip(significant, exponents, strict=True)), default=0)
-    decimals, most = max(decimals, 0), max(significant, default=1)
-    fixed = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
-    scientific = most + (most > 1) + max((4 + (abs(e) >= 100) for e in exponents), default=0)
-    style = f".{decimals}f" if fixed <= scientific or not finite else f".{most - 1}e"
-    return [f"{v:{style}}" if math.isfinite(v) else _not_finite(v) for v in numbers]
+    mantissas_exponents = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
+    significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents]
+    exponents = [int(e) for _, e in mantissas_exponents]
+    decimals = max(0, max((s - 1 - e for s, e in zip(significant, exponents, strict=True)), default=0))
+    most_significant = max(significant, default=1)
+    # width of the longest number in either notation
+    fixed_width = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
+    exponent_width = max((4 + (abs(e) >= 100) for e in exponents), default=0)
+    scientific_width = most_significant + (most_significant > 1) + exponent_width
+    use_fixed = fixed_width <= scientific_width or not finite
+    style = f".{decimals}f" if use_fixed else f".{most_significant - 1}e"
+    return [f"{v:{style}}" if math.isfinite(v) else _non_finite_text(v) for v in numbers]
 
 
-def _not_finite(v: float) -> str:
+def _non_finite_text(v: float) -> str:
+    """Return a number that is not finite as R prints it."""
     return "NaN" if math.isnan(v) else "Inf" if v > 0 else "-Inf"
 
 
@@ -59,39 +54,41 @@ def label_text(label: object) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns that a text takes on a terminal: two for a wide character, none for a combining one."""
+    """Return the width of a text in characters of a terminal: 2 for a wide character, 0 for a combining one."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
+    """Return a text filled up with blanks to `width`, aligned right, or left with `left`."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
 
-def _columns(names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
-    """Return lines of row names and columns; the first entry of each column is its heading. Wraps at WIDTH."""
-    stub = max(map(_width, names), default=0)
+def _columns(row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
+    """Return the lines of a table; the columns that do not fit into `WIDTH` follow below, with the row names again.
+
+    The first of `row_names` and the first entry of each column are the heading. `left` aligns the cells left.
+    """
+    name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
-    lines, at = [], 0
-    while at < len(columns):
-        end, used = at, stub
-        while end < len(columns) and (end == at or used + widths[end] + (used > 0) <= WIDTH):
-            used += widths[end] + (used > 0)
+    lines, begin = [], 0
+    while begin < len(columns):
+        end, line_width = begin, name_width
+        while end < len(columns) and (end == begin or line_width + widths[end] + (line_width > 0) <= WIDTH):
+            line_width += widths[end] + (line_width > 0)
             end += 1
-        for r, name in enumerate(names):
-            cells = [_pad(columns[c][r], widths[c], left) for c in range(at, end)]
-            lines.append(" ".join(([_pad(name, stub, left=True)] if stub else []) + cells).rstrip())
-        at = end
+        for r, name in enumerate(row_names):
+            cells = [_pad(columns[c][r], widths[c], left) for c in range(begin, end)]
+            lines.append(" ".join(([_pad(name, name_width, left=True)] if name_width else []) + cells).rstrip())
+        begin = end
     return lines
 
 
 def vector_text(names: Iterable, values: Iterable[float]) -> str:
-    """Return a named vector as R prints it: names over numbers of one common width."""
-    cells = format_numbers(values)
-    width = max(map(_width, cells))
-    headings = [label_text(name) for name in names]
-    width = max(width, *map(_width, headings))
+    """Return a named vector as R prints it: names over numbers, all padded to one width."""
+    cells, headings = format_numbers(values), [label_text(name) for name in names]
+    width = max(map(_width, [*cells, *headings]))
     columns = [(_pad(h, width), _pad(c, width)) for h, c in zip(headings, cells, strict=True)]
     return "\n".join(_columns(["", ""], columns))
 
@@ -104,7 +101,7 @@ def format_column(column: pd.Series) -> list[str]:
 
 
 def table_text(frame: pd.DataFrame, left: bool = False) -> str:
-    """Return a table as R prints a matrix or a data frame: each column has its own number of decimals."""
+    """Return a table as R prints a data frame: the numbers of a column have equally many decimals."""
     names = ["", *map(label_text, frame.index)]
     columns = [[label_text(c), *format_column(frame.iloc[:, k])] for k, c in enumerate(frame.columns)]
     return "\n".join(_columns(names, columns, left))

@@ -1,4 +1,8 @@
-"""Text: calls, coefficients, cross-validation and samples, printed in R's layout."""
+"""Printed forms, in R's layout, of calls, fits, cross-validations and modes of the distribution.
+
+*Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets, *terms*. Level 0 of a
+predictor is the reference, whose parameters are 0 and not shown.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,9 @@ from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_t
 __all__ = ["call_text", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
 
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
-SHOWN_LEVELS = 10
-SHOWN_ROWS = 10  # predictors in the list of levels and in a sample's table
-# of coefficients: all up to the first number, else few
+SHOWN_LEVELS = 10  # levels of a predictor
+SHOWN_ROWS = 10  # predictors in the list of levels and in the table of modes
+# (a, b): up to a items of a kind are all printed; of more than a, only the first b
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
@@ -30,11 +34,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     name : str
         Name of the function.
     arguments : mapping of str to object
-        ``formula``, ``data`` and ``weights`` are shown as they are, other strings in quotes.
-
-    Returns
-    -------
-    str
+        Values by name; strings are quoted, but for ``formula``, ``data`` and ``weights``.
 
     Examples
     --------
@@ -53,75 +53,56 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _argument(key: str, value: Any) -> str:
+    """Return the value of the argument `key` as text; long strings and lists are cut."""
     if isinstance(value, str):
-        plain = " ".join(label_text(value.replace("\n", " ")).split())
-        shown = plain if len(plain) <= 2 * WIDTH else plain[: 2 * WIDTH] + " ..."
-        return shown if key in ("formula", "data", "weights") else repr(shown)
+        one_line = " ".join(label_text(value.replace("\n", " ")).split())
+        text = one_line if len(one_line) <= 2 * WIDTH else one_line[: 2 * WIDTH] + " ..."
+        return text if key in ("formula", "data", "weights") else repr(text)
     if isinstance(value, list | tuple | np.ndarray):
         cells = [f"{v:.{DIGITS}g}" if isinstance(v, float) else str(v) for v in list(value)[:SHOWN_LEVELS]]
         return f"[{', '.join(cells)}{', ...' if len(value) > SHOWN_LEVELS else ''}]"
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def _more(n: int, what: str) -> str:
-    return f"... ({n} more {what}{'s' if n > 1 else ''})"
+def _omitted_text(n: int, noun: str) -> str:
+    """Return the line that stands for `n` items that are not printed."""
+    return f"... ({n} more {noun}{'s' if n > 1 else ''})"
 
 
-def _shown(n: int, what: str) -> tuple[int, list[str]]:
-    """Return how many of `n` groups, predictors or pairs to print, and the line that stands for the rest."""
-    most, n_few = ALL_OR_FEW[what]
-    return (n, []) if n <= most else (n_few, [_more(n - n_few, what)])
+def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
+    """Return how many of `n` items to print (`ALL_OR_FEW`), and a list of the line for the others, if any."""
+    all_up_to, n_few = ALL_OR_FEW[noun]
+    return (n, []) if n <= all_up_to else (n_few, [_omitted_text(n - n_few, noun)])
 
 
-def _some(labels: Sequence) -> str:
-    shown = " ".join(label_text(x) for x in labels[:SHOWN_LEVELS])
-    return shown if len(labels) <= SHOWN_LEVELS else f"{shown} ... ({len(labels)} in all)"
+def _first_levels(levels: Sequence) -> str:
+    """Return the first `SHOWN_LEVELS` levels, and the number of all if there are more."""
+    text = " ".join(label_text(x) for x in levels[:SHOWN_LEVELS])
+    return text if len(levels) <= SHOWN_LEVELS else f"{text} ... ({len(levels)} in all)"
 
 
 def head_text(call: str, labels: Labels) -> str:
-    """Return what a printed fit and its summary begin with: the call, the predictors' levels, the responses.
-
-    Parameters
-    ----------
-    call : str
-        As made by `call_text`.
-    labels : Labels
-
-    Returns
-    -------
-    str
-    """
+    """Return the head of a printed fit or summary: call (made by `call_text`), levels of the predictors, responses."""
     m = len(labels.names)
     lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
     for name, levels in list(zip(labels.names, labels.levels, strict=True))[:SHOWN_ROWS]:
-        lines.append(f"   {label_text(name)} = {_some(levels)}")
+        lines.append(f"   {label_text(name)} = {_first_levels(levels)}")
     if m > SHOWN_ROWS:
-        lines.append("   " + _more(m - SHOWN_ROWS, "predictor"))
+        lines.append("   " + _omitted_text(m - SHOWN_ROWS, "predictor"))
     if labels.response is not None:
-        lines += [" Responses:", f"   {label_text(labels.response)} = {_some(labels.groups)}"]
+        lines += [" Responses:", f"   {label_text(labels.response)} = {_first_levels(labels.groups)}"]
     return "\n".join(lines)
 
 
 def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
-    """Return a fit as R prints it: call, levels, and the first fields and couplings.
+    """Return a fit as R prints it: call (made by `call_text`), levels, and the first fields and couplings.
 
-    Parameters
-    ----------
-    call : str
-        As made by `call_text`.
-    labels : Labels
-    parameters : Parameters
-        Shown less the pooled ones (``dh``, ``dJ``), or as they are (``h``, ``J``) without a pooled fit.
-
-    Returns
-    -------
-    str
+    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of ``h`` and ``J``.
     """
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
-    K, more_groups = _shown(len(labels.groups), "group")
-    m, more_predictors = _shown(layout.m, "predictor")
-    n_terms = layout.n_terms
-    P, more_terms = _shown(n_terms, "pair" if layout.order <= 2 else "term")
+    K, groups_line = _n_printed(len(labels.groups), "group")
+    m, predictors_line = _n_printed(layout.m, "predictor")
+    n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
     names = [label_text(n) for n in labels.names]
     groups = ["" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]]
@@ -130,39 +111,33 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
         levels = labels.levels[i][1:]
         for g, group in enumerate(groups):
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
-            levels_line = "\n" + _more(len(levels) - SHOWN_LEVELS, "level") if len(levels) > SHOWN_LEVELS else ""
+            n_omitted = len(levels) - SHOWN_LEVELS
+            levels_line = "\n" + _omitted_text(n_omitted, "level") if n_omitted > 0 else ""
             parts.append(f"{d}h_[{names[i]}]{group}:\n{values}{levels_line}")
-    parts += more_predictors
-    for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), P):
+    parts += predictors_line
+    for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), n_terms):
+        rows, *other_levels = (labels.levels[i][1:] for i in term)
+        columns = _joint_levels(other_levels)
         for g, group in enumerate(groups):
-            term_table = layout.table(theta[g], *term)
-            first, *other_levels = (labels.levels[i][1:] for i in term)
-            rows = (
-                other_levels[0]
-                if len(other_levels) == 1
-                else [":".join(map(label_text, x)) for x in product(*other_levels)]
-            )
-            table = _coupling_text(term_table.reshape(len(term_table), -1), first, rows)
+            table = _coupling_text(layout.table(theta[g], *term), rows, columns)
             parts.append(f"{d}J_[{','.join(names[i] for i in term)}]{group}:\n{table}")
-    parts += more_terms + more_groups
+    parts += terms_line + groups_line
     return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
 
 
 def group_text(
     h: Sequence[np.ndarray], J: Mapping[tuple[int, ...], np.ndarray], more: Mapping[str, Any] | None = None
 ) -> str:
-    """Return fields and couplings of one group by level codes; couplings as the first predictor by the second.
+    """Return the first fields and couplings of one group as text; predictors and levels are numbered.
 
     Parameters
     ----------
     h : sequence of ndarray, shape (L_i - 1,)
-    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), and of terms of more predictors likewise
+        Fields of predictor i.
+    J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), of (i, j, k) to (L_i - 1, L_j - 1, L_k - 1), ...
+        Couplings; of (i, j) and (j, i) one is printed.
     more : mapping of str to object, optional
-        What follows, a line each.
-
-    Returns
-    -------
-    str
+        Values by name, one line each at the end.
 
     Examples
     --------
@@ -179,21 +154,21 @@ def group_text(
          1    2
     1 0.25 0.75
     """
-    pairs = [pair for pair in J if pair[0] < pair[1] or pair[::-1] not in J]
-    (m, more_predictors), (P, more_pairs) = _shown(len(h), "predictor"), _shown(len(pairs), "pair")
+    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]
+    m, predictors_line = _n_printed(len(h), "predictor")
+    n_terms, terms_line = _n_printed(len(terms), "pair")
     parts = []
     for i in range(m):
-        n_hidden = len(h[i]) - SHOWN_LEVELS
+        n_omitted = len(h[i]) - SHOWN_LEVELS
         values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
-        parts.append(f"h[{i}]:\n{values}" + (f"\n{_more(n_hidden, 'level')}" if n_hidden > 0 else ""))
-    parts += more_predictors
-    for term in pairs[:P]:
+        parts.append(f"h[{i}]:\n{values}" + (f"\n{_omitted_text(n_omitted, 'level')}" if n_omitted > 0 else ""))
+    parts += predictors_line
+    for term in terms[:n_terms]:
         rows, *other_levels = (range(1, size + 1) for size in np.shape(J[term]))
-        columns = other_levels[0] if len(other_levels) == 1 else [":".join(map(str, x)) for x in product(*other_levels)]
-        table = np.reshape(J[term], (len(rows), -1))
-        parts.append(f"J[{', '.join(map(str, term))}]:\n{_coupling_text(table, rows, columns)}")
+        table = _coupling_text(np.asarray(J[term]), rows, _joint_levels(other_levels))
+        parts.append(f"J[{', '.join(map(str, term))}]:\n{table}")
     lines = [f"{name}: {_argument(name, value)}" for name, value in (more or {}).items()]
-    return "\n\n".join([*parts, *more_pairs, *(["\n".join(lines)] if lines else [])])
+    return "\n\n".join([*parts, *terms_line, *(["\n".join(lines)] if lines else [])])
 
 
 def missing_text(policy: str, incomplete: int) -> str:
@@ -203,11 +178,7 @@ def missing_text(policy: str, incomplete: int) -> str:
     ----------
     policy : {"drop", "level", "marginal"}
     incomplete : int
-        Training observations with missing values.
-
-    Returns
-    -------
-    str
+        Number of training observations with missing values.
 
     Examples
     --------
@@ -220,11 +191,15 @@ def missing_text(policy: str, incomplete: int) -> str:
     return f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{how[policy]}"
 
 
-def _coupling_text(values: np.ndarray, rows: Sequence, columns: Sequence) -> str:
-    n = SHOWN_LEVELS
-    frame = pd.DataFrame(
-        values[:n, :n], index=[label_text(x) for x in rows[:n]], columns=[label_text(x) for x in columns[:n]]
-    )
+def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
+    """Return the levels of one predictor, or the joint levels of several, joined by colons, the last fastest."""
+    return levels[0] if len(levels) == 1 else [":".join(map(label_text, x)) for x in product(*levels)]
+
+
+def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> str:
+    """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint) levels `columns`."""
+    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)
+    frame = pd.DataFrame(values[:n, :n], index=map(label_text, rows[:n]), columns=map(label_text, columns[:n]))
     size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
     return table_text(frame) + size_note
 
@@ -235,17 +210,11 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     Parameters
     ----------
     frame : DataFrame
-        First the settings, then the scores.
-    best : float
-        The best setting.
-    maxscore : float
-        Its score.
+        Settings in the first column, then their scores.
+    best, maxscore : float
+        The best setting, and its score.
     score : str, optional
-        Name of the score, where it is not the usual one; "logloss" and "brier" are minimised.
-
-    Returns
-    -------
-    str
+        Name of the score; ``"logloss"``, ``"brier"`` and ``"pnll"`` are minimised, all others maximised.
 
     Examples
     --------
@@ -258,11 +227,11 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     1     0.1 0.8523296
     2     0.2 0.8530829
     """
-    of = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
+    score_name = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
     extremum = "Min." if score in ("logloss", "brier", "pnll") else "Max."
     lines = [
         f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}",
-        f"{extremum} score{of}: {format_numbers([maxscore])[0]}",
+        f"{extremum} score{score_name}: {format_numbers([maxscore])[0]}",
         "",
         table_text(frame),
     ]
@@ -275,13 +244,9 @@ def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
     Parameters
     ----------
     xmax : DataFrame
-        Predictors by groups: a level each.
+        Level of each predictor (row) in the best configuration of each group (column).
     emax : Series
-        The energy of each group's configuration.
-
-    Returns
-    -------
-    str
+        Energy of that configuration, by group.
 
     Examples
     --------
@@ -296,6 +261,6 @@ def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:
       No  Yes
     5.13 0.00
     """
-    rows_line = "\n" + _more(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
+    rows_line = "\n" + _omitted_text(len(xmax) - SHOWN_ROWS, "predictor") if len(xmax) > SHOWN_ROWS else ""
     table = table_text(xmax.iloc[:SHOWN_ROWS].astype(object), left=True)
     return f"xmax:\n{table}{rows_line}\n\nemax:\n{vector_text(emax.index, emax)}"

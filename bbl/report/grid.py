@@ -1,40 +1,40 @@
-"""Grid: new figures of equal panels, placed by the inch."""
+"""New figures with a grid of equal panels; all lengths are in inches, measured from the left and the top."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbl.report.canvas import LARGEST
+from bbl.report.canvas import MAX_FONT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["MOST_PANELS", "Grid", "balanced", "placed", "shown_note"]
+__all__ = ["MOST_PANELS", "Grid", "grid_columns", "axes_at", "note_shown"]
 
 MOST_PANELS = 24  # of a new figure
-WIDEST = 14.0  # inches of a new figure
+MAX_WIDTH = 14.0  # inches of a new figure
 
 
-def balanced(n: int, width: float, most: int = 6) -> int:
-    """Return the columns of a grid of `n` panels of `width` inches that is not too wide; its rows are about full."""
-    columns = max(1, min(n, most, int(WIDEST / width)))
+def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
+    """Return the number of columns of `n` panels of this width: few enough for `MAX_WIDTH`, with rows equally full."""
+    columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))
 
 
-def shown_note(ax: Axes, shown: int, of: int, what: str = "groups") -> None:
-    """Say below a figure that it shows some alone."""
-    if shown < of:
-        ax.figure.text(
-            0.5, 0.005, f"showing the first {shown} of {of} {what}", fontsize=LARGEST, ha="center", va="bottom"
-        )
+def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups") -> None:
+    """Write below the figure of `ax` that it shows the first `n_shown` of `n` items, if not all."""
+    if n_shown < n:
+        text = f"showing the first {n_shown} of {n} {noun}"
+        ax.figure.text(0.5, 0.005, text, fontsize=MAX_FONT, ha="center", va="bottom")
 
 
-def placed(figure: Any, left: float, top: float, width: float, height: float) -> Axes:
-    """Return new axes at inches from the left and the top of a figure."""
+def axes_at(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Return new axes of this width and height, `left` and `top` inches from the left and the top of a figure."""
     figure_width, figure_height = figure.get_size_inches()
     return figure.add_axes(
         (left / figure_width, 1 - (top + height) / figure_height, width / figure_width, height / figure_height)
@@ -43,19 +43,20 @@ def placed(figure: Any, left: float, top: float, width: float, height: float) ->
 
 @dataclass(frozen=True)
 class Grid:
-    """Equal panels in rows, by the inch: what the names beside them need is known before the figure is made.
+    """Equal panels in rows, filled row by row.
 
     Attributes
     ----------
     n, columns : int
+        Number of panels, and of panels in a row.
     width, height : float
-        Of a panel.
+        Inches of a panel.
     left, head, foot : float
-        Room for what stands left of all panels, above each, and below all.
+        Inches left of all panels, above each panel (for its title), and below all panels.
     gap : float, default 0.25
-        Between the columns.
+        Inches between the columns.
     bar : float, default 1.0
-        Room right of all panels, for a colour bar.
+        Inches right of all panels, for a colour bar.
     """
 
     n: int
@@ -70,30 +71,30 @@ class Grid:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height of all."""
+        """Width and height of the grid with its margins."""
         rows = math.ceil(self.n / self.columns)
         return (
             self.left + self.columns * (self.width + self.gap) + self.bar,
             rows * (self.head + self.height) + self.foot,
         )
 
-    def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Any:
-        """Return a new figure, at least `width` wide, with room for what stands above and below the panels."""
+    def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Figure:
+        """Return a new figure for the grid, at least `width` wide, with `top` inches above it and `below` under it."""
         import matplotlib.pyplot as plt
 
         return plt.figure(figsize=(max(width, self.size[0]), self.size[1] + top + below))
 
-    def axes(self, figure: Any, top: float = 0.0) -> list[Axes]:
-        """Return the panels; those at the left and at the bottom alone bear tick labels."""
+    def axes(self, figure: Figure, top: float = 0.0) -> list[Axes]:
+        """Return the new axes of all panels, `top` inches below the top; only the outer ones have tick labels."""
         panels = []
         for k in range(self.n):
             row, column = divmod(k, self.columns)
             down = top + row * (self.head + self.height) + self.head
-            panels.append(placed(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
+            panels.append(axes_at(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
             panels[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
         return panels
 
-    def bar_axes(self, figure: Any, top: float = 0.0) -> Axes:
-        """Return axes for a colour bar beside the first row."""
+    def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
+        """Return new axes for a colour bar, right of the first row."""
         bar_left = self.left + self.columns * (self.width + self.gap)
-        return placed(figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))
+        return axes_at(figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))

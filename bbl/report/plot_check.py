@@ -13,20 +13,20 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.report.canvas import (
     COLOURS,
-    TITLE,
+    TITLE_FONT,
     axes_inches,
-    fitted,
-    given_axes,
+    check_axes,
     group_colours,
     group_numbers,
     group_titles,
     named_legend,
     plain_numbers,
-    shortened,
+    shorten_names,
     title_inches,
+    wrap_names,
 )
 from bbl.report.format import label_text
-from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
+from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,9 +95,9 @@ def plot_calibration(
     together = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
     if axes is None:
         drawn = _new_axes(labels, names)
-        shown_note(drawn[0], len(drawn) // 2, len(shown), "groups")
+        note_shown(drawn[0], len(drawn) // 2, len(shown), "groups")
     else:
-        drawn = given_axes(axes, 2 if together else 2 * len(shown))
+        drawn = check_axes(axes, 2 if together else 2 * len(shown))
     pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
     colours = group_colours(len(shown)) if together else [COLOURS[0]] * len(shown)
     lines = []
@@ -110,8 +110,8 @@ def plot_calibration(
         histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
     _furnish(labels, names, pairs, together)
     if together:
-        response = fitted([labels.response], 2.0, TITLE, 2)[0]
-        named_legend(pairs[0][0], lines, fitted(names, 2.0, 8.5, 2), title=response, loc="upper left")
+        response = wrap_names([labels.response], 2.0, TITLE_FONT, 2)[0]
+        named_legend(pairs[0][0], lines, wrap_names(names, 2.0, 8.5, 2), title=response, loc="upper left")
     return drawn
 
 
@@ -137,7 +137,7 @@ class _Bins:
 def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
     """Set equal limits, and name panels and axes: the outer ones alone."""
     one = len(names) == 1
-    response = shortened([labels.response], 24)[0]
+    response = shorten_names([labels.response], 24)[0]
     width, height = axes_inches(pairs[0][0])
     of = f" of {response} = {label_text(names[0])}" if one else f" of each {response}" if together else ""
     tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
@@ -149,13 +149,13 @@ def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], togeth
             histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
             histogram.set_ylim(0.5, 1.5 * tallest)
         if not one and not together:
-            diagram.set_title(title, fontsize=TITLE)
+            diagram.set_title(title, fontsize=TITLE_FONT)
             diagram.set_xticks([0.0, 0.5, 1.0])
         if diagram.yaxis.get_tick_params()["labelleft"]:
-            diagram.set_ylabel(fitted(["Observed share" + of], height, TITLE, 2)[0])
+            diagram.set_ylabel(wrap_names(["Observed share" + of], height, TITLE_FONT, 2)[0])
             histogram.set_ylabel("Observations" if one or together else "Obs.")
         if histogram.xaxis.get_tick_params()["labelbottom"]:
-            histogram.set_xlabel(fitted(["Predicted probability" + of], width, TITLE, 2)[0])
+            histogram.set_xlabel(wrap_names(["Predicted probability" + of], width, TITLE_FONT, 2)[0])
         for ax in (diagram, histogram):
             ax.spines[["top", "right"]].set_visible(False)
         plain_numbers(diagram, histogram)
@@ -172,7 +172,7 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure: a diagram and below it a histogram for each group, in a grid."""
     n = min(len(groups), MOST_PANELS)
     width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= 9 else (1.8, 2.4))
-    columns = balanced(n, width + 0.25)
+    columns = grid_columns(n, width + 0.25)
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
     grid = Grid(n, columns, width, height, 0.85, head, 0.7, 0.35, 0.0)
     figure = grid.figure(below=0.25 if n < len(groups) else 0.0)

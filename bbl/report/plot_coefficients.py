@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bbl.report.canvas import (
-    LARGEST,
-    LINE,
-    TITLE,
+    LINE_HEIGHT,
+    MAX_FONT,
+    TITLE_FONT,
     axes_inches,
     fit_names,
-    fitted,
     group_colours,
     named_legend,
     plain_numbers,
+    wrap_names,
 )
-from bbl.report.grid import placed, shown_note
+from bbl.report.grid import axes_at, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,13 +60,13 @@ def plot_coefficients(
     """
     K, n = estimate.shape
     shown = n if ax is not None else min(n, MOST_ROWS)
-    gap = max(1.6, 0.8 + 0.5 * K) * LINE * LARGEST / 72
+    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
     at = np.arange(shown, dtype=float)
     if ax is None:
         ax = _new_axes(names[:shown], at, gap, shown < n, K)
-        shown_note(ax, shown, n, "coefficients")
+        note_shown(ax, shown, n, "coefficients")
     else:
-        fit_names(names, at, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).put(ax.yaxis)
+        fit_names(names, at, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
@@ -80,7 +80,7 @@ def plot_coefficients(
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
-        texts = fitted(groups, 2.0, 8.5, 1)
+        texts = wrap_names(groups, 2.0, 8.5, 1)
         named_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
     plain_numbers(ax)
     return ax
@@ -91,10 +91,10 @@ def _new_axes(names: Sequence[str], at: np.ndarray, gap: float, cut: bool, K: in
     import matplotlib.pyplot as plt
 
     fitted_names = fit_names(names, at, gap, NAMES, upright=True)
-    head = 0.15 if K == 1 else 0.15 + LINE * TITLE / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
+    head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     foot, height = 0.55 + 0.25 * cut, max(len(at) * gap, 0.8)
     left_margin = fitted_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
-    ax = placed(figure, left_margin, head, WIDTH, height)
-    fitted_names.put(ax.yaxis)
+    ax = axes_at(figure, left_margin, head, WIDTH, height)
+    fitted_names.label_ticks(ax.yaxis)
     return ax

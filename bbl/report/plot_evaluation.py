@@ -11,19 +11,19 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.report.canvas import (
     COLOURS,
-    LARGEST,
-    TITLE,
+    MAX_FONT,
+    TITLE_FONT,
     axes_inches,
+    axes_or_new,
     fit_names,
-    fitted,
     group_colours,
     group_numbers,
     named_legend,
-    one_axes,
-    shortened,
+    shorten_names,
     text_inches,
+    wrap_names,
 )
-from bbl.report.grid import placed, shown_note
+from bbl.report.grid import axes_at, note_shown
 from bbl.stats.evaluation import roc_curve
 from bbl.stats.metrics import auc
 
@@ -61,27 +61,27 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     total = counts.sum(axis=1, keepdims=True)
     share = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
     texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
-    widest = max(text_inches(x, LARGEST) for row in texts for x in row) + 0.12
+    widest = max(text_inches(x, MAX_FONT) for row in texts for x in row) + 0.12
     if ax is None:
         ax, inch = _map_axes(labels, max(CELL, widest))
     else:
         inch = min(axes_inches(ax)) / K
         side = fit_names(labels.groups, np.arange(K), inch, 0.9, upright=True)
         below = fit_names(labels.groups, np.arange(K), inch, 0.9)
-        side.put(ax.yaxis)
-        below.put(ax.xaxis)
+        side.label_ticks(ax.yaxis)
+        below.label_ticks(ax.xaxis)
     image = ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     image.set_clim(0.0, 1.0)
     if K <= MOST_NUMBERS:
-        size = min(LARGEST + 1, LARGEST * (inch - 0.06) / (widest - 0.06))
+        size = min(MAX_FONT + 1, MAX_FONT * (inch - 0.06) / (widest - 0.06))
         for i in range(K):
             for j in range(K):
                 colour = "white" if share[i, j] > DARK else "black"
                 ax.text(j, i, texts[i][j], ha="center", va="center", color=colour, fontsize=size)
-    response = shortened([labels.response], 24)[0]
+    response = shorten_names([labels.response], 24)[0]
     room = max(K * inch, 1.5)
-    ax.set_xlabel(fitted([f"Predicted {response}"], room, TITLE, 2)[0])
-    ax.set_ylabel(fitted([f"Observed {response}"], room, TITLE, 2)[0])
+    ax.set_xlabel(wrap_names([f"Predicted {response}"], room, TITLE_FONT, 2)[0])
+    ax.set_ylabel(wrap_names([f"Observed {response}"], room, TITLE_FONT, 2)[0])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.set_xticks(np.arange(1, K) - 0.5, minor=True)
@@ -102,9 +102,9 @@ def _map_axes(labels: Labels, cell: float) -> tuple[Axes, float]:
     columns = fit_names(labels.groups, np.arange(K), inch, 2.2)
     left_margin, foot = rows.depth + 0.6, columns.depth + 0.6
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
-    ax = placed(figure, left_margin, 0.2, side, side)
-    rows.put(ax.yaxis)
-    columns.put(ax.xaxis)
+    ax = axes_at(figure, left_margin, 0.2, side, side)
+    rows.label_ticks(ax.yaxis)
+    columns.label_ticks(ax.xaxis)
     return ax, inch
 
 
@@ -139,11 +139,11 @@ def plot_roc(
     chosen = [1] if groups is None and K == 2 else group_numbers(labels, groups)
     shown = chosen if groups is not None else chosen[:MOST_CURVES]
     new = ax is None
-    ax = one_axes(ax, (4.4, 4.2))
+    ax = axes_or_new(ax, (4.4, 4.2))
     area = [auc(score[:, k], y == k, weights)[0] for k in shown]
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines, names = [], []
-    texts = fitted([labels.groups[k] for k in shown], 1.6, 8.5, 1)
+    texts = wrap_names([labels.groups[k] for k in shown], 1.6, 8.5, 1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
     for k, text, value, colour in zip(shown, texts, area, colours, strict=True):
         if np.isnan(value):
@@ -157,5 +157,5 @@ def plot_roc(
     if lines:
         named_legend(ax, lines, names, loc="lower right")
     if new:
-        shown_note(ax, len(shown), len(chosen), "groups")
+        note_shown(ax, len(shown), len(chosen), "groups")
     return ax

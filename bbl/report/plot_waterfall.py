@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbl.report.canvas import COLOURS, LARGEST, LINE, TITLE, axes_inches, fit_names, fitted, plain_numbers, text_inches
-from bbl.report.grid import placed
+from bbl.report.canvas import (
+    COLOURS,
+    LINE_HEIGHT,
+    MAX_FONT,
+    TITLE_FONT,
+    axes_inches,
+    fit_names,
+    plain_numbers,
+    text_inches,
+    wrap_names,
+)
+from bbl.report.grid import axes_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +27,7 @@ __all__ = ["plot_waterfall"]
 
 WIDTH = 4.6  # inches of the panel
 NAMES = 3.2  # most inches of the names
-GAP = 1.7 * LINE * LARGEST / 72  # inches between bars
+GAP = 1.7 * LINE_HEIGHT * MAX_FONT / 72  # inches between bars
 
 
 def plot_waterfall(
@@ -55,7 +65,7 @@ def plot_waterfall(
     if ax is None:
         ax = _new_axes(labels, at)
     else:
-        fit_names(labels, at, axes_inches(ax)[1] / len(labels), 1.4, upright=True).put(ax.yaxis)
+        fit_names(labels, at, axes_inches(ax)[1] / len(labels), 1.4, upright=True).label_ticks(ax.yaxis)
     bar_starts, width = np.append(starts, 0.0), np.append(steps, ends[-1])
     for k, (start, step) in enumerate(zip(bar_starts, width, strict=True)):
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
@@ -75,7 +85,7 @@ def plot_waterfall(
     low, high = min(0.0, ends.min()), max(0.0, ends.max())
     margin = 0.16 * ((high - low) or 1.0)
     ax.set(ylim=(len(labels) - 0.5, -0.5), xlim=(low - margin, high + margin))
-    ax.set_xlabel(fitted([title], axes_inches(ax)[0], TITLE, 2)[0])
+    ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], TITLE_FONT, 2)[0])
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     plain_numbers(ax)
@@ -85,10 +95,10 @@ def plot_waterfall(
 def _new_axes(labels: Sequence[str], at: np.ndarray) -> Axes:
     import matplotlib.pyplot as plt
 
-    gap = GAP * (1.0 if max(text_inches(x, LARGEST) for x in labels) <= NAMES else 1.6)  # two lines for long names
+    gap = GAP * (1.0 if max(text_inches(x, MAX_FONT) for x in labels) <= NAMES else 1.6)  # two lines for long names
     fitted_names = fit_names(labels, at, gap, NAMES, upright=True)
     height, left_margin = len(labels) * gap, fitted_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
-    ax = placed(figure, left_margin, 0.15, WIDTH, height)
-    fitted_names.put(ax.yaxis)
+    ax = axes_at(figure, left_margin, 0.15, WIDTH, height)
+    fitted_names.label_ticks(ax.yaxis)
     return ax

@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.canvas import fit_names, fitted, shortened, spread, text_inches
-from bbl.report.grid import MOST_PANELS, balanced
+from bbl.report.canvas import fit_names, shorten_names, spread_apart, text_inches, wrap_names
+from bbl.report.grid import MOST_PANELS, grid_columns
 from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv
 from bbl.report.machine.plot_interactions import plot_network
 from bbl.report.machine.plot_logo import plot_logo
@@ -242,7 +242,7 @@ def test_numbers_are_written_in_full():
 class TestShortened:
     def test_the_middle_goes_at_the_same_place_of_all(self):
         names = ["stalk-surface-above-ring", "stalk-surface-below-ring", "odor"]
-        found = shortened(names, 16)
+        found = shorten_names(names, 16)
         assert all(len(x) <= 16 for x in found)
         assert len(set(found)) == 3
         assert found[2] == "odor"
@@ -255,14 +255,14 @@ class TestShortened:
         names = (
             [base] + [base[:k] + "X" + base[k + 1 :] for k in range(0, 60, 7)] + [base[:40], base[:20], "short", base]
         )
-        found = shortened(names, length)
+        found = shorten_names(names, length)
         assert all(len(x) <= length for x in found)
         assert len(set(found)) == len(set(names))
         assert found[0] == found[-1]  # the same name reads the same
 
     def test_where_alike_names_part_is_shown(self):
         names = ["a" * 30 + x + "b" * 30 for x in ("one", "two", "six")]
-        found = shortened(names, 16)
+        found = shorten_names(names, 16)
         assert [any(x in y for x in ("one", "two", "six")) for y in found] == [True] * 3
 
 
@@ -270,11 +270,11 @@ def test_spread_moves_as_little_as_possible():
     rng = np.random.default_rng(0)
     for _ in range(5):
         at = np.sort(rng.random(6))
-        found = spread(at, 0.15)
+        found = spread_apart(at, 0.15)
         apart = {"type": "ineq", "fun": lambda x: np.diff(x) - 0.15}
         wanted = minimize(lambda x, a=at: ((x - a) ** 2).sum(), np.arange(6.0), constraints=apart, tol=1e-12).x
         np.testing.assert_allclose(found, wanted, atol=1e-5)
-    assert spread(np.array([0.0, 1.0, 2.0]), 0.5).tolist() == [0.0, 1.0, 2.0]
+    assert spread_apart(np.array([0.0, 1.0, 2.0]), 0.5).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_widths_of_texts_are_those_that_are_drawn():
@@ -286,27 +286,27 @@ def test_widths_of_texts_are_those_that_are_drawn():
 
 
 def test_names_fit_their_room_in_few_lines():
-    found = fitted(SENTENCES, 1.0, 8, 3)
+    found = wrap_names(SENTENCES, 1.0, 8, 3)
     assert len(set(found)) == len(SENTENCES)
     assert all(x.count("\n") < 3 and text_inches(x, 8) <= 1.0 for x in found)
-    assert fitted(["a$b"], 3.0, 8) == [r"a\$b"]
+    assert wrap_names(["a$b"], 3.0, 8) == [r"a\$b"]
 
 
 def test_names_along_an_axis():
     level = fit_names(["low", "high"], [0, 1], 1.0, 1.5)
-    assert (level.upright, level.texts, level.at.tolist()) == (False, ["low", "high"], [0, 1])
+    assert (level.upright, level.texts, level.positions.tolist()) == (False, ["low", "high"], [0, 1])
     turned = fit_names(SENTENCES, range(8), 0.3, 1.5)
     assert turned.upright
     assert turned.depth <= 1.5
     crowded = fit_names(["a", "b", "c"], [0, 1, 20], 0.08, 1.5, upright=True)  # pushed apart, none left out
     assert len(crowded.texts) == 3
-    assert np.diff(crowded.at).min() * 0.08 > 6 / 72
+    assert np.diff(crowded.positions).min() * 0.08 > 6 / 72
     many = fit_names([f"X{k}" for k in range(784)], range(784), 0.005, 1.5)
     assert 8 <= len(many.texts) <= 16
-    assert [f"X{k:.0f}" for k in many.at] == many.texts
+    assert [f"X{k:.0f}" for k in many.positions] == many.texts
 
 
 def test_grids_are_nearly_full():
-    assert [balanced(n, 2.0) for n in (1, 2, 3, 6, 7, 19, 24)] == [1, 2, 3, 6, 4, 5, 6]
-    assert balanced(6, 4.0) == 3
-    assert balanced(5, 99.0) == 1
+    assert [grid_columns(n, 2.0) for n in (1, 2, 3, 6, 7, 19, 24)] == [1, 2, 3, 6, 4, 5, 6]
+    assert grid_columns(6, 4.0) == 3
+    assert grid_columns(5, 99.0) == 1

@@ -13,13 +13,13 @@ from bbl.report.canvas import (
     MISSING,
     SEQUENTIAL,
     axes_inches,
+    axes_or_new,
+    check_axes,
     colour_bar,
     fit_names,
-    given_axes,
     named_legend,
-    one_axes,
     short_name,
-    shortened,
+    shorten_names,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def plot_blocks(
     matplotlib Axes
     """
     n, m = len(rows), len(columns)
-    ax = one_axes(ax, _size(n, m))
+    ax = axes_or_new(ax, _size(n, m))
     cuts = [np.cumsum(np.bincount(labels)) for labels in (rows, columns)]
     image = None if cells is None else _image(rows, columns, cells, rated, levels is not None)
     shown = means if image is None else image
@@ -95,7 +95,7 @@ def plot_blocks(
 
         patches = [Patch(color=style["cmap"](k)) for k in range(len(levels))]
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        named_legend(ax, patches, shortened(levels, 24), title=value_name, **place)
+        named_legend(ax, patches, shorten_names(levels, 24), title=value_name, **place)
     return ax
 
 
@@ -176,7 +176,7 @@ def _names(ax: Axes, labels: Sequence[np.ndarray], names: Sequence, ends: Sequen
             axis.set_ticks([])
             title = f"{short_name(names[k])}: {len(axis_labels):,} in {len(cut)} groups"
         else:
-            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(axis_labels) <= NAMED).put(axis)
+            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(axis_labels) <= NAMED).label_ticks(axis)
         axis.set_label_text(title)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -198,7 +198,7 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     -------
     matplotlib Axes
     """
-    ax = one_axes(ax, (5.2, 4.2))
+    ax = axes_or_new(ax, (5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
     above = grid.to_numpy() - grid.to_numpy().min()
     a, b = above.shape
@@ -238,7 +238,7 @@ def plot_similarity(shares, labels, names: Sequence, ends: Sequence[Sequence], a
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")[1]
-    axes_list = given_axes(axes, 2)
+    axes_list = check_axes(axes, 2)
     for ax, share, partition, name, end in zip(axes_list, shares, labels, names, ends, strict=True):
         order, cut = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
         n = len(partition)

@@ -14,17 +14,17 @@ from bbl.checks import verb
 from bbl.errors import DataError, OptionError
 from bbl.report.canvas import (
     COLOURS,
-    TITLE,
+    TITLE_FONT,
     axes_inches,
+    axes_or_new,
+    check_axes,
     fit_names,
-    fitted,
-    given_axes,
-    one_axes,
     plain_numbers,
     short_name,
     title_inches,
+    wrap_names,
 )
-from bbl.report.grid import Grid, balanced
+from bbl.report.grid import Grid, grid_columns
 from bbl.report.machine.plot_parameters import plot_parameters
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plot_cv(
     matplotlib Axes
     """
     xname, score = frame.columns[:2]
-    ax = one_axes(ax, (5.2, 3.6))
+    ax = axes_or_new(ax, (5.2, 3.6))
     table = frame.sort_values(xname)
     x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
     symbol, title = symbol or short_name(xname), title or short_name(xname)
@@ -122,7 +122,7 @@ def plot_comparison(
     DataError
         If the two do not have the same parameters.
     """
-    ax = one_axes(ax, (4.4, 4.2))
+    ax = axes_or_new(ax, (4.4, 4.2))
     kinds = [
         _paired(a, b, name)
         for a, b, name in zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
@@ -139,7 +139,7 @@ def plot_comparison(
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
             points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
     if title:  # one with mathematics is left as it is
-        ax.set_title(title if "$" in title else fitted([title], axes_inches(ax)[0], 12.0, 3)[0])
+        ax.set_title(title if "$" in title else wrap_names([title], axes_inches(ax)[0], 12.0, 3)[0])
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")
@@ -227,16 +227,16 @@ def plot_configurations(
     images[:, place] = codes
     order = np.argsort(place)
     below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
-    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else given_axes(axes, K)
-    heads = fitted(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE, 3)
+    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else check_axes(axes, K)
+    heads = wrap_names(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE_FONT, 3)
     for k, ax in enumerate(drawn):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
         if below:
-            fit_names(below, place[order], axes_inches(ax)[0] / size, NAME_DEPTH).put(ax.xaxis)
+            fit_names(below, place[order], axes_inches(ax)[0] / size, NAME_DEPTH).label_ticks(ax.xaxis)
             ax.tick_params(length=0)
-        ax.set_title(heads[k], fontsize=TITLE)
+        ax.set_title(heads[k], fontsize=TITLE_FONT)
     return drawn
 
 
@@ -245,8 +245,8 @@ def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.nd
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
     foot = 0.15 + (fit_names(names, at, width / shape[1], NAME_DEPTH).depth if names else 0.0)
-    columns = balanced(K, width + 0.15)
-    rows, head = math.ceil(K / columns), 0.15 + title_inches(fitted(titles, width, TITLE, 3))
+    columns = grid_columns(K, width + 0.15)
+    rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, 3))
     height = max(width * shape[0] / shape[1], 0.15)
     if rows * (height + head) > MAX_HEIGHT:  # of many images, or of tall ones
         height = max(MAX_HEIGHT / rows - head, 0.1)

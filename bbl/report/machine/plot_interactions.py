@@ -16,24 +16,24 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
-    LARGEST,
-    LINE,
-    SMALLEST,
-    TITLE,
+    LINE_HEIGHT,
+    MAX_FONT,
+    MIN_FONT,
+    TITLE_FONT,
     axes_inches,
+    check_axes,
     colour_bar,
-    diverging,
-    fitted,
-    given_axes,
+    count_letters,
+    diverging_colours,
     group_numbers,
     group_title,
-    letters,
-    lines_in,
+    max_lines,
     text_inches,
     title_inches,
+    wrap_names,
 )
 from bbl.report.format import label_text
-from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
+from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,12 +103,12 @@ def plot_network(
     nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in best]
     names = [[labels.names[i] for i in members] for members in nodes]
     notes = [_shown_pairs(len(p), len(layout.pairs)) for p in best]
-    drawn, bar = _new_axes(names, titles, notes) if axes is None else (given_axes(axes, len(theta)), None)
+    drawn, bar = _new_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
     scale = _scale(np.concatenate([*signed, np.zeros(1)]))
     heads = _headings(titles, notes, min(axes_inches(ax)[0] for ax in drawn))
     for ax, members, node_names, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
         lines = _graph(ax, node_names, np.searchsorted(members, layout.pairs[pairs]), values, scale)
-        ax.set_title(head, fontsize=TITLE)
+        ax.set_title(head, fontsize=TITLE_FONT)
     colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
     return drawn
 
@@ -123,7 +123,7 @@ def _shown_pairs(n: int, total: int) -> str:
 
 def _headings(titles: list[str], notes: list[str], width: float) -> list[str]:
     """Return the title of each graph with its note of `_shown_pairs` below, cut to `width` inches."""
-    lines = zip(fitted(titles, width, TITLE, 3), fitted(notes, width, TITLE, 2), strict=True)
+    lines = zip(wrap_names(titles, width, TITLE_FONT, 3), wrap_names(notes, width, TITLE_FONT, 2), strict=True)
     return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
@@ -131,15 +131,17 @@ def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[l
     """Return axes of a new figure, as large as the names of the nodes need; and those of the colour bar."""
     n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
-    radius = max(radius, _least_radius(n_nodes, SMALLEST + 0.5))
-    depth = min(depth, max(text_inches(label_text(x), LARGEST) for members in names for x in members) + 0.05)
+    radius = max(radius, _least_radius(n_nodes, MIN_FONT + 0.5))
+    depth = min(depth, max(text_inches(label_text(x), MAX_FONT) for members in names for x in members) + 0.05)
     side = 2 * (NAME_RADIUS * radius + depth + MARGIN)
-    height = side if n_nodes > MAX_LEVEL_NAMES else 2 * (NAME_RADIUS * radius + LINE * LARGEST / 72 * 3 + MARGIN)
+    height = (
+        side if n_nodes > MAX_LEVEL_NAMES else 2 * (NAME_RADIUS * radius + LINE_HEIGHT * MAX_FONT / 72 * 3 + MARGIN)
+    )
     head = 0.15 + title_inches(_headings(titles, notes, side))
-    grid = Grid(n, balanced(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
+    grid = Grid(n, grid_columns(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
     figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
     drawn = grid.axes(figure)
-    shown_note(drawn[0], n, len(names), "graphs")
+    note_shown(drawn[0], n, len(names), "graphs")
     return drawn, grid.bar_axes(figure)
 
 
@@ -147,7 +149,7 @@ def _scale(values: np.ndarray) -> dict[str, Any]:
     """Return a colour scale for lines: without the pale middle, in which weak ones would not be seen."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    scale = diverging(values)
+    scale = diverging_colours(values)
     ends = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])
     return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](ends))}
 
@@ -211,7 +213,7 @@ def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: 
 
 def _least_radius(n: int, size: float) -> float:
     """Return the inches of a circle with room for n names of `size` points around it."""
-    return n * LINE * size / 72 / (2 * np.pi * NAME_RADIUS)
+    return n * LINE_HEIGHT * size / 72 / (2 * np.pi * NAME_RADIUS)
 
 
 def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
@@ -221,18 +223,18 @@ def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, wid
     (n, 2) and `angle` (n,) are positions on the unit circle. The font size is the largest one that shows most letters.
     """
     n, radial = len(names), len(names) > MAX_LEVEL_NAMES
-    most_letters, best = -1, (SMALLEST, [""] * n, 1.0)
-    for size in np.arange(LARGEST, SMALLEST - 0.1, -0.5):
+    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)
+    for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         beside = min(longest + 0.03, 0.225 * width)
-        above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE * size / 72, 0.15 * height)
+        above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS
         # a name of several lines reaches as far as the next node, or as high as the top one
         rim = NAME_RADIUS * radius
         height_of_name = 2 * np.pi * rim / max(n, 1) if radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
-        texts = fitted(names, beside, size, lines_in(height_of_name, size))
-        shown = letters(texts) * (not radial or radius >= _least_radius(n, size))
+        texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
+        shown = count_letters(texts) * (not radial or radius >= _least_radius(n, size))
         if shown > 1.1 * most_letters or not most_letters:  # a smaller size has to show more of the names
             most_letters, best = shown, (float(size), texts, radius)
     size, texts, radius = best

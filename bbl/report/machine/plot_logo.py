@@ -16,19 +16,19 @@ from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     COLOURS,
     ESCAPED,
-    TITLE,
-    Fit,
+    TITLE_FONT,
+    TickNames,
     axes_inches,
+    check_axes,
     fit_names,
-    given_axes,
     group_colours,
     group_numbers,
     group_titles,
     plain_numbers,
-    shortened,
+    shorten_names,
     title_inches,
 )
-from bbl.report.grid import MOST_PANELS, Grid, balanced, shown_note
+from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,22 +162,22 @@ def plot_logo(
         raise DataError("heights must hold one finite (groups, levels) table per predictor.")
     panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     titles = [labels.groups[k] for k in shown[:panels]]
-    drawn = _new_axes(labels, titles) if axes is None else given_axes(axes, len(shown))
-    shown_note(drawn[0], panels, len(shown), "logos")
+    drawn = _new_axes(labels, titles) if axes is None else check_axes(axes, len(shown))
+    note_shown(drawn[0], panels, len(shown), "logos")
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
-    letters = [[x.translate(ESCAPED) for x in shortened(levels, 12)] for levels in labels.levels]
+    letters = [[x.translate(ESCAPED) for x in shorten_names(levels, 12)] for levels in labels.levels]
     if _alphabet(labels) is not None:  # capitals fill their place better
         letters = [[x.upper() for x in levels] for levels in letters]
     paint, titles = _paint(labels), group_titles(labels, titles, min(axes_inches(ax)[0] for ax in drawn))
     for k, ax, title in zip(shown, drawn, titles, strict=False):
         for i, table in enumerate(tables):
             _stack(ax, i, table[k], letters[i], paint[i])
-        _names(labels, axes_inches(ax)[0]).put(ax.xaxis)
+        _names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
         ax.tick_params(axis="x", length=0)
         ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
-        ax.set_title(title, fontsize=TITLE)
+        ax.set_title(title, fontsize=TITLE_FONT)
         if ax.yaxis.get_tick_params()["labelleft"]:
             ax.set_ylabel(ylabel)
         ax.axhline(0, color="0.3", linewidth=0.8)
@@ -186,7 +186,7 @@ def plot_logo(
     return drawn
 
 
-def _names(labels: Labels, width: float) -> Fit:
+def _names(labels: Labels, width: float) -> TickNames:
     """Return the names of the predictors below a logo of some width."""
     m = len(labels.names)
     return fit_names(labels.names, np.arange(m), width / (m + 0.2), NAME_DEPTH)
@@ -197,7 +197,7 @@ def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     n, m = len(groups), len(labels.names)
     longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
     width = float(np.clip(0.4 + m * (0.36 if longest == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
-    columns = 1 if n <= 3 else balanced(n, width + 0.25)
+    columns = 1 if n <= 3 else grid_columns(n, width + 0.25)
     head = 0.15 + title_inches(group_titles(labels, groups, width))
     height = float(np.clip(15.0 / math.ceil(n / columns) - head, 0.6, 1.3))
     grid = Grid(n, columns, width, height, 0.75, head, _names(labels, width).depth + 0.25, bar=0.0)

@@ -18,26 +18,26 @@ from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
     MISSING,
     SEQUENTIAL,
-    TITLE,
-    Fit,
+    TITLE_FONT,
+    TickNames,
     axes_inches,
+    check_axes,
     colour_bar,
     colour_limit,
-    diverging,
+    diverging_colours,
     fit_names,
-    fitted,
-    given_axes,
     group_colours,
     group_numbers,
     group_titles,
     mark_negative,
     named_legend,
-    overflow,
     plain_numbers,
+    pointed_ends,
     text_inches,
     title_inches,
+    wrap_names,
 )
-from bbl.report.grid import MOST_PANELS, Grid, balanced, placed, shown_note
+from bbl.report.grid import MOST_PANELS, Grid, axes_at, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,9 +100,9 @@ def plot_parameters(
     maps = _Maps.from_layout(labels, layout, n_maps)
     if axes is None:
         drawn, bars = _figure(labels, layout, names, maps, n_maps)
-        shown_note(drawn[0], n_maps or len(names), len(names), "maps")
+        note_shown(drawn[0], n_maps or len(names), len(names), "maps")
     else:
-        drawn, bars = given_axes(axes, 1 + n_maps), [None, None]
+        drawn, bars = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
         _bars(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half)
@@ -145,7 +145,7 @@ class _Maps:
         gap = float(np.diff(at).min()) if len(at) > 1 else 1.0
         return cls(shows_levels, n, names, at, float(np.clip(0.11 * n / gap, low, high)), high)
 
-    def fits(self, side: float) -> tuple[Fit, Fit]:
+    def fits(self, side: float) -> tuple[TickNames, TickNames]:
         """Return the names below and beside a map of `side` inches."""
         inch = side / self.n
         return fit_names(self.names, self.at, inch, NAME_DEPTH), fit_names(
@@ -159,7 +159,7 @@ def _field_width(layout: Layout, K: int) -> float:
     return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
 
-def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[Fit, Fit | None]:
+def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[TickNames, TickNames | None]:
     """Return the names below the fields, and those above the bars."""
     inch = width / layout.D
     predictors = fit_names(labels.names, _middles(layout), inch, NAME_DEPTH)
@@ -168,7 +168,7 @@ def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[F
     return fit_names(_level_names(labels), np.arange(layout.D), inch, NAME_DEPTH), predictors
 
 
-def _group_fit(names: list, height: float) -> Fit:
+def _group_fit(names: list, height: float) -> TickNames:
     """Return the names of the groups beside the map of the fields."""
     return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
 
@@ -188,8 +188,8 @@ def _figure(
     top = 0.2 if above is None else above.depth + 0.25
     low = top + height + below.depth + 0.3
     figure = grid.figure(low, width, 0.3 if 0 < n_maps < K else 0.0)
-    fields = placed(figure, left_margin, top, width - left_margin - right_margin, height)
-    bar = None if bars else placed(figure, width - right_margin + 0.15, top, 0.14, height)
+    fields = axes_at(figure, left_margin, top, width - left_margin - right_margin, height)
+    bar = None if bars else axes_at(figure, width - right_margin + 0.15, top, 0.14, height)
     return [fields, *grid.axes(figure, low)], [bar, grid.bar_axes(figure, low) if n_maps else None]
 
 
@@ -197,7 +197,7 @@ def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
     """Return a grid of maps that fills a figure of some width, or makes it wider."""
     if not names:
         return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    columns = balanced(len(names), maps.low + GAP)
+    columns = grid_columns(len(names), maps.low + GAP)
     left_margin = maps.fits(maps.low)[1].depth + 0.2
     side = float(np.clip((width - left_margin - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
     below, beside = maps.fits(side)
@@ -226,12 +226,12 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
 def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
     """Return names and title of the legend of the bars, and its inches."""
     texts, title = (
-        fitted(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1),
-        fitted([labels.response], GROUP_WIDTH, TITLE, 3)[0],
+        wrap_names(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1),
+        wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, 3)[0],
     )
     columns = 1 if len(names) <= 10 else 2
     inches = columns * (0.6 + max(text_inches(x, 8.5) for x in texts))
-    return texts, title, max(inches, text_inches(title, TITLE) + 0.2)
+    return texts, title, max(inches, text_inches(title, TITLE_FONT) + 0.2)
 
 
 def _bars(
@@ -255,13 +255,13 @@ def _bars(
     ax.spines[["top", "right"]].set_visible(False)
     inch = axes_inches(ax)[0] / D
     below, above = _field_fits(labels, layout, K, inch * D)
-    below.put(ax.xaxis)
+    below.label_ticks(ax.xaxis)
     ax.tick_params(axis="x", length=0)
     if above is not None:
         top = ax.secondary_xaxis("top")
         top.spines["top"].set_visible(False)
         top.tick_params(length=0)
-        above.put(top.xaxis)
+        above.label_ticks(top.xaxis)
     plain_numbers(ax)
     if labels.response is not None:
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
@@ -280,21 +280,21 @@ def _field_map(
     bar: Axes | None,
 ) -> None:
     """Draw groups by levels as colours; predictors are named in the middle of their levels."""
-    colours = diverging(fields)
+    colours = diverging_colours(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
     if half is not None:
         row, col = np.nonzero((fields > half[0]) | (-fields > half[1]))
         ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
     _separate_predictors(ax, layout)
     width, height = axes_inches(ax)
-    _field_fits(labels, layout, len(names), width)[0].put(ax.xaxis)
+    _field_fits(labels, layout, len(names), width)[0].label_ticks(ax.xaxis)
     ax.tick_params(length=0)
     if labels.response is None:
         ax.set_yticks([])
     else:
-        _group_fit(names, height).put(ax.yaxis)
-        ax.set_ylabel(fitted([labels.response], height, TITLE, 2)[0])
-    colour_bar(image, bar, [ax], title, overflow(fields, colours["vmax"]))
+        _group_fit(names, height).label_ticks(ax.yaxis)
+        ax.set_ylabel(wrap_names([labels.response], height, TITLE_FONT, 2)[0])
+    colour_bar(image, bar, [ax], title, pointed_ends(fields, colours["vmax"]))
 
 
 def _coupling_maps(
@@ -316,7 +316,7 @@ def _coupling_maps(
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         couplings = theta[:, layout.D : layout.pair_start[-1]]
         maps[:, row, col] = maps[:, col, row] = couplings
-        colours = diverging(couplings)
+        colours = diverging_colours(couplings)
     else:
         i, j = layout.pairs.T
         couplings = theta[:, layout.D : layout.pair_start[-1]]
@@ -330,16 +330,16 @@ def _coupling_maps(
     for k, ax in enumerate(axes):
         extent = (-0.5, content.n - 0.5, content.n - 0.5, -0.5)
         image = ax.imshow(_coarsened(maps[k]), extent=extent, interpolation="nearest", **colours)
-        ax.set_title(titles[k], fontsize=TITLE)
+        ax.set_title(titles[k], fontsize=TITLE_FONT)
         below, beside = content.fits(sides[k])
-        below.put(ax.xaxis)
-        beside.put(ax.yaxis)
+        below.label_ticks(ax.xaxis)
+        beside.label_ticks(ax.yaxis)
         if content.shows_levels:
             ax.tick_params(length=0)
             _separate_predictors(ax, layout, across=True)
             if sides[k] > MIN_MARKED_CELL * content.n:
                 mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, axes, title, overflow(maps, colours["vmax"], low=content.shows_levels))
+    colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=content.shows_levels))
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:

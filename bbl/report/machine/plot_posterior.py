@@ -10,13 +10,13 @@ import numpy as np
 from bbl.report.canvas import (
     COLOURS,
     ESCAPED,
-    LARGEST,
-    fitted,
-    given_axes,
+    MAX_FONT,
+    check_axes,
     group_colours,
     named_legend,
     short_name,
-    shortened,
+    shorten_names,
+    wrap_names,
 )
 from bbl.stats.diagnostics import highest_density
 
@@ -64,21 +64,21 @@ def plot_posterior(
         return [_forest(draws, groups, names, top, level, axes)]
     drawn = draws[:, :, 0]
     worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
-    titles = fitted([names[k] for k in worst], WIDTH - 0.5, LARGEST, 2)
-    panels = _panels(titles) if axes is None else given_axes(axes, len(worst))
+    titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, 2)
+    panels = _panels(titles) if axes is None else check_axes(axes, len(worst))
     one, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
     for ax, k, title in zip(panels, worst, titles, strict=True):
         one(ax, drawn[:, :, k])
-        ax.set_title(f"{title}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=LARGEST)
-        ax.tick_params(labelsize=LARGEST - 1)
+        ax.set_title(f"{title}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=MAX_FONT)
+        ax.tick_params(labelsize=MAX_FONT - 1)
         if axes is not None:
-            ax.set_xlabel(x, fontsize=LARGEST)
-            ax.set_ylabel(y, fontsize=LARGEST)
+            ax.set_xlabel(x, fontsize=MAX_FONT)
+            ax.set_ylabel(y, fontsize=MAX_FONT)
     if axes is None:
         figure = panels[0].figure
         figure.suptitle(short_name(groups[0], 40), fontsize="medium")
-        figure.supxlabel(f"{x}; a colour for each chain", fontsize=LARGEST)
-        figure.supylabel(y, fontsize=LARGEST)
+        figure.supxlabel(f"{x}; a colour for each chain", fontsize=MAX_FONT)
+        figure.supylabel(y, fontsize=MAX_FONT)
     return panels
 
 
@@ -112,7 +112,7 @@ def _forest(
         height = 0.9 + len(chosen) * max(0.22, 0.13 * len(groups))
         ax = plt.subplots(figsize=(6.4, height), layout="constrained")[1]
     else:
-        (ax,) = given_axes(axes, 1)
+        (ax,) = check_axes(axes, 1)
     handles = []
     spread = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
     for g, (colour, shift) in enumerate(zip(group_colours(len(groups)), spread, strict=True)):
@@ -121,12 +121,12 @@ def _forest(
         handles.append(ax.plot(mean[g, chosen], at, "o", color=colour, markersize=3.5)[0])
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(np.arange(len(chosen)))
-    texts = [text.translate(ESCAPED) for text in shortened([names[k] for k in chosen], 36)]
-    ax.set_yticklabels(texts, fontsize=LARGEST - 0.5)
+    texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], 36)]
+    ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
     ax.set_ylim(len(chosen) - 0.4, -0.6)
     ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
-        named_legend(ax, handles, shortened(groups, 24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        named_legend(ax, handles, shorten_names(groups, 24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
         ax.set_title(short_name(groups[0], 40), fontsize="medium")
     return ax

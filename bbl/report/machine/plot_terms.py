@@ -13,20 +13,20 @@ from bbl.errors import DataError
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.canvas import (
-    TITLE,
+    TITLE_FONT,
     axes_inches,
+    check_axes,
     colour_bar,
-    diverging,
+    diverging_colours,
     fit_names,
-    fitted,
-    given_axes,
     group_numbers,
     mark_negative,
-    overflow,
+    pointed_ends,
     title_inches,
+    wrap_names,
 )
 from bbl.report.format import label_text
-from bbl.report.grid import MOST_PANELS, Grid, balanced, placed, shown_note
+from bbl.report.grid import MOST_PANELS, Grid, axes_at, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,32 +98,32 @@ def plot_term(
     bar = None
     if axes is None:
         drawn, bar = _new_axes(heads[:n], rows, columns, len(joint))
-        shown_note(drawn[0], n, len(maps), "maps")
+        note_shown(drawn[0], n, len(maps), "maps")
     else:
-        drawn = given_axes(axes, n)
-    colours = diverging(maps[:n])
+        drawn = check_axes(axes, n)
+    colours = diverging_colours(maps[:n])
     width, height = axes_inches(drawn[0])
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
     texts = _headings(heads[:n], width)
     for k, ax in enumerate(drawn):
         image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
-        ax.set_title(texts[k], fontsize=TITLE)
+        ax.set_title(texts[k], fontsize=TITLE_FONT)
         ax.tick_params(length=0)
-        below.put(ax.xaxis)
-        beside.put(ax.yaxis)
+        below.label_ticks(ax.xaxis)
+        beside.label_ticks(ax.yaxis)
         if ax.xaxis.get_tick_params()["labelbottom"]:
-            ax.set_xlabel(fitted([labels.names[term[1]]], width, TITLE)[0])
+            ax.set_xlabel(wrap_names([labels.names[term[1]]], width, TITLE_FONT)[0])
         if ax.yaxis.get_tick_params()["labelleft"]:
-            ax.set_ylabel(fitted([labels.names[term[0]]], height, TITLE)[0])
+            ax.set_ylabel(wrap_names([labels.names[term[0]]], height, TITLE_FONT)[0])
         mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, drawn, f"Coupling ${d}J$", overflow(maps[:n], colours["vmax"]))
+    colour_bar(image, bar, drawn, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
     return drawn
 
 
 def _headings(heads: list[tuple[str, str]], width: float) -> list[str]:
     """Return the titles of maps: the group, and below it the levels of the other predictors."""
-    lines = [fitted(side, width + 0.2, TITLE, 2) for side in zip(*heads, strict=True)]
+    lines = [wrap_names(side, width + 0.2, TITLE_FONT, 2) for side in zip(*heads, strict=True)]
     return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
 
 
@@ -131,10 +131,10 @@ def _new_axes(heads: list[tuple[str, str]], rows: list[str], columns: list[str],
     """Return axes of a new figure for maps, `each` of them of one group, and axes for its colour bar."""
     width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
-    across = each if each * (width + 0.3) < 12 else balanced(len(heads), width + 0.3)
+    across = each if each * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
     head = 0.2 + title_inches(_headings(heads, width))
     grid = Grid(len(heads), across, width, height, 0.55 + beside.depth, head, 0.5 + below.depth, 0.3, 1.0)
     figure = grid.figure()
-    return grid.axes(figure), placed(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))
+    return grid.axes(figure), axes_at(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))

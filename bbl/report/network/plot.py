@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import group_colours, named_legend, one_axes, short_name
+from bbl.report.canvas import axes_or_new, group_colours, named_legend, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +40,7 @@ def plot_structure(
     """
     rows = [[class_var], *layers]
     width = max(map(len, rows))
-    ax = one_axes(ax, (float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
+    ax = axes_or_new(ax, (float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
     positions = {}  # x, y of each node
     for depth, row in enumerate(rows):
         for k, name in enumerate(row):
@@ -90,7 +90,7 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
     """
     shown, errors = table.iloc[:MAX_CONFIGURATIONS], errors.iloc[:MAX_CONFIGURATIONS]
     n_rows, L = shown.shape
-    ax = one_axes(ax, (float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
+    ax = axes_or_new(ax, (float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
     for k, colour in enumerate(group_colours(L)):
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)

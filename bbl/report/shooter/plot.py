@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import fitted, group_colours, named_legend, one_axes, plain_numbers
+from bbl.report.canvas import axes_or_new, group_colours, named_legend, plain_numbers, wrap_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,13 +32,13 @@ def plot_terms(names: Sequence[str], orders: np.ndarray, strength: np.ndarray, o
     -------
     matplotlib Axes
     """
-    ax = one_axes(ax, (6.4, max(1.6, 0.9 + 0.24 * len(names))))
+    ax = axes_or_new(ax, (6.4, max(1.6, 0.9 + 0.24 * len(names))))
     colours = group_colours(max(3, int(orders.max(initial=1))))
     handles = {}
     for k in np.unique(orders):
         terms_of_order = np.flatnonzero(orders == k)
         handles[f"order {k}"] = ax.barh(terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1])
-    ax.set_yticks(np.arange(len(names)), fitted(names, 2.6, 9), fontsize=9)
+    ax.set_yticks(np.arange(len(names)), wrap_names(names, 2.6, 9), fontsize=9)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
     count_note = f" (strongest {len(names)} of {of} terms)" if of > len(names) else ""
     ax.set_xlabel(f"strength, in log odds{count_note}")
@@ -66,7 +66,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     from matplotlib.ticker import MaxNLocator
 
-    ax = one_axes(ax, (6.4, 3.6))
+    ax = axes_or_new(ax, (6.4, 3.6))
     last = path.groupby("point").tail(1)
     several = len(last) > 1
     rows = last if several else path

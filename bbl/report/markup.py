@@ -1,4 +1,4 @@
-"""Markup: tables as HTML and LaTeX, with everything that comes from the data escaped."""
+"""Tables as HTML, LaTeX and Markdown; names and values from the data are escaped."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # these two would be taken for an option of the row break before them
+    "[": "{[}",  # at the start of a row, "[" and "*" would be read as options of the row break before
     "*": "{*}",
 }
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
 
 
 def html_text(text: object) -> str:
-    """Return text with what HTML would take for markup escaped."""
+    """Return text for HTML: on one line, special characters escaped."""
     return html.escape(label_text(text))
 
 
 def latex_text(text: object) -> str:
-    """Return text with what LaTeX would take for a command escaped."""
-    return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")  # no dash from two hyphens
+    """Return text for LaTeX: on one line, special characters escaped, two hyphens not joined to a dash."""
+    return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")
 
 
 def _latex_cell(cell: str) -> str:
+    """Return the text of a cell for LaTeX, a number in mathematics."""
     if cell in INFINITE:
         return INFINITE[cell]
     number = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:e([+-]\d+))?", cell, re.ASCII)
@@ -52,21 +53,7 @@ def _latex_cell(cell: str) -> str:
 
 
 def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    """Return a table in HTML: row labels first, numbers formatted column by column.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    title : str, optional
-        Caption.
-    note : str, optional
-        Line under the table.
-    header : bool, default True
-        Whether to show the column names.
-
-    Returns
-    -------
-    str
+    """Return a table in HTML, with a caption `title`, a line `note` under it, and the column names if `header`.
 
     Examples
     --------
@@ -87,9 +74,9 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
         lines.append(f"<thead><tr><td></td>{names}</tr></thead>")
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
-        row = "".join(f"<td>{html_text(c)}</td>" for c in cells)
-        head = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
-        lines.append(f"<tr>{head}{row}</tr>")
+        data_cells = "".join(f"<td>{html_text(c)}</td>" for c in cells)
+        row_label = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
+        lines.append(f"<tr>{row_label}{data_cells}</tr>")
     lines.append("</tbody>")
     if note:
         lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')
@@ -97,7 +84,7 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
 
 
 def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    r"""Return a table in LaTeX, which needs no package; arguments as in `html_table`.
+    r"""Return a table in LaTeX that needs no package; arguments as in `html_table`.
 
     Examples
     --------
@@ -149,4 +136,5 @@ def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
 
 
 def _markdown_text(text: object) -> str:
+    """Return text for Markdown: on one line, special characters escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#|$~])", r"\\\1", label_text(text))

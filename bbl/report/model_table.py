@@ -1,4 +1,4 @@
-"""Model table: fits side by side, as text, HTML, LaTeX and Markdown."""
+"""ModelTable: coefficients and key figures of several fits side by side, as text, HTML, LaTeX and Markdown."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ModelTable:
     Attributes
     ----------
     frame : DataFrame of str
-        One column per model; rows are coefficients, with their standard errors in brackets, then facts.
+        One column for each model; rows are coefficients with standard errors in brackets, then key figures.
     title : str
     note : str
-        What brackets and stars mean.
+        Line under the table that explains brackets and stars.
     """
 
     frame: pd.DataFrame
@@ -39,7 +39,7 @@ class ModelTable:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the table in LaTeX, which needs no package; names are escaped."""
+        """Return the table in LaTeX that needs no package; names are escaped."""
         return latex_table(self.frame, self.title, self.note)
 
     def as_markdown(self) -> str:

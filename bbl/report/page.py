@@ -1,4 +1,4 @@
-"""Page: a self-contained HTML page of sections, tables and figures, for telephones and screen readers too."""
+"""Self-contained HTML pages of sections, tables and figures, fit for telephones and screen readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bbl.report.markup import html_text
 
 __all__ = ["Part", "figure_html", "page_html"]
 
-SCREEN = 80  # pixels of an inch on a page; twice as many in the picture
+PIXELS_PER_INCH = 80  # of a figure on the page; the stored picture has twice as many, for fine screens
 STYLE = """
 :root { color-scheme: light; }
 body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: #1b1f23; background: #fff; }
@@ -47,7 +47,7 @@ img { max-width: 100%; height: auto; }
 footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
 @media print { .scroll { overflow: visible; } nav { display: none; } }
 """
-WIDE = 640  # pixels from which a figure scrolls rather than shrinks
+MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Part:
     ----------
     heading : str
     text : sequence of str
-        Paragraphs, which are escaped.
+        Paragraphs, as plain text.
     html : sequence of str
-        What follows them, as HTML.
+        Tables and figures after the paragraphs, as HTML.
     """
 
     heading: str
@@ -69,41 +69,30 @@ class Part:
 
 
 def figure_html(figure: Any, alt: str, caption: str) -> str:
-    """Return a matplotlib figure as a picture inside the page, and close it.
+    """Return a matplotlib figure as an HTML picture with the data inside, and close the figure.
 
-    Parameters
-    ----------
-    figure : matplotlib Figure
-    alt : str
-        What the picture shows, for those who do not see it.
-    caption : str
+    `alt` describes the picture for readers who do not see it.
     """
     import matplotlib.pyplot as plt
 
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=2 * SCREEN)
-    width, height = (round(float(inches) * SCREEN) for inches in figure.get_size_inches())
+    figure.savefig(stream, format="png", dpi=2 * PIXELS_PER_INCH)
+    width, height = (round(float(inches) * PIXELS_PER_INCH) for inches in figure.get_size_inches())
     plt.close(figure)
     data = base64.b64encode(stream.getvalue()).decode()
     image = f'<img src="data:image/png;base64,{data}" width="{width}" height="{height}" alt="{html_text(alt)}">'
-    if width > WIDE:
+    if width > MAX_SHRUNK_WIDTH:
         image = scrolling(image, f"Figure: {caption}", "scroll wide")
     return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
 
 
 def scrolling(content: str, label: str, kind: str = "scroll") -> str:
-    """Return content that may be wider than the page, in a box that scrolls, also by the keyboard."""
+    """Return HTML content in a box of CSS class `kind` that scrolls sideways, also by the keyboard."""
     return f'<div class="{kind}" role="group" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
 
 
 def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
-    """Return the page: nothing in it is fetched from elsewhere, and no script is in it.
-
-    Parameters
-    ----------
-    title, lead, foot : str
-    parts : sequence of Part
-    """
+    """Return an HTML page that loads nothing and runs no script: title, `lead` paragraph, contents, parts, `foot`."""
     links = "".join(f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1))
     sections = []
     for k, section in enumerate(parts, 1):
@@ -133,12 +122,12 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
 
 
 def _boxed(content: str, heading: str) -> str:
-    """Put each table into a box that scrolls, named by its caption."""
+    """Put each table of HTML content into a box that scrolls, named by the table's caption or else by `heading`."""
 
-    def box(found: re.Match) -> str:
-        caption = re.search(r"<caption>(.*?)</caption>", found[0], re.DOTALL)
+    def box(match: re.Match) -> str:
+        caption = re.search(r"<caption>(.*?)</caption>", match[0], re.DOTALL)
         label = heading if caption is None else caption[1]
-        table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", found[0], flags=re.DOTALL)
+        table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL)
         return scrolling(table, html.unescape(label))
 
     return re.sub(r"<table>.*?</table>", box, content, flags=re.DOTALL)

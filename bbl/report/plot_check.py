@@ -1,4 +1,4 @@
-"""Check plot: whether predicted probabilities hold, as a reliability diagram."""
+"""Calibration plot: reliability diagrams of predicted probabilities, with histograms of the predictions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_calibration"]
 
-Z = 1.959963984540054  # 95 % of a standard normal lie within
+Z = 1.959963984540054  # 95 % of a standard normal lie within -Z..Z
+MAX_LARGE_PANELS = 9  # groups up to which the panels of a new figure are large
 
 
 def plot_calibration(
@@ -58,17 +59,17 @@ def plot_calibration(
     weights : array_like, shape (n,), optional
         How often each row was observed; once by default.
     bins : int, default 10
-        Bins of equal width between 0 and 1.
+        Number of bins of equal width between 0 and 1.
     groups : sequence, optional
-        Which groups; all by default, but the second alone of two, since the first has the complement.
+        Groups to draw; by default all, or of two groups only the second, as the first has the complement.
     axes : sequence of matplotlib Axes, optional
-        Two, a diagram and a histogram, in which all groups are drawn; or two for each group. A new figure by default.
+        A diagram and a histogram for all groups together, or one of each for each group. A new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Diagram and histogram of each group. Each point is a bin at its mean prediction, with the 95 % interval of
-        Wilson (1927) of a binomial share. A new figure shows up to 24 groups.
+        Diagram and histogram of each group. A point is a bin: its mean prediction against the observed share, with
+        the 95 % interval of Wilson (1927) for a binomial share. A new figure shows at most 24 groups.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def plot_calibration(
         diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
         lines += diagram.plot(binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
         histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
-    _furnish(labels, names, pairs, together)
+    _label_axes(labels, names, pairs, together)
     if together:
         response = wrap_names([labels.response], 2.0, TITLE_FONT, 2)[0]
         named_legend(pairs[0][0], lines, wrap_names(names, 2.0, 8.5, 2), title=response, loc="upper left")
@@ -117,25 +118,31 @@ def plot_calibration(
 
 @dataclass(frozen=True)
 class _Bins:
-    """Predictions in bins: how many, and of the bins that have any, mean prediction, observed share and its limits."""
+    """Predicted probabilities of one group, binned. All arrays but `total` have an entry for each bin with rows."""
 
-    total: np.ndarray
-    mean: np.ndarray
-    share: np.ndarray
-    low: np.ndarray
+    total: np.ndarray  # weight of the rows in each bin, shape (bins,)
+    mean: np.ndarray  # mean prediction
+    share: np.ndarray  # observed share of the group
+    low: np.ndarray  # 95 % limits of the share
     high: np.ndarray
 
     @classmethod
-    def of(cls, p: np.ndarray, hit: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
-        at = np.minimum((p * bins).astype(np.intp), bins - 1)
-        total = np.bincount(at, weight, bins)
-        full = total > 0
-        hits, n = np.bincount(at, weight * hit, bins)[full], total[full]
-        return cls(total, np.bincount(at, weight * p, bins)[full] / n, hits / n, *wilson(hits, n))
+    def of(cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
+        """Bin the predictions `p` (n,) of rows that are, or are not, in the group."""
+        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)
+        total = np.bincount(bin_of_row, weight, bins)
+        has_rows = total > 0
+        n = total[has_rows]
+        n_in_group = np.bincount(bin_of_row, weight * is_in_group, bins)[has_rows]
+        mean = np.bincount(bin_of_row, weight * p, bins)[has_rows] / n
+        return cls(total, mean, n_in_group / n, *wilson(n_in_group, n))
 
 
-def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
-    """Set equal limits, and name panels and axes: the outer ones alone."""
+def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
+    """Set the limits, titles and axis labels of (diagram, histogram) pairs; `together`: one pair has all groups.
+
+    Only the outer panels have axis labels; `names` are the groups.
+    """
     one = len(names) == 1
     response = shorten_names([labels.response], 24)[0]
     width, height = axes_inches(pairs[0][0])
@@ -161,27 +168,27 @@ def _furnish(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], togeth
         plain_numbers(diagram, histogram)
 
 
-def wilson(hits: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the 95 % limits of Wilson (1927) of the shares ``hits / total``."""
-    middle = (hits + Z**2 / 2) / (total + Z**2)
-    half = Z / (total + Z**2) * np.sqrt(hits * (total - hits) / total + Z**2 / 4)
-    return middle - half, middle + half
+def wilson(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper 95 % limits of Wilson (1927) for the shares ``successes / total``."""
+    middle = (successes + Z**2 / 2) / (total + Z**2)
+    half_width = Z / (total + Z**2) * np.sqrt(successes * (total - successes) / total + Z**2 / 4)
+    return middle - half_width, middle + half_width
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure: a diagram and below it a histogram for each group, in a grid."""
+    """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in turn."""
     n = min(len(groups), MOST_PANELS)
-    width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= 9 else (1.8, 2.4))
+    width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= MAX_LARGE_PANELS else (1.8, 2.4))
     columns = grid_columns(n, width + 0.25)
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
     grid = Grid(n, columns, width, height, 0.85, head, 0.7, 0.35, 0.0)
     figure = grid.figure(below=0.25 if n < len(groups) else 0.0)
     axes_list: list[Axes] = []
     for ax in grid.axes(figure):
-        box, bottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
-        below = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
-        below.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=bottom)
+        box, labelbottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
+        histogram = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
+        histogram.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=labelbottom)
         ax.set_position((box.x0, box.y0 + 0.27 * box.height, box.width, 0.73 * box.height))
         ax.tick_params(labelbottom=False)
-        axes_list += [ax, below]
+        axes_list += [ax, histogram]
     return axes_list

@@ -1,4 +1,4 @@
-"""Coefficient plot: estimates with their intervals, one line each."""
+"""Coefficient plot: estimates with their intervals, one row for each coefficient."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_coefficients"]
 
-MOST_ROWS = 40  # coefficients of a new figure
+MAX_ROWS = 40  # coefficients of a new figure
 WIDTH = 4.2  # inches of the panel
-NAMES = 3.4  # most inches of the names
-MARKS = "osD^vP"  # one for each group, in turn
+MAX_NAME_WIDTH = 3.4  # inches of the names beside the panel
+MARKERS = "osD^vP"  # one for each group, in turn
 
 
 def plot_coefficients(
@@ -41,42 +41,38 @@ def plot_coefficients(
     title: str = "Estimate",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw estimates with their intervals: a line for each name, with a point for each group.
+    """Draw estimates with their intervals: a row for each name, with a point for each group.
 
     Parameters
     ----------
     names : sequence of n str
+        The first `MAX_ROWS` are drawn, or all if `ax` is given.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
-        Nan where there is none; a limit that is missing or infinite has no line.
+        Points and ends of the intervals; no point for nan, no line if an end is not finite.
     title : str, default "Estimate"
-        Below the axis.
+        Label of the axis.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-        A new figure shows the first 40, and says so.
     """
     K, n = estimate.shape
-    shown = n if ax is not None else min(n, MOST_ROWS)
-    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
-    at = np.arange(shown, dtype=float)
+    n_shown = n if ax is not None else min(n, MAX_ROWS)
+    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
+    rows = np.arange(n_shown, dtype=float)
     if ax is None:
-        ax = _new_axes(names[:shown], at, gap, shown < n, K)
-        note_shown(ax, shown, n, "coefficients")
+        ax = _new_axes(names[:n_shown], rows, gap, n_shown < n, K)
+        note_shown(ax, n_shown, n, "coefficients")
     else:
-        fit_names(names, at, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).label_ticks(ax.yaxis)
+        fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
-        y = at + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
-        low, high, middle = (column[k, :shown] for column in (lower, upper, estimate))
-        drawn = np.isfinite(low) & np.isfinite(high)
-        ax.hlines(y[drawn], low[drawn], high[drawn], color=colours[k], linewidth=1.4)
-        handles += ax.plot(middle, y, MARKS[k % len(MARKS)], color=colours[k], markersize=4.5, zorder=3)
+        y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
+        low, high, point = (values[k, :n_shown] for values in (lower, upper, estimate))
+        has_interval = np.isfinite(low) & np.isfinite(high)
+        ax.hlines(y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4)
+        handles += ax.plot(point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
-    ax.set(ylim=(shown - 0.5, -0.5), xlabel=title)
+    ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
@@ -86,15 +82,18 @@ def plot_coefficients(
     return ax
 
 
-def _new_axes(names: Sequence[str], at: np.ndarray, gap: float, cut: bool, K: int) -> Axes:
-    """Return axes of a new figure with room for the names, and the names put."""
+def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool, K: int) -> Axes:
+    """Return axes of a new figure with `names` as tick labels at `rows`, `gap` inches apart.
+
+    There is room for a legend of K groups above the axes, and for the note of `note_shown` below.
+    """
     import matplotlib.pyplot as plt
 
-    fitted_names = fit_names(names, at, gap, NAMES, upright=True)
+    tick_names = fit_names(names, rows, gap, MAX_NAME_WIDTH, upright=True)
     head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
-    foot, height = 0.55 + 0.25 * cut, max(len(at) * gap, 0.8)
-    left_margin = fitted_names.depth + 0.3
+    foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
+    left_margin = tick_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
     ax = axes_at(figure, left_margin, head, WIDTH, height)
-    fitted_names.label_ticks(ax.yaxis)
+    tick_names.label_ticks(ax.yaxis)
     return ax

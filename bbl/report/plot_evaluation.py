@@ -33,26 +33,18 @@ if TYPE_CHECKING:
 __all__ = ["plot_confusion", "plot_roc"]
 
 CELL = 0.62  # inches of a cell of a confusion matrix
-SMALLEST_MAP = 2.2  # inches of the map of a new figure
-LARGEST_MAP = 8.0  # inches of the map of a new figure
-MOST_NUMBERS = 24  # groups up to which cells show numbers
-MOST_CURVES = 12  # ROC curves of a figure
-DARK = 0.55  # share from which a number is white
+MIN_MAP = 2.2  # inches of a side of the map of a new figure
+MAX_MAP = 8.0  # inches of a side of the map of a new figure
+MAX_NAME_DEPTH = 2.2  # inches of the groups' names beside and below the map of a new figure
+MAX_NUMBERED_GROUPS = 24  # groups up to which cells show numbers
+MAX_CURVES = 12  # ROC curves of a figure
+WHITE_ABOVE = 0.55  # share above which the number in a cell is white, as the cell is dark
 
 
 def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -> Axes:
-    """Draw a confusion matrix: each row coloured by the shares of its group, with the numbers in its cells.
+    """Draw a confusion matrix: counts as numbers, shares of the observed group (the row) as colours.
 
-    Parameters
-    ----------
-    labels : Labels
-    counts : ndarray, shape (K, K)
-        Observations by observed (rows) and predicted group (columns).
-    ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
+    `counts` (K, K) are weighted observations by observed (rows) and predicted group (columns).
     """
     counts = np.asarray(counts, dtype=float)
     K = len(labels.groups)
@@ -63,23 +55,21 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
     widest = max(text_inches(x, MAX_FONT) for row in texts for x in row) + 0.12
     if ax is None:
-        ax, inch = _map_axes(labels, max(CELL, widest))
+        ax, cell = _map_axes(labels, max(CELL, widest))
     else:
-        inch = min(axes_inches(ax)) / K
-        side = fit_names(labels.groups, np.arange(K), inch, 0.9, upright=True)
-        below = fit_names(labels.groups, np.arange(K), inch, 0.9)
-        side.label_ticks(ax.yaxis)
-        below.label_ticks(ax.xaxis)
+        cell = min(axes_inches(ax)) / K
+        fit_names(labels.groups, np.arange(K), cell, 0.9, upright=True).label_ticks(ax.yaxis)
+        fit_names(labels.groups, np.arange(K), cell, 0.9).label_ticks(ax.xaxis)
     image = ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     image.set_clim(0.0, 1.0)
-    if K <= MOST_NUMBERS:
-        size = min(MAX_FONT + 1, MAX_FONT * (inch - 0.06) / (widest - 0.06))
+    if K <= MAX_NUMBERED_GROUPS:
+        size = min(MAX_FONT + 1, MAX_FONT * (cell - 0.06) / (widest - 0.06))
         for i in range(K):
             for j in range(K):
-                colour = "white" if share[i, j] > DARK else "black"
+                colour = "white" if share[i, j] > WHITE_ABOVE else "black"
                 ax.text(j, i, texts[i][j], ha="center", va="center", color=colour, fontsize=size)
     response = shorten_names([labels.response], 24)[0]
-    room = max(K * inch, 1.5)
+    room = max(K * cell, 1.5)
     ax.set_xlabel(wrap_names([f"Predicted {response}"], room, TITLE_FONT, 2)[0])
     ax.set_ylabel(wrap_names([f"Observed {response}"], room, TITLE_FONT, 2)[0])
     ax.tick_params(length=0)
@@ -91,21 +81,21 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     return ax
 
 
-def _map_axes(labels: Labels, cell: float) -> tuple[Axes, float]:
-    """Return axes of a new figure that has room for the groups' names, with the names put, and inches of a cell."""
+def _map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
+    """Return axes of a new figure with the groups as tick labels, and the inches of a cell, `min_cell` if possible."""
     import matplotlib.pyplot as plt
 
     K = len(labels.groups)
-    side = float(np.clip(K * cell, SMALLEST_MAP, LARGEST_MAP))
-    inch = side / K
-    rows = fit_names(labels.groups, np.arange(K), inch, 2.2, upright=True)
-    columns = fit_names(labels.groups, np.arange(K), inch, 2.2)
+    side = float(np.clip(K * min_cell, MIN_MAP, MAX_MAP))
+    cell = side / K
+    rows = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
+    columns = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
     left_margin, foot = rows.depth + 0.6, columns.depth + 0.6
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
     ax = axes_at(figure, left_margin, 0.2, side, side)
     rows.label_ticks(ax.yaxis)
     columns.label_ticks(ax.xaxis)
-    return ax, inch
+    return ax, cell
 
 
 def plot_roc(
@@ -117,45 +107,43 @@ def plot_roc(
     groups: Sequence | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the ROC curve of each group against the rest.
+    """Draw the ROC curve of each group against all other groups, with the area under it in the legend.
+
+    A group to which no row, or every row, belongs has no curve.
 
     Parameters
     ----------
     labels : Labels
     score : ndarray, shape (n, K)
-        Larger for rows of the group.
+        Scores that rank rows: the larger, the more likely is the group.
     y : ndarray of int, shape (n,)
+        Observed groups, 0..K-1.
     weights : ndarray, shape (n,)
     groups : sequence, optional
-        Which groups; all by default (up to twelve), but the second alone of two.
+        Groups to draw; by default the first twelve, or of two groups only the second.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
-        The legend has the areas; a group that no row or every row is of has no curve.
     """
     K = len(labels.groups)
     chosen = [1] if groups is None and K == 2 else group_numbers(labels, groups)
-    shown = chosen if groups is not None else chosen[:MOST_CURVES]
-    new = ax is None
+    shown = chosen if groups is not None else chosen[:MAX_CURVES]
+    is_new = ax is None
     ax = axes_or_new(ax, (4.4, 4.2))
-    area = [auc(score[:, k], y == k, weights)[0] for k in shown]
+    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines, names = [], []
     texts = wrap_names([labels.groups[k] for k in shown], 1.6, 8.5, 1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
-    for k, text, value, colour in zip(shown, texts, area, colours, strict=True):
-        if np.isnan(value):
+    for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):
+        if np.isnan(area):
             continue
         fpr, tpr, _ = roc_curve(score[:, k], y == k, weights)
         lines += ax.plot(fpr, tpr, color=colour, linewidth=1.4, zorder=3)
-        names.append(f"{text}: AUC {value:.3f}")
+        names.append(f"{text}: AUC {area:.3f}")
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     ax.set(xlabel="False positive rate", ylabel="True positive rate")
     ax.spines[["top", "right"]].set_visible(False)
     if lines:
         named_legend(ax, lines, names, loc="lower right")
-    if new:
+    if is_new:
         note_shown(ax, len(shown), len(chosen), "groups")
     return ax

@@ -1,4 +1,4 @@
-"""Waterfall: how terms add up from a baseline to the log-odds of a row."""
+"""Waterfall plot: how contributions add up, from a baseline to the log-odds of one row."""
 
 from __future__ import annotations
 
@@ -26,29 +26,25 @@ if TYPE_CHECKING:
 __all__ = ["plot_waterfall"]
 
 WIDTH = 4.6  # inches of the panel
-NAMES = 3.2  # most inches of the names
+MAX_NAME_WIDTH = 3.2  # inches of the names beside the bars
 GAP = 1.7 * LINE_HEIGHT * MAX_FONT / 72  # inches between bars
 
 
 def plot_waterfall(
     names: Sequence[str], values: np.ndarray, *, title: str = "Log-odds", top: int = 12, ax: Axes | None = None
 ) -> Axes:
-    """Draw contributions as bars that follow each other, the largest first, from the baseline to the sum.
+    """Draw the baseline, the contributions, largest first, and the sum as bars; each starts where the last one ends.
 
     Parameters
     ----------
     names : sequence of n str
-        The first is the baseline's.
+        The baseline, then the contributions.
     values : ndarray, shape (n,)
     title : str, default "Log-odds"
-        Below the axis.
+        Label of the axis.
     top : int, default 12
-        Contributions that have a bar of their own; the others share one.
+        Contributions with a bar each; the smaller ones share one bar.
     ax : matplotlib Axes, optional
-
-    Returns
-    -------
-    matplotlib Axes
     """
     names, values = list(names), np.asarray(values, dtype=float)
     order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
@@ -60,27 +56,26 @@ def plot_waterfall(
         steps.append(values[remaining].sum())
     labels.append("sum")
     ends = np.cumsum(steps)
-    starts = np.append(0.0, ends[:-1])
-    at = np.arange(len(labels), dtype=float)
+    y = np.arange(len(labels), dtype=float)
     if ax is None:
-        ax = _new_axes(labels, at)
+        ax = _new_axes(labels, y)
     else:
-        fit_names(labels, at, axes_inches(ax)[1] / len(labels), 1.4, upright=True).label_ticks(ax.yaxis)
-    bar_starts, width = np.append(starts, 0.0), np.append(steps, ends[-1])
-    for k, (start, step) in enumerate(zip(bar_starts, width, strict=True)):
+        fit_names(labels, y, axes_inches(ax)[1] / len(labels), 1.4, upright=True).label_ticks(ax.yaxis)
+    starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]  # the last bar, the sum, starts at zero
+    for k, (start, step) in enumerate(zip(starts, widths, strict=True)):
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
         ax.barh(k, step, left=start, height=0.65, color=colour, zorder=2)
-        side = 4 if step >= 0 else -4
+        offset = 4 if step >= 0 else -4  # points between bar and number
         ax.annotate(
             f"{step:+.2f}",
             (start + step, k),
-            xytext=(side, 0),
+            xytext=(offset, 0),
             textcoords="offset points",
             ha="left" if step >= 0 else "right",
             va="center",
             fontsize=8,
         )
-    ax.vlines(ends, at[:-1] - 0.33, at[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
+    ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     low, high = min(0.0, ends.min()), max(0.0, ends.max())
     margin = 0.16 * ((high - low) or 1.0)
@@ -92,13 +87,15 @@ def plot_waterfall(
     return ax
 
 
-def _new_axes(labels: Sequence[str], at: np.ndarray) -> Axes:
+def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
+    """Return axes of a new figure with room for a bar for each label, and the labels set."""
     import matplotlib.pyplot as plt
 
-    gap = GAP * (1.0 if max(text_inches(x, MAX_FONT) for x in labels) <= NAMES else 1.6)  # two lines for long names
-    fitted_names = fit_names(labels, at, gap, NAMES, upright=True)
-    height, left_margin = len(labels) * gap, fitted_names.depth + 0.3
+    needs_two_lines = max(text_inches(x, MAX_FONT) for x in labels) > MAX_NAME_WIDTH
+    gap = GAP * (1.6 if needs_two_lines else 1.0)
+    tick_names = fit_names(labels, positions, gap, MAX_NAME_WIDTH, upright=True)
+    height, left_margin = len(labels) * gap, tick_names.depth + 0.3
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
     ax = axes_at(figure, left_margin, 0.15, WIDTH, height)
-    fitted_names.label_ticks(ax.yaxis)
+    tick_names.label_ticks(ax.yaxis)
     return ax

@@ -199,7 +199,8 @@ def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
 def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> str:
     """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint) levels `columns`."""
     n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)
-    frame = pd.DataFrame(values[:n, :n], index=map(label_text, rows[:n]), columns=map(label_text, columns[:n]))
+    index, header = [label_text(x) for x in rows[:n]], [label_text(x) for x in columns[:n]]
+    frame = pd.DataFrame(values[:n, :n], index=index, columns=header)
     size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""
     return table_text(frame) + size_note
 

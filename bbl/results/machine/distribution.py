@@ -1,4 +1,7 @@
-"""Scores, draws and reconstruction of rows by fitted Boltzmann machines: methods of the result classes."""
+"""Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of the result classes.
+
+n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; others are ignored. None for the training rows.
     unseen : {"raise", "ignore"}, default "raise"
-        Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+        Whether an unknown level is an error, or its predictor is summed out in that row.
 
     Returns
     -------
     Series
         On the index of `newdata`. With classes it is ``ln sum_y P(y) P(x|y)``, whatever the response of the row;
         P(y) are the model's `priors`, or the shares of the groups in the training rows.
-        Missing values are treated as `predict` treats them.
+        Missing values are treated as by `predict`.
 
     Raises
     ------
@@ -52,18 +55,18 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     choice("unseen", unseen, ("raise", "ignore"))
     if newdata is None:
         rows = self._rows()
-        log_p, index = _log_density(self, rows.codes, rows.missing), self._index()
+        log_p, index = _log_probabilities(self, rows.codes, rows.missing), self._index()
     else:
         newdata = to_frame(newdata, "newdata")
-        log_p = _log_density(self, *self.design.encode(newdata, unseen))
+        log_p = _log_probabilities(self, *self.design.encode(newdata, unseen))
         if (dropped := self.design.dropped(newdata)) is not None:
             log_p[dropped] = np.nan
         index = newdata.index
     return pd.Series(log_p, index=index, name="log_prob")
 
 
-def _log_density(self: MachineResults, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-    """Return the log-probabilities (n,) of encoded rows."""
+def _log_probabilities(self: MachineResults, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+    """Return the log-probabilities (n,) of rows with `codes` (n, m), those `missing` (n, m) summed out."""
     return replace(self.estimate, class_prior=self._population_shares).log_density(self._averaged, codes, missing)
 
 
@@ -74,16 +77,16 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        With the response too if the model has one: each row is judged by the model of its own group. None for
-        the training rows.
+        With the response if the model has one: the model of a row's group gives its probabilities. None for the
+        training rows.
     weights : column name or array of length n, optional
         Frequencies of `newdata`.
 
     Returns
     -------
     float
-        Needs no ln Z, so that it compares models of any size; smaller is better. Missing predictors are summed
-        out, and add nothing of their own.
+        Needs no ln Z, so that models of any size can be compared; smaller is better. Missing predictors are summed
+        out of the conditional probabilities of the others, and have no summand ``i``.
 
     Raises
     ------
@@ -94,16 +97,16 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     if newdata is None:
         own_weights(weights)
         rows = self._rows()
-        codes, missing, y, frequency = rows.codes, rows.missing, rows.response, rows.weights
+        codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
     else:
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
-        y, frequency = self.design.encode_response(newdata), named_weights(weights, newdata, whole=False)[1]
+        y, frequencies = self.design.encode_response(newdata), named_weights(weights, newdata, whole=False)[1]
         if (dropped := self.design.dropped(newdata)) is not None:
-            frequency = np.where(dropped, 0.0, frequency)
-    if not frequency.sum():
+            frequencies = np.where(dropped, 0.0, frequencies)
+    if not frequencies.sum():
         raise DataError("newdata has no row to judge. Give at least one of positive weight.", argument="newdata")
-    return self.estimate.pnll(codes, missing, y, frequency)
+    return self.estimate.pnll(codes, missing, y, frequencies)
 
 
 @verb
@@ -119,16 +122,17 @@ def sample(
     Parameters
     ----------
     n : int, default 1
+        Number of rows.
     seed : int or numpy.random.Generator, optional
     groups : mapping or Series by group, or sequence of length K, optional
-        Probabilities of the groups, to a common factor; the model's `priors` by default, or the shares in the
-        training rows. A sequence is for groups whose order was declared, or that are numbers or booleans.
+        Probabilities of the groups, up to a common factor; the model's `priors` by default, or the shares in the
+        training rows. A sequence needs groups whose order was declared, or that are numbers or booleans.
 
     Returns
     -------
     DataFrame
-        Categories: the response, if there is one, and the predictors. The draws are exact and independent for up
-        to 2**20 states, by Gibbs sampling beyond, as `bbl.sample_xi` draws them.
+        Categories: the response, if there is one, and the predictors. With up to 2**20 states the rows are exact
+        independent draws, beyond that they come from Gibbs sampling; see `bbl.sample_xi`.
     """
     self.engine.check_density("sample()")
     labels = self.labels
@@ -156,15 +160,15 @@ def reconstruct(
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        With the predictors' columns. Where the model has a response, and `newdata` knows it, a row is filled by
-        the model of its group; else by those of all groups, as probable as the known predictors and the model's
-        `priors`, or the shares in the training rows, make them.
+        With the predictors' columns. A row whose response is known is filled by the model of its group; any other row
+        by the models of all groups, weighted by the probabilities of the groups given the known predictors and the
+        model's `priors`, or the shares in the training rows.
     mask : DataFrame or array of bool, shape (n, m), optional
-        Cells that are taken to be missing, whatever they hold; columns in the order of the predictors, or by name.
+        Cells to be treated as missing; columns in the order of the predictors, or by name.
     method : {"auto", "exact", "gibbs", "mf"}, default "auto"
         The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come
         from variable elimination, from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
-        at 1,280 of their states), or from damped mean field; "auto" is exact where that is cheap, else samples.
+        at 1,280 of their states), or from damped mean field; "auto" is "exact" where that is cheap, else "gibbs".
     type : {"prob", "class"}, default "prob"
         Probabilities of all levels, or the most likely level of each cell.
     seed : int or numpy.random.Generator, default 0
@@ -179,8 +183,8 @@ def reconstruct(
     DataFrame
         On the index of `newdata`. For "prob" the columns are predictor and level, with 1 and 0 where the level is
         known; for "class" they are the predictors, as categories. A missing value is filled whatever the policy
-        of the fit; what ``missing="level"`` made a level of its own is not what it is filled with (if the model
-        finds every other level impossible there, these have equal probabilities).
+        of the fit. The level that ``missing="level"`` made of missing values has probability 0; if the model finds
+        every other level impossible, these have equal probabilities.
 
     Raises
     ------
@@ -196,9 +200,9 @@ def reconstruct(
     newdata = to_frame(newdata, "newdata")
     codes, missing = self.design.encode(newdata, missing="marginal")
     unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
-    unknown = unknown | _mask(mask, codes.shape, labels.names)
+    unknown = unknown | _mask_array(mask, codes.shape, labels.names)
     with progress_bar(None, "reconstruct", verbose) as step:
-        probabilities = reconstruct_cells(
+        probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
             self.parameters.layout,
             self.parameters.theta,
             _group_probabilities(self, newdata, codes, unknown),
@@ -209,37 +213,40 @@ def reconstruct(
             workers,
             step,
         )
-    table = level_columns(probabilities, self.parameters.layout.start)
+    tables = level_columns(probabilities, self.parameters.layout.start)  # (n, L_i) of each predictor
     for i, factor in enumerate(self.design.predictors):
-        if "missing" in factor.kinds:  # its last level stands for a missing value, which fills none
+        if "missing" in factor.kinds:  # the last level stands for a missing value, and fills no cell
             rows = unknown[:, i]
-            regular = table[i][rows, :-1]
+            regular = tables[i][rows, :-1]
             total = regular.sum(axis=1, keepdims=True)
             equal = np.full_like(regular, 1.0 / regular.shape[1])  # where all regular levels are impossible
-            table[i][rows, -1] = 0.0
-            table[i][rows, :-1] = np.divide(regular, total, out=equal, where=total > 0.0)
-    return filled_frame(labels, table, newdata.index, type == "class")
+            tables[i][rows, -1] = 0.0
+            tables[i][rows, :-1] = np.divide(regular, total, out=equal, where=total > 0.0)
+    return filled_frame(labels, tables, newdata.index, type == "class")
 
 
 def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups given each row's response, or else its known cells."""
+    """Return the probabilities (n, K) of the groups: 0 and 1 if the response is known, else given the known cells.
+
+    `codes` and `unknown` (whether a cell is missing or masked) have shape (n, m).
+    """
     groups = self.design.known_groups(newdata)  # -1 where the response is missing
     probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
-    if (blank := np.flatnonzero(groups < 0)).size:
-        scores = self.class_scores(codes[blank], unknown[blank])
+    if (unlabelled := np.flatnonzero(groups < 0)).size:
+        scores = self.class_scores(codes[unlabelled], unknown[unlabelled])
         log_p = log_probabilities(with_priors(scores, self.class_shares, self._population_shares))
-        probabilities[blank] = np.exp(log_p)
+        probabilities[unlabelled] = np.exp(log_p)
     return probabilities
 
 
-def _mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
-    """Return the mask (n, m) as an array, columns in the order of the predictors; a DataError if it does not fit."""
+def _mask_array(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
+    """Return the mask as a bool array of `shape` (n, m), columns by `names`; a DataError if it has another shape."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     if isinstance(mask, pd.DataFrame):
-        absent = [name for name in mask.columns if name not in names]
-        if absent:
-            raise DataError(f"mask has the column {absent[0]!r}, which is no predictor.", argument="mask")
+        unknown_names = [name for name in mask.columns if name not in names]
+        if unknown_names:
+            raise DataError(f"mask has the column {unknown_names[0]!r}, which is no predictor.", argument="mask")
         mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
     try:
         cells = np.asarray(mask)

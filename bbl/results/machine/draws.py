@@ -17,7 +17,7 @@ from bbl.report.machine.tables import Named
 
 __all__ = ["GroupParameters", "MLEstimate", "SampleResults", "tables_memory"]
 
-TABLE_BYTES = 320.0  # of a small table of J, with its key
+TABLE_BYTES = 320.0  # approximate memory of a small coupling table in a dict, with its key
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,11 +29,11 @@ class SampleResults:
     xmax : DataFrame
         Predictors by groups: the visited configuration of highest energy, as levels.
     emax : Series
-        Its energy ``E_y``.
+        Energy ``E_y`` of that configuration.
     rhat, ess : Series, or None
-        Split R-hat and effective sample size of each group's energy, if draws were asked for.
+        Split R-hat and effective sample size of each group's energy; None unless draws were requested.
     draws : dict of DataFrame, or None
-        The draws of each group, if they were asked for.
+        The draws of each group; None unless they were requested.
     labels : Labels
     codes : ndarray, shape (K, m)
         `xmax` as level codes.
@@ -53,9 +53,10 @@ class SampleResults:
         Parameters
         ----------
         shape : (int, int), optional
-            Rows and columns of the image; a square if the number of predictors is one, else a single row.
+            Rows and columns of the image; by default a square if the number of predictors is a square number, else a
+            single row.
         positions : array_like of int, shape (m,), optional
-            Where each predictor lies in the image, counted row by row from 0, if it has more pixels than predictors.
+            Pixel of each predictor, counted row by row from 0, if the image has more pixels than predictors.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.
 
@@ -63,15 +64,17 @@ class SampleResults:
         -------
         list of matplotlib Axes
         """
-        named = {"titles": list(self.labels.groups), "names": self.labels.names}
-        return plot.plot_configurations(self.codes, shape=shape, positions=positions, axes=axes, **named)
+        titles, names = list(self.labels.groups), self.labels.names
+        return plot.plot_configurations(
+            self.codes, shape=shape, positions=positions, axes=axes, titles=titles, names=names
+        )
 
     def __repr__(self) -> str:
         return text.sample_text(self.xmax, self.emax)
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate bytes of `GroupParameters.from_matrix`, matrices included."""
+    """Return the approximate memory in bytes that `GroupParameters.from_matrix` takes, its matrices included."""
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
@@ -83,8 +86,8 @@ class GroupParameters(Named):
     ----------
     h : list of ndarray, shape (L_i - 1,)
         Fields of the non-reference levels.
-    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1), and of terms of more predictors likewise
-        Couplings of every interacting ordered pair.
+    J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
+        Couplings of every interacting ordered pair, and likewise of terms of more predictors.
     """
 
     h: list[np.ndarray]
@@ -92,17 +95,17 @@ class GroupParameters(Named):
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
-        """Return fields (D,) and couplings (D, D) cut into tables, views of one copy as wide models have millions.
+        """Return the tables of fields `h` (D,) and couplings `J` (D, D), where D counts the non-reference levels.
 
-        `attributes` are the further fields of a subclass.
+        Coupling tables are views of one copy of `J`, because wide models have millions of them. `attributes` are the
+        other attributes of a subclass.
         """
-        columns = [slice(a, b) for a, b in itertools.pairwise(layout.start)]
-        first, second = (index.tolist() for index in np.nonzero(layout.mask))
-        couplings = J.copy()
+        columns = [slice(lo, hi) for lo, hi in itertools.pairwise(layout.start)]
+        couplings, (first, second) = J.copy(), np.nonzero(layout.mask)
         tables: dict[tuple[int, ...], np.ndarray] = {
-            pair: couplings[columns[pair[0]], columns[pair[1]]] for pair in zip(first, second, strict=True)
+            (i, j): couplings[columns[i], columns[j]] for i, j in zip(first.tolist(), second.tolist(), strict=True)
         }
-        return cls([h[c].copy() for c in columns], tables, **attributes)
+        return cls([h[levels].copy() for levels in columns], tables, **attributes)
 
     def __repr__(self) -> str:
         return text.group_text(self.h, self.J)
@@ -122,8 +125,9 @@ class MLEstimate(GroupParameters):
         ln Z.
     converged : bool
     n_iter : ndarray of int, shape (m,)
+        Iterations of each predictor.
     sd_h, sd_J : as `h` and `J`, or None
-        Posterior standard deviations, where the method has a posterior; `h` and `J` are posterior means then.
+        Posterior standard deviations; then `h` and `J` are posterior means. None without a posterior.
     history : DataFrame or None
         Convergence of the fit, where the method keeps a record.
     """

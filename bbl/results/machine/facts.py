@@ -1,4 +1,4 @@
-"""Facts that summaries and the prompt show of fitted Boltzmann machines."""
+"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a value with a title."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ __all__ = ["fit_facts", "fit_text"]
 
 
 def fit_text(fit: MachineResults) -> str:
-    """Return the call, the coefficients and the treatment of missing values, as printed at the prompt."""
+    """Return the text that is printed at the prompt: call, coefficients and treatment of missing values."""
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
     return text.fit_text(fit.call, fit.labels, fit.parameters) + missing
 
 
 def _missing_text(fit: MachineResults) -> str:
+    """Return the treatment of missing values as text, with the number of incomplete rows."""
     return text.missing_text(fit.design.missing, fit.design.incomplete)
 
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the facts of a summary, values by title: method, settings, data, likelihood and convergence."""
+    """Return the facts of a summary, values by title in the order of printing."""
     joint, posterior = fit.engine.joint, fit.engine.posterior
     settings = ", ".join(
-        f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
+        f"{name} = {value:.7g}" if isinstance(value, float) else f"{name} = {value}"
+        for name, value in vars(fit.engine).items()
     )
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
@@ -35,7 +37,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         "Fit method": fit.engine.name,
         **({"Posterior": posterior.describe(fit.engine, fit.parameters.layout)} if posterior else {}),
         "Settings": settings,
-        **_reading_facts(fit),
+        **_distribution_facts(fit),
         "Observations": fit.nobs(),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
@@ -45,26 +47,30 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _convergence_text(fit: MachineResults) -> str:
-    """Return whether the fit converged, with the largest gradient of groups that are fitted jointly."""
+    """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted jointly."""
     answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
-    norms = fit.estimate.fits[0].grad_norm
-    return f"{answer} (largest gradient {norms.max():.2g})" if fit.engine.joint and norms.size else answer
+    gradient_norms = fit.estimate.fits[0].grad_norm
+    if not fit.engine.joint or not gradient_norms.size:
+        return answer
+    return f"{answer} (largest gradient {gradient_norms.max():.2g})"
 
 
-def _reading_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact on passes over rows too many for memory, or on the threads of a cluster; empty otherwise."""
-    states = [fit.state for fit in fit.estimate.fits]
+def _distribution_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return the fact on passes over rows read in blocks, or on the threads of a cluster; empty if there were none."""
+    states = [run.state for run in fit.estimate.fits]
     streamed = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
-    n_threads = [int(state["shared"][0]) for state in states if "shared" in state]
-    if not len(streamed):
-        return {"Fitted": f"by nodes: predictors shared by {n_threads[0]} threads of a cluster"} if n_threads else {}
-    _, sample, passes, threads = streamed.max(axis=0).tolist()
-    where = f", on {threads} threads of a cluster" if threads else ""
-    return {"Fitted": f"by rows: a sample of {sample:,}, and {passes} passes over all{where}"}
+    cluster_threads = [int(state["shared"][0]) for state in states if "shared" in state]
+    if len(streamed):
+        _, sample_size, passes, threads = streamed.max(axis=0).tolist()
+        place = f", on {threads} threads of a cluster" if threads else ""
+        return {"Fitted": f"by rows: a sample of {sample_size:,}, and {passes} passes over all{place}"}
+    if cluster_threads:
+        return {"Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"}
+    return {}
 
 
 def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return log-likelihood, AIC, BIC and ln Z by title."""
+    """Return the facts log-likelihood, AIC, BIC and ln Z."""
     log_z = ", ".join(f"{g}: {z:.6g}" for g, z in fit.log_z.items())
     return {
         "Log-likelihood": float(fit.logLik()),

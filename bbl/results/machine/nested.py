@@ -1,4 +1,7 @@
-"""Likelihood ratio tests of nested Boltzmann machines: functions that the result classes take over as methods."""
+"""Likelihood ratio test of nested Boltzmann machines: a method of the result classes.
+
+Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T terms of the larger.
+"""
 
 from __future__ import annotations
 
@@ -17,37 +20,39 @@ __all__ = ["machine_ratio_test"]
 
 
 def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
-    """Return ``df``, ``test`` and, where there are any, ``ratio`` and ``p`` of the test of two nested fits.
+    """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
+
+    ``ratio`` is absent if terms are tested one by one; both are absent if there is no test.
 
     Raises
     ------
     DataError, OptionError
         If the fits are not nested, not of the same complete rows, not both machines, or a method has no equations.
     """
-    large, shared = _nested(self, other)
+    large, is_shared = _order_nested(self, other)
     rows = large._full_groups()
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
     groups = [rows.group(y) for y in range(len(large.labels.groups))]
-    result = nested_test(groups, large.parameters.layout, large.parameters.theta, shared)
+    result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared)
     if isinstance(result, RatioTest):
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": "composite likelihood ratio"}
     if np.isnan(result.p):
-        return {"df": result.df, "test": f"no test: {_refusal(large.labels, result)}"}
+        return {"df": result.df, "test": f"no test: {_refusal_text(large.labels, result)}"}
     return {"df": result.df, "p": result.p, "test": f"least p of {result.tested} tests of terms, times {result.tested}"}
 
 
-def _refusal(labels: Labels, tests: TermTests) -> str:
-    """Return in words why the first term has no test, and how many more have none."""
-    g, scope, kind = tests.refused[0]
+def _refusal_text(labels: Labels, tests: TermTests) -> str:
+    """Return the first refused term with its group and the reason, and the number of other refused terms, as text."""
+    group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
     reason = (Kind.FEW if kind == Kind.EXACT else kind).text
-    return f"{term} in {label_text(labels.groups[g])}, {reason}" + (f"; and {n_more} more" if n_more else "")
+    return f"{term} in {label_text(labels.groups[group])}, {reason}" + (f"; and {n_more} more" if n_more else "")
 
 
-def _nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, np.ndarray]:
-    """Return the larger of two nested fits to the same rows, and which of its terms (T,) the smaller one has."""
+def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, np.ndarray]:
+    """Return (the larger of two nested fits, whether the smaller fit has each of its terms (T,)), or raise."""
     one.engine.check_equations()
     if not isinstance(other, MachineResults):
         raise OptionError("the test is one of Boltzmann machines.")
@@ -55,40 +60,44 @@ def _nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, n
     large, small = (one, other) if one.n_parameters >= other.n_parameters else (other, one)
     names, small_names = large.labels.names, small.labels.names
     if set(names) != set(small_names):
-        extra = next(x for x in (*names, *small_names) if (x in names) != (x in small_names))
+        unshared = next(name for name in (*names, *small_names) if (name in names) != (name in small_names))
         raise DataError(
-            f"{extra!r} is a predictor of one model alone, and a likelihood of other predictors is no matter of "
+            f"{unshared!r} is a predictor of one model alone, and a likelihood of other predictors is no matter of "
             "comparison. See summary() for the test of a predictor."
         )
-    columns = [small_names.index(name) for name in names]  # of the small model, in the order of the large one
-    if not _same_rows(large, small, columns):
+    small_columns = [small_names.index(name) for name in names]  # predictors of `small` in the order of `large`
+    if not _have_same_rows(large, small, small_columns):
         raise DataError("the models were fitted to different rows, groups or levels.")
-    position = {column: i for i, column in enumerate(columns)}
+    large_column = {small_column: i for i, small_column in enumerate(small_columns)}
     terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
-    small_terms = {frozenset(position[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
+    small_terms = {frozenset(large_column[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
     if not small_terms < set(terms):
-        kind = "pairs" if max(map(len, small_terms | set(terms)), default=2) < 3 else "terms"
-        same = small_terms == set(terms)
-        relation = f"have the same {kind}" if same else f"are not nested: each has {kind} that the other has not"
+        noun = "pairs" if max(map(len, small_terms | set(terms)), default=2) < 3 else "terms"
+        is_same = small_terms == set(terms)
+        relation = f"have the same {noun}" if is_same else f"are not nested: each has {noun} that the other has not"
         raise DataError(f"the models {relation}; see the criteria.")
     return large, np.array([term in small_terms for term in terms])
 
 
-def _same_rows(large: MachineResults, small: MachineResults, columns: list[int]) -> bool:
-    """Return whether two fits have the same distinct rows and weights; `columns` are those of `small` in order."""
-    a, b = large.labels, small.labels
-    if a.response != b.response or a.groups != b.groups or a.levels != tuple(b.levels[i] for i in columns):
+def _have_same_rows(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
+    """Return whether two fits have the same groups, levels, and distinct rows with the same weights.
+
+    `small_columns` are the positions in `small` of the predictors of `large`.
+    """
+    labels, small_labels = large.labels, small.labels
+    if labels.response != small_labels.response or labels.groups != small_labels.groups:
         return False
-    rows, small_rows = large._rows(), small._rows()
-    codes = np.ascontiguousarray(small_rows.codes[:, columns])
+    if labels.levels != tuple(small_labels.levels[i] for i in small_columns):
+        return False
+    rows, small_rows, n_levels = large._rows(), small._rows(), large.design.n_levels
+    codes = np.ascontiguousarray(small_rows.codes[:, small_columns])
     reordered = Sample(codes, small_rows.weights, small_rows.y, small_rows.missing)
-    n_levels = large.design.n_levels
-    return all(
-        p.codes.shape == q.codes.shape
-        and np.array_equal(p.codes, q.codes)
-        and np.array_equal(p.weights, q.weights)
-        and np.array_equal(p.missing is None, q.missing is None)
-        for p, q in (
-            (rows.group(y).collapsed(n_levels), reordered.group(y).collapsed(n_levels)) for y in range(len(a.groups))
-        )
-    )
+    for y in range(len(labels.groups)):
+        distinct, small_distinct = rows.group(y).collapsed(n_levels), reordered.group(y).collapsed(n_levels)
+        if (
+            not np.array_equal(distinct.codes, small_distinct.codes)
+            or not np.array_equal(distinct.weights, small_distinct.weights)
+            or (distinct.missing is None) != (small_distinct.missing is None)
+        ):
+            return False
+    return True

@@ -41,14 +41,9 @@ CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stor
 
 
 def pack(
-    fit: ModelResults,
-    engine: Engine,
-    estimate: Estimate,
-    tuning: Tuning | None,
-    sections: Sequence[Section],
-    store_data: bool,
+    fit: ModelResults, engine: Engine, estimate: Estimate, tuning: Tuning | None, sections: list[Section], rows: bool
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the content of a model file: (dict of names and options, arrays by name); rows only if `store_data`.
+    """Return the content of a model file: (dict of names and options, arrays by name), with the training `rows` or not.
 
     `engine`, `estimate` and `tuning` are attributes of the result `fit`; `sections` are the tests of its summary.
     """
@@ -89,17 +84,14 @@ def pack(
     if estimate.calibration is not None:
         arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
     arrays |= pack_draws(estimate.fits, estimate.predictive)
-    if store_data and fit.training is not None:
+    if rows and fit.training is not None:
         row_arrays, meta["index"] = pack_rows(fit.training, fit._index())
         arrays |= row_arrays
     return meta, arrays
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return the array ``sd`` (n_runs, size), nan for a group without rows, and arrays ``state_...`` (n_runs, ...).
-
-    Empty if no run has sds, or if runs have draws: then sds are computed from the stored draws again.
-    """
+    """Return the arrays ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``; empty with draws."""
     if all(run.sd is None or run.draws is not None for run in runs):
         return {}
     names = {name for run in runs for name in run.state}
@@ -110,10 +102,7 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
 
 
 def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
-    """Return the posterior of run number `run` as arguments of `EngineFit`: ``sd`` with ``draws`` or ``state``.
-
-    `draws` (chains, draws, size) are those of the run, or None. Empty if the run has no posterior.
-    """
+    """Return ``sd``, and ``draws`` or ``state``, of run number `run` for `EngineFit`; empty without a posterior."""
     if draws is not None:
         return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws}
     if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():
@@ -145,8 +134,7 @@ def _pack_section(section: Section) -> dict:
 
 def _unpack_section(stored: dict) -> Section:
     """Return the section that `_pack_section` stored; a ValueError if cells are not of their column's kind."""
-    column_names = [column["name"] for column in stored["columns"]]
-    texts = [stored["heading"], stored["note"], *stored["rows"], *column_names]
+    texts = [stored["heading"], stored["note"], *stored["rows"], *(column["name"] for column in stored["columns"])]
     if not all(type(text) is str for text in texts):
         raise ValueError("a heading of its summary is not as saved")
     heading, note, *names = map(label_text, texts)  # names: of the rows, then of the columns
@@ -293,10 +281,7 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of the class of results from what `pack` stored; a ValueError if that was altered.
-
-    `classes` says whether the class of results is of models with a response.
-    """
+    """Return the arguments of a class of results from what `pack` stored; `classes`: whether it has a response."""
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
         raise ValueError("its response is not as saved")

@@ -23,7 +23,7 @@ from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
 
-CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
+CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))  # absent here
 
 
 @final
@@ -31,7 +31,7 @@ CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not nam
 class DensityResults(MachineResults):
     """Fitted Boltzmann machines as a distribution of rows; made by `bbl.bbl` of a formula without a response.
 
-    Models with classes (`BBLResults`) have the same methods, and those of classifiers.
+    Models with classes (`BBLResults`) have the same methods, and in addition those of classifiers.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class DensityResults(MachineResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model of `pack`."""
+        """Return the model from the content of a file that `pack` made."""
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
@@ -84,24 +84,26 @@ class DensityResults(MachineResults):
 
     @property
     def _population_shares(self) -> np.ndarray:
+        """Shares (1,) of the single group."""
         return self.class_shares
 
     @verb
     def summary(self, prior_count: float = 0.0) -> Summary:
-        """Summarise the fit: its facts, each predictor by itself, and the tests of fields and couplings.
+        """Summarise the fit: facts, the levels of each predictor, and the tests of fields and couplings.
 
         Parameters
         ----------
         prior_count : float, default 0.0
-            Pseudocount of the levels' shares, spread evenly over them.
+            Pseudocount of each predictor, spread evenly over the levels, in their shares.
 
         Returns
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
-        c = real("prior_count", prior_count, 0.0)
-        return density_summary(self.call, self.labels, [n[0] for n in self._counts], c, fit_facts(self), self._sections)
+        pseudocount = real("prior_count", prior_count, 0.0)
+        counts = [group_counts[0] for group_counts in self._counts]
+        return density_summary(self.call, self.labels, counts, pseudocount, fit_facts(self), self._sections)
 
     def __repr__(self) -> str:
         return fit_text(self)

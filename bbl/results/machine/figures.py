@@ -1,4 +1,4 @@
-"""Figures of fitted Boltzmann machines: functions that the result classes take over as methods."""
+"""Figures of fitted Boltzmann machines: methods of the result classes. A *term* is a set of interacting predictors."""
 
 from __future__ import annotations
 
@@ -47,21 +47,20 @@ def plot(
     axes : sequence of matplotlib Axes, optional
         Where to draw; a new figure by default.
     intervals : bool, default False
-        Whether the bars bear the 95 % intervals of ``inference()``, where there is one; a penalised estimate that
-        lies outside of its own ends the bar.
+        Whether bars have the 95 % intervals of ``inference()``; where a penalised estimate lies outside of its
+        interval, the interval is drawn to the estimate.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
-        The parameters; the fields with their confidence intervals, as ``inference().plot()`` draws them; what
-        ``evaluate(newdata, weights).plot(kind)`` draws; or the cross-validation inside the fit (with
-        ``lambda_="cv"``).
+        The parameters; the fields with their confidence intervals, see ``inference().plot()``; one of three figures
+        of ``evaluate(newdata, weights).plot(kind)``; or the cross-validation inside the fit (with ``lambda_="cv"``).
     newdata, weights : optional
         As in `evaluate`; the training rows by default.
 
     Returns
     -------
     list of matplotlib Axes, or one
-        The fields, then the couplings of each group; a new figure has up to 24 maps, and says so.
+        The fields, then the couplings of each group; a new figure has up to 24 maps, with a note if there are more.
 
     Raises
     ------
@@ -76,18 +75,18 @@ def plot(
         return self.inference().plot(ax=axes)
     if kind == "cv":
         return _plot_tuning(self, axes)
-    half_widths = None
+    field_errors = None  # distances (2, K, D) of the lower and upper limits of the fields from their estimates
     if flag("intervals", intervals):
         table = self.inference().table("group" if self.parameters.pooled is None else "pooled")
-        # a limit that is infinite, or on the far side of a penalised estimate, has no bar
-        reach = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
-        reach = np.where(np.isfinite(reach), np.maximum(reach, 0.0), np.nan)
-        half_widths = reach.reshape(2, *self.parameters.theta.shape)[:, :, : self.parameters.layout.D]
-    return plot_parameters(self.labels, self.parameters, groups=groups, errors=half_widths, axes=axes)
+        distances = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
+        # nan: no bar to an infinite limit; 0: a penalised estimate beyond its limit
+        distances = np.where(np.isfinite(distances), np.maximum(distances, 0.0), np.nan)
+        field_errors = distances.reshape(2, *self.parameters.theta.shape)[:, :, : self.parameters.layout.D]
+    return plot_parameters(self.labels, self.parameters, groups=groups, errors=field_errors, axes=axes)
 
 
 def _plot_tuning(self: MachineResults, ax: Axes | None) -> Axes:
-    """Draw the validation log-loss against the settings of the tuned option."""
+    """Draw the out-of-fold log-loss against the settings of the tuned option."""
     tuned = self.engine.tuned
     if self.tuning is None or self.tuning.option is None or tuned is None:
         raise DataError(
@@ -105,12 +104,12 @@ def plot_terms(self: MachineResults, term: Sequence | None = None, groups: Seque
     Parameters
     ----------
     term : sequence of predictor names, optional
-        By default the strongest term of the highest order. Levels of the first predictor stand below each other,
-        those of the second side by side, and each joint level of the others has a map.
+        By default the strongest term of the highest order. Rows of a map are the levels of the first predictor,
+        columns those of the second; each combination of levels of the other predictors has a map.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
-        One for each group and joint level; a new figure, of up to 24 maps, by default.
+        One for each group and combination; a new figure, of up to 24 maps, by default.
 
     Returns
     -------
@@ -122,7 +121,7 @@ def plot_terms(self: MachineResults, term: Sequence | None = None, groups: Seque
     DataError
         If the model has no terms of three predictors or more.
     OptionError
-        If `term` is none of them, or a group is unknown.
+        If `term` is no such term, or a group is unknown.
     """
     layout, names = self.parameters.layout, list(self.labels.names)
     scope = strongest_term(self.parameters)
@@ -147,11 +146,11 @@ def plot_logo(self: MachineResults, kind: str = "information", groups: Sequence 
     Parameters
     ----------
     kind : {"information", "fields"}, default "information"
-        What the letters are as tall as: their frequency times the information of the position, in bits
-        (Schneider & Stephens 1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where letters
-        below the axis are rarer in the group.
+        Height of the letters: their frequency times the information of the position, in bits (Schneider & Stephens
+        1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where the fields of a predictor sum to
+        zero over its levels and letters below the axis are rarer in the group.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
         One per group; a new figure by default.
 
@@ -181,7 +180,7 @@ def plot_network(self: MachineResults, groups: Sequence | None = None, top: int 
     groups : sequence, optional
         Groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b; all groups by default.
     top : int, optional
-        How many pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
+        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
         than 4 graphs).
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
@@ -189,8 +188,8 @@ def plot_network(self: MachineResults, groups: Sequence | None = None, top: int 
     Returns
     -------
     list of matplotlib Axes
-        Edges are as wide as the couplings are strong (Frobenius norm in the zero-sum gauge), red where the
-        strongest coupling of a pair is positive, blue and dashed where it is negative.
+        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the zero-sum gauge). Edges
+        are red where the strongest coupling of a pair is positive, blue and dashed where that is negative.
 
     Raises
     ------

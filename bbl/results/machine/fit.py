@@ -1,4 +1,4 @@
-"""BBLResults: fitted Boltzmann machines of response groups, a classifier by Bayes' rule."""
+"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Self, final
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.estimate import estimate as fit_estimate
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.checks import real, verb
 from bbl.design.decisions import Costs, Priors
@@ -75,15 +76,17 @@ class BBLResults(MachineResults, ClassifierResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model of `pack`."""
+        """Return the model from the content of a file that `pack` made."""
         return cls(**unpack(meta, arrays, classes=True))
 
     @property
     def _population_shares(self) -> np.ndarray:
+        """Shares (K,) of the groups that predictions assume."""
         return self.shares_in_use
 
     @property
     def _advice(self) -> str:
+        """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
         return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
 
     @verb
@@ -123,8 +126,8 @@ class BBLResults(MachineResults, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            Where the method has draws from a posterior: whether the probability of a row in a group is averaged over
-            them (200 draws, 50 where ln Z is annealed, evenly spaced), or that at their mean.
+            Where the method has draws from a posterior: whether the probability of a row in a group is the average
+            over draws (200, or 50 where ln Z is annealed, evenly spaced), or the probability at the mean of the draws.
 
         Returns
         -------
@@ -140,31 +143,31 @@ class BBLResults(MachineResults, ClassifierResults):
         return predict_rows(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
-        """Return the facts of the machine, and its calibration, priors and log-loss before convergence."""
+        """Return the facts of the summary, values by title: those of the machine, calibration, priors and log-loss."""
         facts, calibration = fit_facts(self), self.estimate.calibration
-        converged = facts.pop("Converged")
-        facts["Calibration"] = (
-            "none"
-            if calibration is None
-            else f"temperature {calibration.temperature:.4g}, offsets "
-            + ", ".join(f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
-        )
+        converged = facts.pop("Converged")  # printed last
+        facts["Calibration"] = "none"
+        if calibration is not None:
+            offsets = (f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
+            facts["Calibration"] = f"temperature {calibration.temperature:.4g}, offsets {', '.join(offsets)}"
         return facts | self._priors_facts() | self._loss_facts() | {"Converged": converged}
 
     def _attribution(self) -> Attribution:
-        layout, fitted, names = self.parameters.layout, self.estimate, [label_text(x) for x in self.labels.names]
-        terms, constant = zero_sum_factors(layout.factors(self.parameters.theta))
-        constant = class_scores(constant[None], fitted.log_z, fitted.class_prior)[0]
-        if fitted.calibration is not None:
-            terms = {scope: fitted.calibration.temperature * table for scope, table in terms.items()}
-            constant = fitted.calibration(constant)
+        """Return fields and couplings (zero-sum gauge) as terms of the class scores, at the calibrated scale."""
+        estimate, names = self.estimate, [label_text(name) for name in self.labels.names]
+        terms, constant = zero_sum_factors(self.parameters.layout.factors(self.parameters.theta))
+        constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
+        if estimate.calibration is not None:
+            terms = {scope: estimate.calibration.temperature * table for scope, table in terms.items()}
+            constant = estimate.calibration(constant)
         titles = [":".join(names[i] for i in scope) for scope in terms]
-        return Attribution(titles, terms, list(terms), constant, averaged=fitted.predictive is not None)
+        return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
+        """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration."""
         layout, K = self.parameters.layout, len(self.labels.groups)
-        refitted = estimate(train, layout, K, self.engine, log_z=self.estimate.log_z_kind, rng=rng, labels=self.labels)
-        return replace(refitted, calibration=self.estimate.calibration)
+        refit = fit_estimate(train, layout, K, self.engine, log_z=self.estimate.log_z_kind, rng=rng, labels=self.labels)
+        return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:
         return fit_text(self) + self._loss_text()

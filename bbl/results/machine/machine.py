@@ -1,4 +1,7 @@
-"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors."""
+"""MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors.
+
+n rows, K groups. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y); a *term* is a set of interacting predictors.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["MachineResults"]
 
-SCORED_ROWS = 65536  # rows of a chunk whose energies are computed together
+ROWS_PER_BLOCK = 65536  # rows whose energies are computed together
 MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no tests, which need the covariances
 
 
@@ -44,7 +47,7 @@ MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no t
 class MachineResults(ModelResults):
     """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
 
-    Its attributes are described where users meet them, in `BBLResults`.
+    For its attributes see `BBLResults`.
     """
 
     engine: Engine
@@ -74,12 +77,12 @@ class MachineResults(ModelResults):
 
     @property
     def lkh(self) -> float:
-        """The maximised (penalised) objective, summed over predictors and observations of all groups."""
+        """Maximised (penalised) objective, summed over predictors and over the observations of all groups."""
         return self.estimate.lkh
 
     @property
     def df(self) -> int:
-        """Number of parameters of one group (eq. 7, for the terms of the model; of all groups, if they differ)."""
+        """Number of parameters of one group (eq. 7 for the terms of the model, or the union over groups)."""
         return self.parameters.layout.size
 
     @property
@@ -89,7 +92,7 @@ class MachineResults(ModelResults):
 
     @property
     def history(self) -> pd.DataFrame:
-        """Convergence of the fits: a row for each record of each group (and of the pooled fit), first the group.
+        """Convergence of the fits: a row for each record of each group (and of the pooled fit), named by ``group``.
 
         With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient by the means of the
         standardised parameters), ``change`` (of the posterior mean since the record before, relative),
@@ -101,7 +104,7 @@ class MachineResults(ModelResults):
             If the method keeps no record, or the model is from a file, which has none.
         """
         names = [*self.labels.groups, "pooled"]
-        histories = [(name, fit.history) for name, fit in zip(names, self.estimate.fits, strict=False) if fit.history]
+        histories = [(name, run.history) for name, run in zip(names, self.estimate.fits, strict=False) if run.history]
         if not histories:
             reason = self.engine.refusals().get("history", "the model is from a file, which holds no history")
             raise DataError(f"There is none: {reason}.")
@@ -120,13 +123,15 @@ class MachineResults(ModelResults):
     @property
     def _traits(self) -> MethodTraits:
         engine, calibration = self.engine, self.estimate.calibration
-        names = [] if engine.tuned is None else [engine.tuned.option]
-        names += [n for n in ("scale", "start", "prior_count") if n not in names and getattr(engine, n, None)]
-        values = {name: getattr(engine, name) for name in names}
+        options = [] if engine.tuned is None else [engine.tuned.option]
+        options += [
+            name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
+        ]
+        values = {name: getattr(engine, name) for name in options}
         return MethodTraits(
             name=engine.name,
             learner=engine.name,
-            setting=", ".join(f"{n}={v:.4g}" if isinstance(v, float) else f"{n}={v}" for n, v in values.items()),
+            setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items()),
             converged=self.converged,
             stops_early=engine.stops_early,
             needs_complete_rows=bool(engine.joint),
@@ -146,38 +151,35 @@ class MachineResults(ModelResults):
     def terms(self) -> pd.DataFrame:
         """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
 
-        One row for each parameter, those of the strongest term (Frobenius norm in the zero-sum gauge) first, single
+        One row for each parameter, sorted by the strength of its term (Frobenius norm in the zero-sum gauge), single
         predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression has the
         term, and ``node_weights``, the weight in each predictor's regression (missing where that lacks the term).
         """
         choices = None
         if self.engine.chooses:
-            fits = self.estimate.fits
-            choices = {name: np.array([fit.state[name] for fit in fits]) for name in ("votes", "nodes")}
-        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._free, choices)
+            runs = self.estimate.fits
+            choices = {name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")}
+        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._has_parameter, choices)
 
     @property
     def order_counts(self) -> pd.DataFrame:
         """Number of terms of each order in each group."""
-        return order_counts(self.labels, self.parameters.layout, self._free)
+        return order_counts(self.labels, self.parameters.layout, self._has_parameter)
 
     @property
-    def _free(self) -> np.ndarray:
-        """Whether each group has each parameter, shape (K, size); engines that choose terms leave some out."""
-        all_free, K = np.ones(self.parameters.layout.size, dtype=bool), len(self.parameters.theta)
-        return np.array([fit.state.get("free", all_free) for fit in self.estimate.fits[:K]])
+    def _has_parameter(self) -> np.ndarray:
+        """Whether each group has each parameter (K, size); not all of them if the engine chose the terms."""
+        K, size = self.parameters.theta.shape
+        return np.array([run.state.get("free", np.ones(size, dtype=bool)) for run in self.estimate.fits[:K]])
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        """Energies (n, K) of rows at the estimates, missing predictors summed out."""
+        """Function of codes and missing cells, both (n, m), that returns energies (n, K) at the estimates."""
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Function of codes and missing cells that returns energies (n, K), averaged over draws if there are any.
-
-        Less ln Z they are log-probabilities.
-        """
+        """As `_energy`; with draws, an energy less ln Z is the log of a row's probability averaged over the draws."""
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
@@ -196,10 +198,7 @@ class MachineResults(ModelResults):
         return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of rows encoded by ``design.encode``; see `Estimate.class_scores`.
-
-        Of one group they are the log-probabilities of the rows.
-        """
+        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see `Estimate.class_scores`."""
         return self.estimate.scores_by(self._averaged, codes, missing)
 
     def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
@@ -212,8 +211,8 @@ class MachineResults(ModelResults):
             newdata = to_frame(newdata, "newdata")
             (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
         predictive = self.estimate.predictive
-        energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
-        scores = (self._averaged if normalised else energy)(codes, missing)
+        mean_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
+        scores = (self._averaged if normalised else mean_energy)(codes, missing)
         if normalised:
             scores = scores - self.estimate.log_z
         if prior:
@@ -228,21 +227,23 @@ class MachineResults(ModelResults):
         self.engine.check_density("A likelihood")
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` of encoded rows, missing predictors summed out."""
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` over encoded rows k of group y, missing predictors summed out."""
         self.check_likelihood()
         if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
-                return sum(map(self.log_likelihood, rows.blocks(SCORED_ROWS)))
+                return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
-            totals = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]
-            return sum(energy - n * log_z for (n, energy), log_z in zip(totals, self.estimate.log_z, strict=True))
+            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # weight, energy
+            return sum(
+                energy - weight * log_z for (weight, energy), log_z in zip(sums, self.estimate.log_z, strict=True)
+            )
         rows = cast(Sample, rows)
-        if rows.missing is not None:  # a row without any known predictor has probability one
+        if rows.missing is not None:  # a row without any known predictor has probability 1
             rows = rows.rows(~rows.missing.all(axis=1))
         has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
         energies = (self._averaged if has_hidden_units else self._energy)(rows.codes, rows.missing)
-        energy = energies[np.arange(rows.n), rows.response]
-        return float(rows.weights @ (energy - self.estimate.log_z[rows.response]))
+        group_energy = energies[np.arange(rows.n), rows.response]
+        return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
 
     logLik = training_log_likelihood
 
@@ -251,15 +252,15 @@ class MachineResults(ModelResults):
         """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
 
         Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
-        `aic`, which uses the likelihood. With ``missing="marginal"`` it is of the complete rows, whatever rows each
-        predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
+        `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the complete rows alone, whatever rows
+        each predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
 
         Raises
         ------
         DataError
             If no row of a group is complete.
         """
-        return -2.0 * sum(v for v, _ in self._composite) + 2.0 * sum(d for _, d in self._composite)
+        return -2.0 * sum(cl for cl, _ in self._composite) + 2.0 * sum(df for _, df in self._composite)
 
     def _composite_aic(self) -> float:
         return self.claic
@@ -267,16 +268,16 @@ class MachineResults(ModelResults):
     @property
     def clbic(self) -> float:
         """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
-        rows, K = self._full_groups(), len(self.labels.groups)
-        totals = self.estimate.class_prior * self.nobs()
+        rows, K = self._testable_rows(), len(self.labels.groups)
+        totals = self.estimate.class_prior * self.nobs()  # rows of each group
         if rows.missing is not None:
             totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
-        return float(sum(-2.0 * v + np.log(n) * d for (v, d), n in zip(self._composite, totals, strict=True)))
+        return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(self._composite, totals, strict=True)))
 
     @property
     def _composite(self) -> list[tuple[float, float]]:
-        """Log pseudo-likelihood of each group on complete rows, and its effective number of parameters."""
-        rows = self._full_groups()
+        """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
+        rows = self._testable_rows()
         incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
         if len(incomplete):
             raise DataError(
@@ -287,7 +288,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _inference(self) -> Inference:
-        return Inference(self.labels, self.estimate, self.engine, self._full_groups())
+        return Inference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
@@ -295,9 +296,9 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _contrasts(self) -> DifferenceInference:
-        return DifferenceInference(self.labels, self.estimate, self.engine, self._full_groups())
+        return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
-    def _full_groups(self) -> Sample:
+    def _testable_rows(self) -> Sample:
         """Return the training rows; a DataError if a group has none, or weights are not counts."""
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty):
@@ -316,9 +317,9 @@ class MachineResults(ModelResults):
         Returns
         -------
         Inference, PosteriorInference or DifferenceInference
-            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``; for a method with a posterior ``.table(of)`` and
+            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has ``.table(of)`` and
             ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
-            for conditional likelihood both of differences alone, ``of=(a, b)``, with intervals and without tests.
+            conditional likelihood has both for differences, ``of=(a, b)``, with intervals and without tests.
 
         Raises
         ------
@@ -326,7 +327,7 @@ class MachineResults(ModelResults):
             If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
             has over 5,000 distinct rows.
         DataError
-            If a parameter is not determined, a group has no training rows, or the model was saved without them.
+            If a parameter is not determined, a group has no training rows, or the model was saved without rows.
         """
         if self.engine.joint:
             return self._contrasts
@@ -369,7 +370,7 @@ class MachineResults(ModelResults):
         return self._wald_sections() if stored is None else stored
 
     def _wald_sections(self) -> list[Section]:
-        """Return joint tests of predictors and pairs; none if the method has none or the layout is too large."""
+        """Return the section of joint tests of fields and pairs; empty without tests or with too many parameters."""
         if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.solves:
             return []
         try:

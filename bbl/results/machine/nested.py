@@ -30,7 +30,7 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
         If the fits are not nested, not of the same complete rows, not both machines, or a method has no equations.
     """
     large, is_shared = _order_nested(self, other)
-    rows = large._full_groups()
+    rows = large._testable_rows()
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
     groups = [rows.group(y) for y in range(len(large.labels.groups))]
@@ -92,12 +92,12 @@ def _have_same_rows(large: MachineResults, small: MachineResults, small_columns:
     rows, small_rows, n_levels = large._rows(), small._rows(), large.design.n_levels
     codes = np.ascontiguousarray(small_rows.codes[:, small_columns])
     reordered = Sample(codes, small_rows.weights, small_rows.y, small_rows.missing)
-    for y in range(len(labels.groups)):
-        distinct, small_distinct = rows.group(y).collapsed(n_levels), reordered.group(y).collapsed(n_levels)
-        if (
-            not np.array_equal(distinct.codes, small_distinct.codes)
-            or not np.array_equal(distinct.weights, small_distinct.weights)
-            or (distinct.missing is None) != (small_distinct.missing is None)
-        ):
-            return False
-    return True
+    group_rows = [
+        [sample.group(y).collapsed(n_levels) for sample in (rows, reordered)] for y in range(len(labels.groups))
+    ]
+    return all(
+        np.array_equal(a.codes, b.codes)
+        and np.array_equal(a.weights, b.weights)
+        and (a.missing is None) == (b.missing is None)
+        for a, b in group_rows
+    )

@@ -1,4 +1,7 @@
-"""PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics."""
+"""PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics.
+
+The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size` parameters of a group.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ __all__ = ["PosteriorDraws"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorDraws:
-    """Draws from the posterior of the parameters; ``fit.posterior`` where the method draws.
+    """Draws from the posterior of the parameters; the attribute ``fit.posterior`` of methods that draw.
 
     Attributes
     ----------
     labels : Labels
     layout : Layout
-        Where each parameter lies among the last axis of `draws`.
+        Position of each parameter on the last axis of `draws`.
     draws : ndarray, shape (chains, draws, groups, parameters)
         In the reference gauge, in the order of ``fit.tidy()``; nan for a group without rows.
     what : str
@@ -58,20 +61,20 @@ class PosteriorDraws:
 
     @classmethod
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
-        """Return the draws of a fit."""
-        fits = estimate.fits[: len(labels.groups)]
-        first = next((fit.draws for fit in fits if fit.draws is not None), None)
+        """Return the draws of all groups of a fit; an OptionError if it has none."""
+        runs = estimate.fits[: len(labels.groups)]
+        first = next((run.draws for run in runs if run.draws is not None), None)
         if first is None:
             raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
-        empty = np.full_like(first, np.nan)
-        draws = np.stack([empty if fit.draws is None else fit.draws for fit in fits], axis=2)
+        no_draws = np.full_like(first, np.nan)
+        draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
         layout = estimate.parameters.layout
         return cls(
             labels,
             layout,
             draws,
             cast(PosteriorTraits, engine.posterior).describe(engine, layout),
-            tuple(fit.state for fit in fits),
+            tuple(run.state for run in runs),
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -103,7 +106,7 @@ class PosteriorDraws:
 
     @property
     def names(self) -> list[str]:
-        """A name for each parameter: ``Sex[Male]``, ``Class[2nd]:Sex[Male]``."""
+        """Name of each parameter: ``Sex[Male]``, ``Class[2nd]:Sex[Male]``."""
         return distinct_names(parameter_names(self.labels, self.layout))
 
     def summary(self, level: float = 0.95) -> pd.DataFrame:
@@ -112,50 +115,50 @@ class PosteriorDraws:
         Parameters
         ----------
         level : float, default 0.95
-            Posterior probability of the shortest interval.
+            Posterior probability of the intervals.
 
         Returns
         -------
         DataFrame
             The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower`` and ``hdi_upper``
-            (the shortest interval of probability `level`), ``mcse`` (standard error of the mean as of an average over
-            draws), ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
+            (the shortest interval of probability `level`), ``mcse`` (Monte Carlo standard error of the mean),
+            ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
         """
         share("level", level)
-        theta = self.draws.mean(axis=(0, 1))
-        frame = Coefficients(self.labels, Parameters(self.layout, theta)).to_frame()
+        mean, sd = self.draws.mean(axis=(0, 1)), self.draws.std(axis=(0, 1), ddof=1)
+        frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
-        columns = {"mean": theta, "sd": self.draws.std(axis=(0, 1), ddof=1), "hdi_lower": lower, "hdi_upper": upper}
+        columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
         frame = frame.drop(columns=["estimate", "pooled", "difference"])
         return frame.assign(**{name: values.ravel() for name, values in (columns | self._diagnostics).items()})
 
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:
-        """Diagnostics (groups, parameters) by name; nan for a group without rows."""
-        out = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
+        """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without rows."""
+        table = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
         for g in range(self.draws.shape[2]):
             draws = self.draws[:, :, g]
             if not np.isnan(draws).any():
-                out["mcse"][g] = monte_carlo_error(draws)
-                out["ess_bulk"][g], out["ess_tail"][g] = effective_sample_size(draws), tail_sample_size(draws)
-                out["rhat"][g] = split_rhat(draws, folded=True)
-        return out
+                table["mcse"][g] = monte_carlo_error(draws)
+                table["ess_bulk"][g], table["ess_tail"][g] = effective_sample_size(draws), tail_sample_size(draws)
+                table["rhat"][g] = split_rhat(draws, folded=True)
+        return table
 
     def plot(self, kind: str = "forest", group: Hashable = None, top: int = 20, level: float = 0.95, axes=None):
-        """Draw intervals of the parameters, the chains, or ranks of their draws.
+        """Draw the intervals of the parameters, the traces of the chains, or the ranks of their draws.
 
         Parameters
         ----------
         kind : {"forest", "trace", "rank"}, default "forest"
-            Means with their shortest intervals, a row for each parameter; each chain against its draws; or histograms
-            of each chain's ranks among all draws, which are even where chains have mixed.
+            Means with their shortest intervals, a row for each parameter; the values of each chain, draw by draw; or
+            histograms of each chain's ranks among all draws, which are uniform if chains have mixed.
         group : optional
-            The group; the first by default, and all of them in a forest.
+            The group; by default the first, or all groups in a forest.
         top : int, default 20
-            How many parameters: those with the largest R-hat in traces and ranks, and the largest means for their sd in
-            forests. Traces and ranks show 12 at most.
+            Number of parameters: in traces and ranks those with the largest R-hat, in forests those with the largest
+            ratio of mean and sd. Traces and ranks show 12 at most.
         level : float, default 0.95
-            Of the intervals.
+            Posterior probability of the intervals.
         axes : sequence of matplotlib Axes, optional
             One for a forest, one for each parameter otherwise; a new figure by default.
 
@@ -174,8 +177,8 @@ class PosteriorDraws:
         groups = self.labels.groups if kind == "forest" else self.labels.groups[:1]
         numbers = group_numbers(self.labels, groups if group is None else [group])
         draws = self.draws[:, :, numbers]
-        chosen = [str(self.labels.groups[g]) for g in numbers]
-        return plot_posterior(kind, draws, chosen, self.names, self._diagnostics["rhat"][numbers], top, level, axes)
+        names = [str(self.labels.groups[g]) for g in numbers]
+        return plot_posterior(kind, draws, names, self.names, self._diagnostics["rhat"][numbers], top, level, axes)
 
     def __repr__(self) -> str:
         chains, n, K, size = self.draws.shape

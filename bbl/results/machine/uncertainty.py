@@ -50,7 +50,7 @@ def bootstrap(
         raise OptionError(
             f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.", argument="method"
         )
-    refits = refit_samples(self._full_groups(), self.estimate, self.engine, n_samples, rng, workers)
+    refits = refit_samples(self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers)
     frame = self.tidy().drop(columns=["pooled", "difference"])
     frame["se"] = refits.std(axis=0, ddof=1).ravel()
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)

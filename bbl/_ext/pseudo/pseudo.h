@@ -38,9 +38,9 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 {
     ptrdiff_t i, A = 1, c;
     double sorted = 0.0, small, D;
-    p->composites.first = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.first);
-    p->composites.states = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.states);
-    p->composites.chunk = pseudo_take(p, (size_t)p->m + 1, sizeof *p->composites.chunk);
+    p->composites.first_predictor = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_predictor);
+    p->composites.first_state = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_state);
+    p->composites.first_composite = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_composite);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {
@@ -48,25 +48,25 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
         p->moments.D_counted = i < p->n_counted ? p->D : p->moments.D_counted;
         A = i < p->n_counted && p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
     }
-    pseudo_size(p, n);
-    pseudo_merge(p, most, bytes);
+    pseudo_set_sizes(p, n);
+    pseudo_form_composites(p, most, bytes);
     for (c = 0; c < p->composites.n_composites; c++)
-        sorted += (double)p->composites.n_blocks * (double)pseudo_sorted_bound(p->composites.block, p->composites.states[c + 1] - p->composites.states[c]);
+        sorted += (double)p->composites.n_blocks * (double)pseudo_sorted_bound(p->composites.block_rows, p->composites.first_state[c + 1] - p->composites.first_state[c]);
     if (p->metric.wide)
-        sorted = fmax(sorted, (double)(p->composites.n_blocks * (p->composites.block / PSEUDO_ROWS) * p->metric.D_padded));
+        sorted = fmax(sorted, (double)(p->composites.n_blocks * (p->composites.block_rows / PSEUDO_SUBSET_ROWS) * p->metric.D_padded));
     D = (double)p->D;
     for (i = 0, small = 2048.0; i < p->n_sites; i++)
-        small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
+        small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     small += 4.0 * D + (double)(p->composites.n_blocks * p->composites.n_composites);
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->composites.n_composites) + sorted);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
-    *task_out = (double)p->real * (double)pseudo_task_numbers(p, A);
+    *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
     if (p->mixed) {  /* as many lanes of twice the bytes, whose pairs are never written; probabilities at an anchor */
         *task_out *= 3.0;
-        *task_out -= 4.0 * (double)p->real * (double)(pseudo_pairs(p, A) * A * (1 + p->D) * p->lanes);
-        *task_out += (double)(p->composites.n_blocks * p->composites.block * A * p->lanes) * sizeof(float);
+        *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);
+        *task_out += (double)(p->composites.n_blocks * p->composites.block_rows * A * p->lanes) * sizeof(float);
     }
-    *task_out *= (double)p->pack;
+    *task_out *= (double)p->blocks_per_task;
     return SOLVER_DONE;
 }
 
@@ -133,12 +133,12 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 /* Bytes of a vector choose the kernel; a plain number is a kernel of its own */
 #ifdef CPU_X86
 #define PSEUDO_WIDE(wide, middle, list) \
-    p->lanes * (ptrdiff_t)p->real == 64 ? wide list : p->lanes * (ptrdiff_t)p->real == 32 ? middle list :
+    p->lanes * (ptrdiff_t)p->number_bytes == 64 ? wide list : p->lanes * (ptrdiff_t)p->number_bytes == 32 ? middle list :
 #else
 #define PSEUDO_WIDE(wide, middle, list)
 #endif
 #ifdef CPU_VECTORS
-#define PSEUDO_NARROW(narrow, list) p->lanes * (ptrdiff_t)p->real == 16 ? narrow list :
+#define PSEUDO_NARROW(narrow, list) p->lanes * (ptrdiff_t)p->number_bytes == 16 ? narrow list :
 #else
 #define PSEUDO_NARROW(narrow, list)
 #endif
@@ -149,7 +149,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define PSEUDO_EXACT(name, list) \
     (PSEUDO_WIDE(pseudo16_##name, pseudo8d_##name, list) PSEUDO_NARROW(pseudo4d_##name, list) pseudo1_##name list)
 #define PSEUDO_CALL(name, list) \
-    (p->mixed ? PSEUDO_EXACT(name, list) : p->real == sizeof(float) ? PSEUDO_SINGLES(name, list) \
+    (p->mixed ? PSEUDO_EXACT(name, list) : p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(name, list) \
                                                                     : PSEUDO_DOUBLES(name, list))
 
 /* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
@@ -163,7 +163,7 @@ static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns colu
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {
-    return p->real == sizeof(float) ? PSEUDO_SINGLES(solve, (p, task, o, theta, lane_out))
+    return p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(solve, (p, task, o, theta, lane_out))
                                     : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
 }
 

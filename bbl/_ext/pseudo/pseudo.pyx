@@ -36,8 +36,8 @@ cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
     p.metric.wide = rotated and p.D > WIDE
     p.mixed = precision == "mixed" or precision == "double" and p.metric.wide
-    p.real = 4 if p.mixed or precision == "single" else 8
-    p.pack = PSEUDO_PACK if p.metric.wide or p.mixed else 1
+    p.number_bytes = 4 if p.mixed or precision == "single" else 8
+    p.blocks_per_task = PSEUDO_BLOCKS_PER_TASK if p.metric.wide or p.mixed else 1
 
 
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
@@ -71,7 +71,7 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     rotated = kronecker_pays(n, levels, p.D, 1.0)
     set_precision(&p, precision, rotated)
     p.n_counted = p.m if rotated else p.n_sites
-    p.lanes = choose_lanes(levels, width, p.real)
+    p.lanes = choose_lanes(levels, width, p.number_bytes)
     try:
         if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
             raise MemoryError
@@ -183,17 +183,17 @@ cdef class PseudoProblem:
         if bad >= 0:
             raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
         self.arrays, self.rows = (levels, neighbours), int(np.sum(levels[:sites])) - sites
-        self.p.m, self.p.n_levels, self.p.mask = m, &levels[0], &neighbours[0, 0]
+        self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
         most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
         density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
         rotated = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
         set_precision(&self.p, precision, rotated)
-        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.real)
+        self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.number_bytes)
         self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], most, nbytes)
-        unmerged = self.p.rows.equal and self.p.rows.n == n
+        unmerged = self.p.rows.equal_weights and self.p.rows.n == n
         if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             self.count_pairs(codes)
         else:
@@ -203,7 +203,7 @@ cdef class PseudoProblem:
                     failed = failed or pseudo_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
-        self.p.rows.mix = prior_count / (self.p.rows.total + prior_count)
+        self.p.rows.uniform_share = prior_count / (self.p.rows.total + prior_count)
         self.lock = threading.Lock()
         self.metric_of = (None,)
         if rotated and not self.p.metric.wide:
@@ -215,7 +215,7 @@ cdef class PseudoProblem:
     cdef count_pairs(self, codes):
         """Second moments of the columns, of rows of one weight."""
         second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second)
-        shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.start), second)
+        shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.first_column), second)
         second *= self.p.rows.scale
 
     cdef covariance(self):
@@ -226,7 +226,7 @@ cdef class PseudoProblem:
 
     cdef tuple invert(self, double lambda_):
         """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
-        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.start), np.asarray(self.arrays[0])
+        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.arrays[0])
         with self.lock:  # one task makes it, the others wait for it
             if self.metric_of[0] != lambda_:
                 weight = lambda_ / np.max(<double[:self.rows]> self.p.metric.sigma)
@@ -246,15 +246,15 @@ cdef class PseudoProblem:
 
     @property
     def n_tasks(self):
-        return (self.p.n_tasks + self.p.pack - 1) // self.p.pack
+        return (self.p.n_lane_blocks + self.p.blocks_per_task - 1) // self.p.blocks_per_task
 
     @property
     def lanes(self):
-        return self.p.lanes * self.p.pack
+        return self.p.lanes * self.p.blocks_per_task
 
     @property
     def order(self):
-        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.order)
+        return np.array(<Py_ssize_t[:self.p.n_sites]> self.p.site_order)
 
     @property
     def nbytes(self):
@@ -285,7 +285,7 @@ cdef class PseudoProblem:
         self.check(view)
         view[:, :] = 0.0
         for c in range(self.rows):
-            view[c, 0] = self.p.moments.field[c]
+            view[c, 0] = self.p.moments.independent_field[c]
         return theta
 
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
@@ -352,14 +352,14 @@ cdef class PseudoProblem:
             raise ValueError("stop must have an entry")
         o.lambda_, o.lambdah, o.tolerance, o.itmax = lambda_, lambdah, tolerance, itmax
         o.stop = &stop[0] if stop is not None else NULL
-        o.more = &more[0] if more is not None else NULL
+        o.column_penalty = &more[0] if more is not None else NULL
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
         # without a penalty, rounding would move parameters that fewer rows than columns leave undetermined
         if p.metric.wide and (lambda_ > 0.0 or p.rows.n > p.D):
-            _, panels, own, p.metric.ridge, p.metric.lowest, p.metric.highest = self.invert(lambda_)
-            p.metric.inverse, p.metric.own = &panels[0, 0, 0], &own[0, 0]
+            _, panels, own, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = self.invert(lambda_)
+            p.metric.inverse, p.metric.site_correction = &panels[0, 0, 0], &own[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError
@@ -395,7 +395,7 @@ cdef class PseudoProblem:
         for t in range(self.n_tasks) if tasks is None else tasks:
             if not 0 <= t < self.n_tasks:
                 raise ValueError(f"tasks must lie between 0 and {self.n_tasks - 1}, not {t}")
-            for block in range(t * self.p.pack, min((t + 1) * self.p.pack, self.p.n_tasks)):
+            for block in range(t * self.p.blocks_per_task, min((t + 1) * self.p.blocks_per_task, self.p.n_lane_blocks)):
                 raise_signals()
                 with nogil:
                     failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
@@ -413,7 +413,7 @@ cdef class PseudoProblem:
         cdef Py_ssize_t t
         cdef int failed = 0
         self.check(theta)
-        for t in range(self.p.n_tasks):
+        for t in range(self.p.n_lane_blocks):
             raise_signals()
             with nogil:
                 failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], factor, &total)

@@ -8,14 +8,14 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
                                   double lambdah, int zero_sum, const double *more, const double *linear,
                                   double *value_out, double *gradient_out)
 {
-    pseudo_task t;
+    pseudo_block t;
     evaluation at;
     lane_memory w;
     int v;
-    REAL *memory = NAME(task_open)(p, number, 0, lambda, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, number, 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
-    w.more = more;
+    w.column_penalty = more;
     w.zero_sum = zero_sum;
     NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
@@ -31,15 +31,15 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, con
 TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
                                    double *sum_out)
 {
-    pseudo_task t;
+    pseudo_block t;
     lane_memory w;
     int v, shift;
-    REAL *memory = NAME(task_open)(p, number, 0, 0.0, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, number, 0, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
-    NAME(fields)(p, &t, w.x, w.h, &shift);
-    NAME(pass)(p, &t, w.x, w.h, shift, w.tiles, w.planes, w.table, w.sums, NULL);
+    NAME(uncentre_fields)(p, &t, w.x, w.h, &shift);
+    NAME(pass_over_rows)(p, &t, w.x, w.h, shift, w.chunk_tables, w.planes, w.state_table, w.sums, NULL);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             *sum_out += w.sums[v] * p->rows.scale;
@@ -50,30 +50,30 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
 /* Second moments of the columns of one lane block with all others, into p->moments.second */
 TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
 {
-    const ptrdiff_t stride = (p->composites.block + 1) * LANES;
-    pseudo_task t;
+    const ptrdiff_t stride = (p->composites.block_rows + 1) * LANES;
+    pseudo_block t;
     lane_memory w;
     ptrdiff_t v, a, c, k, b, end;
-    REAL *memory = NAME(task_open)(p, number, 1, 0.0, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, number, 1, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
     for (b = 0; b < p->composites.n_blocks; b = end) {
-        end = pseudo_min(b + t.span, p->composites.n_blocks);
-        memset(w.planes, 0, (size_t)(t.A * t.span * stride) * sizeof *w.planes);
+        end = pseudo_min(b + t.plane_blocks, p->composites.n_blocks);
+        memset(w.planes, 0, (size_t)(t.A * t.plane_blocks * stride) * sizeof *w.planes);
         for (v = 0; v < LANES; v++)
-            for (k = b * p->composites.block; t.site[v] >= 0 && k < pseudo_min(end * p->composites.block, p->rows.n); k++) {
-                const ptrdiff_t code = pseudo_code(columns, t.site[v] * p->rows.n + k), row = k - b * p->composites.block;
+            for (k = b * p->composites.block_rows; t.site[v] >= 0 && k < pseudo_min(end * p->composites.block_rows, p->rows.n); k++) {
+                const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k), row = k - b * p->composites.block_rows;
                 if (code)
-                    w.planes[((code - 1) * t.span + row / p->composites.block) * stride + (row % p->composites.block) * LANES + v] =
-                        p->rows.equal ? 1 : (REAL)p->rows.weights[k];
+                    w.planes[((code - 1) * t.plane_blocks + row / p->composites.block_rows) * stride + (row % p->composites.block_rows) * LANES + v] =
+                        p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];
             }
-        NAME(reduce)(p, &t, b, end, w.planes, w.tiles, w.table, w.g);
+        NAME(sum_rows_to_columns)(p, &t, b, end, w.planes, w.chunk_tables, w.state_table, w.g);
     }
     for (v = 0; v < LANES; v++)
         for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)
             for (c = 0; c < p->D; c++)
-                p->moments.second[(p->start[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->rows.scale;
+                p->moments.second[(p->first_column[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->rows.scale;
     free(memory);
     return SOLVER_DONE;
 }
@@ -83,34 +83,34 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
 TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
                               pseudo_lane *lane_out)
 {
-    const int count = (int)pseudo_min(p->pack, p->n_tasks - number * p->pack);
+    const int count = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - number * p->blocks_per_task);
     lane_block *blocks = calloc((size_t)count, sizeof *blocks);
     int b, coupled, most = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
         lane_block *at = &blocks[b];
-        at->memory = NAME(task_open)(p, number * p->pack + b, 0, o->lambda, &at->t, &at->w);
+        at->memory = NAME(open_lane_block)(p, number * p->blocks_per_task + b, 0, o->lambda, &at->t, &at->w);
 #ifdef SINGLE
         if (p->mixed && at->memory) {
-            at->exact_memory = EXACT(task_open)(p, number * p->pack + b, 0, o->lambda, &at->exact_t, &at->exact);
-            at->t.base = at->exact_t.base = malloc((size_t)(p->composites.n_blocks * p->composites.block * at->t.A * LANES) * sizeof(float));
-            at->exact.more = o->more;
+            at->exact_memory = EXACT(open_lane_block)(p, number * p->blocks_per_task + b, 0, o->lambda, &at->exact_t, &at->exact);
+            at->t.anchor_prob = at->exact_t.anchor_prob = malloc((size_t)(p->composites.n_blocks * p->composites.block_rows * at->t.A * LANES) * sizeof(float));
+            at->exact.column_penalty = o->column_penalty;
             at->exact.zero_sum = o->zero_sum;
         }
-        if (p->mixed && (!at->exact_memory || !at->t.base))
+        if (p->mixed && (!at->exact_memory || !at->t.anchor_prob))
             status = SOLVER_NO_MEMORY;
 #endif
         if (!at->memory)
             status = SOLVER_NO_MEMORY;
-        at->w.more = o->more;
+        at->w.column_penalty = o->column_penalty;
         at->w.zero_sum = o->zero_sum;
         most = at->t.rank > blocks[most].t.rank ? b : most;
     }
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
         lane_block *at = &blocks[b];
         at->t.rank = blocks[most].t.rank;
-        at->t.tail = blocks[most].t.tail;
+        at->t.tail_eigenvalue = blocks[most].t.tail_eigenvalue;
         if (count > 1)  /* lanes that move bring pairs that the others do not have */
-            memset(at->w.S, 0, (size_t)(2 * at->t.pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
+            memset(at->w.S, 0, (size_t)(2 * at->t.max_pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
         coupled = NAME(load_parameters)(p, &at->t, &at->w, theta, 1.0, o->linear);
 #ifdef SINGLE
         if (p->mixed) {
@@ -127,7 +127,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const p
         free(blocks[b].memory);
 #ifdef SINGLE
         free(blocks[b].exact_memory);
-        free(blocks[b].t.base);
+        free(blocks[b].t.anchor_prob);
 #endif
     }
     free(blocks);

@@ -1,164 +1,186 @@
-/* Passes over the rows for one lane block of the pseudo-likelihood; pseudo_kernel.h includes it after pseudo_logits.h.
+/* Passes over the rows for one lane block; pseudo_kernel.h includes this file after pseudo_logits.h.
 
-   (a) Every function works on vectors whose lanes are response sites; no lane ever looks at another one.
-   (b) forward: table of summed couplings per composite, then one load-add per row and composite into the planes.
-       The tables of a chunk of composites stay in the first-level cache while all rows pass.
-   (c) activate: planes become probabilities (times row weights), normalisers are summed up.
-   (d) backward: rows of a block, sorted by joint state and filled up to multiples of four, are summed in registers,
-       states with equally many rows one after the other, so that the processor foresees the ends of the loops.
-       The state where all predictors of a composite are at their reference has no parameter and is left out.
-       Wide problems, with few rows to a state, go forward a second time instead, see exchange, unless most rows are
-       left out.
+   A *lane block* is V = LANES sites that are fitted side by side, one in each lane of a vector; lanes never interact.
+   Predictor j has the columns first_column[j] ... first_column[j + 1] - 1, indicators of its non-reference levels; D
+   columns in all. A *composite* is a run of neighbouring predictors coded as one joint variable, with a number, the
+   *joint state*, for each combination of levels; a *chunk* is a run of composites. A *row block* is block_rows rows.
 
-   Conventions: V = LANES; planes (A, span, block + 1, V) of `span` row blocks, the last row of each always zero;
-   parameters and gradients (A, 1 + D, V); tables (n_states, V). */
+   (a) compute_logits: for each composite a table of the summed couplings of every joint state is built; a row then
+       costs one load and addition per composite. The tables of a chunk stay in the first-level cache for all rows.
+   (b) logits_to_probabilities: logits become probabilities times row weights; log normalisers are summed.
+   (c) sum_rows_to_columns: the gradient needs, for each column, the sum over the rows whose indicator is 1. The rows of
+       a row block are sorted by joint state beforehand, so that a state's sum stays in a register. Joint state 0, all
+       predictors at their reference level, has no parameter and is left out. Wide problems have few rows to a state
+       and use sum_rows_by_subsets instead, unless most joint states are 0.
 
-#ifdef ANCHOR
-#define SUMS 4          /* vectors that are summed at once, so that additions need not wait for each other: here of two */
-#else                   /* registers each */
+   Shapes, lane last: planes (A, plane_blocks, block_rows + 1, V), one number for each logit, row and lane of the row
+   blocks begin ... end - 1, the last row of each block always zero; parameters x and gradients g (A, 1 + D, V), column
+   0 the field; fields h (A, V); tables (states, V). Offsets and strides count numbers. */
+
+#ifdef ANCHOR           /* vectors that are summed at once, so that additions need not wait for each other: */
+#define SUMS 4          /* here a vector takes two registers */
+#else
 #define SUMS 8
 #endif
 
-/* Tables of the summed couplings of chunk `ch` from the parameters x (1 + D, V) of one logit */
-TARGET static void NAME(tabulate)(const pseudo_problem *p, ptrdiff_t ch, const REAL *x, REAL *table)
+/* Write the tables (states of the chunk, V) of summed couplings for chunk `chunk` from x (1 + D, V), one logit */
+TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t chunk, const REAL *x, REAL *tables)
 {
-    ptrdiff_t c, j, b, s, size;
-    for (c = p->composites.chunk[ch]; c < p->composites.chunk[ch + 1]; c++) {
-        REAL *t = table + (p->composites.states[c] - p->composites.states[p->composites.chunk[ch]]) * LANES;
+    const pseudo_composites *composites = &p->composites;
+    ptrdiff_t c, j, b, s, n_states;
+    for (c = composites->first_composite[chunk]; c < composites->first_composite[chunk + 1]; c++) {
+        REAL *t = tables + (composites->first_state[c]
+                            - composites->first_state[composites->first_composite[chunk]]) * LANES;
         vec_store(t, vec_fill(0.0));
-        for (j = p->composites.first[c], size = 1; j < p->composites.first[c + 1]; size *= p->n_levels[j++])
+        j = composites->first_predictor[c];
+        for (n_states = 1; j < composites->first_predictor[c + 1]; n_states *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
-                const vec v = vec_load(x + (p->start[j] + b) * LANES);
-                for (s = 0; s < size; s++)
-                    vec_store(t + (b * size + s) * LANES, vec_load(t + s * LANES) + v);
+                const vec J = vec_load(x + (p->first_column[j] + b) * LANES);
+                for (s = 0; s < n_states; s++)
+                    vec_store(t + (b * n_states + s) * LANES, vec_load(t + s * LANES) + J);
             }
     }
 }
 
-/* Add the chunk's table entries of `rows` rows (rounded up to R) to Q planes, `gap` numbers apart; Q tables are `step`
-   apart. With init (Q, V) the planes are overwritten, beginning there. */
-#define GATHER(Q, R)                                                                                                   \
-    TARGET static void NAME(gather##Q)(const REAL *table, ptrdiff_t step, const uint16_t *codes, ptrdiff_t width,      \
-                                       ptrdiff_t rows, const REAL *init, REAL *plane, ptrdiff_t gap)                   \
+/* add_table_entriesQ: add the table entries of `rows` rows (rounded up to R) to the planes of Q logits, which are
+   plane_stride apart; the tables of the logits are table_stride apart. codes (rows, width) are offsets into the tables.
+   With init (Q, V) the planes are overwritten, starting from init. */
+#define ADD_TABLE_ENTRIES(Q, R)                                                                                        \
+    TARGET static void NAME(add_table_entries##Q)(const REAL *table, ptrdiff_t table_stride, const uint16_t *codes,    \
+                                                  ptrdiff_t width, ptrdiff_t rows, const REAL *init, REAL *plane,      \
+                                                  ptrdiff_t plane_stride)                                              \
     {                                                                                                                  \
         ptrdiff_t r, c, q, u, e;                                                                                       \
         for (r = 0; r < rows; r += R, codes += R * width, plane += R * LANES) {                                        \
             vec s[R][Q];                                                                                               \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    s[u][q] = vec_load(init ? init + q * LANES : plane + q * gap + u * LANES);                         \
+                    s[u][q] = vec_load(init ? init + q * LANES : plane + q * plane_stride + u * LANES);                \
             for (c = 0; c + 4 <= width; c += 4)                                                                        \
                 for (u = 0; u < R; u++) {  /* one load brings four offsets: loads are what limits the loop */          \
                     uint64_t word;                                                                                     \
                     memcpy(&word, codes + u * width + c, 8);                                                           \
                     for (e = 0; e < 4; e++, word >>= 16)                                                               \
                         for (q = 0; q < Q; q++)                                                                        \
-                            s[u][q] += vec_load(table + (uint16_t)word + q * step);                                    \
+                            s[u][q] += vec_load(table + (uint16_t)word + q * table_stride);                            \
                 }                                                                                                      \
             for (; c < width; c++)                                                                                     \
                 _Pragma("GCC unroll 8") for (u = 0; u < R; u++)                                                        \
                     for (q = 0; q < Q; q++)                                                                            \
-                        s[u][q] += vec_load(table + codes[u * width + c] + q * step);                                  \
+                        s[u][q] += vec_load(table + codes[u * width + c] + q * table_stride);                          \
             for (q = 0; q < Q; q++)                                                                                    \
                 for (u = 0; u < R; u++)                                                                                \
-                    vec_store(plane + q * gap + u * LANES, s[u][q]);                                                   \
+                    vec_store(plane + q * plane_stride + u * LANES, s[u][q]);                                          \
         }                                                                                                              \
     }
-GATHER(1, SUMS)
-GATHER(2, 4)
-GATHER(3, 4)
-#undef GATHER
+ADD_TABLE_ENTRIES(1, SUMS)
+ADD_TABLE_ENTRIES(2, 4)
+ADD_TABLE_ENTRIES(3, 4)
+#undef ADD_TABLE_ENTRIES
 
-/* Planes of the row blocks `begin` to `end` = fields h (A, V) plus summed couplings of x (A, 1 + D, V) */
-TARGET static void NAME(forward)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                 const REAL *x, const REAL *h, REAL *table, REAL *planes)
+/* Write logits to the planes of row blocks begin ... end - 1: fields h plus summed couplings of x */
+TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin, ptrdiff_t end,
+                                        const REAL *x, const REAL *h, REAL *tables, REAL *planes)
 {
-    const ptrdiff_t far = (1 + p->D) * LANES, stride = (p->composites.block + 1) * LANES, gap = t->span * stride;
-    ptrdiff_t a, Q, q, ch, b;
+    const pseudo_composites *composites = &p->composites;
+    const ptrdiff_t logit_stride = (1 + p->D) * LANES, block_stride = (composites->block_rows + 1) * LANES;
+    const ptrdiff_t plane_stride = t->plane_blocks * block_stride;
+    ptrdiff_t a, Q, q, chunk, b;
     for (a = 0; a < t->A; a += Q) {
-        int begun = 0;
-        Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_TILE ? t->A - a : PSEUDO_TILE;
-        for (ch = 0; ch < p->composites.n_chunks; ch++) {
-            const ptrdiff_t width = p->composites.chunk[ch + 1] - p->composites.chunk[ch];
-            const ptrdiff_t step = (p->composites.states[p->composites.chunk[ch + 1]] - p->composites.states[p->composites.chunk[ch]]) * LANES;
-            if (!t->chunk_on[ch] && !(ch == p->composites.n_chunks - 1 && !begun))
+        int initialised = 0;
+        Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_LOGITS_AT_ONCE ? t->A - a : PSEUDO_LOGITS_AT_ONCE;
+        for (chunk = 0; chunk < composites->n_chunks; chunk++) {
+            const ptrdiff_t *first = composites->first_composite, width = first[chunk + 1] - first[chunk];
+            const ptrdiff_t table_stride =
+                (composites->first_state[first[chunk + 1]] - composites->first_state[first[chunk]]) * LANES;
+            if (!t->needs_chunk[chunk] && !(chunk == composites->n_chunks - 1 && !initialised))
                 continue;
             for (q = 0; q < Q; q++)
-                NAME(tabulate)(p, ch, x + (a + q) * far, table + q * step);
+                NAME(build_chunk_tables)(p, chunk, x + (a + q) * logit_stride, tables + q * table_stride);
             for (b = begin; b < end; b++) {
-                const uint16_t *codes = p->composites.codes + p->composites.n_padded * p->composites.chunk[ch] + b * p->composites.block * width;
-                const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block);
-                const REAL *init = begun ? NULL : h + a * LANES;
-                REAL *plane = planes + a * gap + (b - begin) * stride;
+                const uint16_t *codes = composites->codes + composites->n_padded * composites->first_composite[chunk]
+                    + b * composites->block_rows * width;
+                const ptrdiff_t rows = pseudo_block_size(p, b);
+                const REAL *init = initialised ? NULL : h + a * LANES;
+                REAL *plane = planes + a * plane_stride + (b - begin) * block_stride;
                 if (Q == 1)
-                    NAME(gather1)(table, step, codes, width, rows, init, plane, gap);
+                    NAME(add_table_entries1)(tables, table_stride, codes, width, rows, init, plane, plane_stride);
                 else if (Q == 2)
-                    NAME(gather2)(table, step, codes, width, rows, init, plane, gap);
+                    NAME(add_table_entries2)(tables, table_stride, codes, width, rows, init, plane, plane_stride);
                 else
-                    NAME(gather3)(table, step, codes, width, rows, init, plane, gap);
+                    NAME(add_table_entries3)(tables, table_stride, codes, width, rows, init, plane, plane_stride);
             }
-            begun = 1;
+            initialised = 1;
         }
     }
 }
 
-/* Replace logits of row blocks by probabilities, and add to sums (2 + A, V): log normalisers, curvature, p of each logit.
-   sums has room for three such arrays: the totals, the sums over the current chunk of SUMMED rows, and the rounding
-   errors of the totals (Kahan summation), without which single precision would lose digits over many rows. */
-TARGET static void NAME(activate)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                  int shift, REAL *planes, REAL *sums)
+/* Replace the logits of row blocks begin ... end - 1 by probabilities times row weights, in place, and add to sums
+   (2 + A, V): log normalisers, curvature sum_a p_a (1 - p_a), then p_a of each logit. `sums` has room for three such
+   arrays: the totals, the sums over the current SUMMED rows, and the rounding errors of the totals (Kahan summation),
+   without which single precision would lose digits over many rows. In single precision with t->anchor_prob, logits and
+   probabilities are changes since the anchor; in double precision anchor_prob, if any, is written. */
+TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
+                                                 ptrdiff_t end, int shift, REAL *planes, REAL *sums)
 {
-    const ptrdiff_t stride = (p->composites.block + 1) * LANES, gap = t->span * stride, size = (2 + t->A) * LANES;
-    REAL *chunk_sums = sums + size, *rounding = chunk_sums + size;
-    ptrdiff_t b, k, r, chunk_rows;
-    for (b = begin; b < end; b++, planes += stride) {
-        const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), far = p->composites.block * LANES;
-        const double *w = p->rows.equal ? NULL : p->rows.weights + b * p->composites.block;
-        float *base = t->base ? t->base + b * t->A * far : NULL;
-        for (r = 0; r < rows; r += chunk_rows) {
-            const double *chunk_weights = w ? w + r : NULL;
+    const pseudo_composites *composites = &p->composites;
+    const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
+    const ptrdiff_t plane_stride = t->plane_blocks * block_stride, size = (2 + t->A) * LANES;
+    REAL *piece_sums = sums + size, *rounding = piece_sums + size;
+    ptrdiff_t b, k, r, piece_rows;
+    for (b = begin; b < end; b++, planes += block_stride) {
+        const ptrdiff_t rows = pseudo_block_size(p, b);
+        const ptrdiff_t prob_stride = composites->block_rows * LANES;
+        const double *weights = p->rows.equal_weights ? NULL : p->rows.weights + b * composites->block_rows;
+        float *anchor_prob = t->anchor_prob ? t->anchor_prob + b * t->A * prob_stride : NULL;
+        for (r = 0; r < rows; r += piece_rows) {
+            const double *w = weights ? weights + r : NULL;
             REAL *row = planes + r * LANES;
-            chunk_rows = pseudo_min(SUMMED, rows - r);
+            piece_rows = pseudo_min(SUMMED, rows - r);
 #ifdef SINGLE
-            if (base)
-                NAME(change)(row, t->A, gap, base + r * LANES, far, chunk_weights, chunk_rows, chunk_sums);
+            if (anchor_prob)
+                NAME(change_rows)(row, t->A, plane_stride, anchor_prob + r * LANES, prob_stride, w, piece_rows,
+                                  piece_sums);
             else
 #endif
             if (t->A == 1)
-                NAME(logistic)(row, chunk_weights, chunk_rows, shift, chunk_sums);
+                NAME(logistic_rows)(row, w, piece_rows, shift, piece_sums);
             else
-                NAME(softmax)(row, t->A, gap, t->live, chunk_weights, chunk_rows, shift, chunk_sums);
+                NAME(softmax_rows)(row, t->A, plane_stride, t->has_level, w, piece_rows, shift, piece_sums);
             for (k = 0; k < size; k += LANES) {
-                const vec sum = vec_load(sums + k), increment = vec_load(chunk_sums + k) - vec_load(rounding + k);
+                const vec sum = vec_load(sums + k), increment = vec_load(piece_sums + k) - vec_load(rounding + k);
                 const vec total = sum + increment;
                 vec_store(rounding + k, (total - sum) - increment);
                 vec_store(sums + k, total);
             }
         }
 #ifndef SINGLE
-        for (k = 0; base && k < t->A; k++)
-            NAME(keep_probabilities)(planes + k * gap, w, rows, base + k * far);
+        for (k = 0; anchor_prob && k < t->A; k++)
+            NAME(store_anchor_prob)(planes + k * plane_stride, weights, rows, anchor_prob + k * prob_stride);
 #endif
     }
 }
 
-/* table (n_states, V) += sums over rows of one plane by joint state, for the composites that are on */
-TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, ptrdiff_t begin, ptrdiff_t end,
-                                  const REAL *plane, REAL *table)
+/* state_table (joint states of all composites, V) += sums over the rows of one plane by joint state, for the composites
+   in needs_composite. pseudo_sort_rows describes the list that `entry` runs along. */
+TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
+                                           ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
+    const pseudo_composites *composites = &p->composites;
     ptrdiff_t b, c, k, g;
-    for (b = begin; b < end; b++, plane += (p->composites.block + 1) * LANES)
-        for (c = 0; c < p->composites.n_composites; c++) {
-            const uint16_t *at = p->composites.sorted + p->composites.sorted_first[b * p->composites.n_composites + c];
-            REAL *t = table + p->composites.states[c] * LANES;
-            while (on[c] && *at) {
-                const ptrdiff_t fours = *at++;
-                for (k = *at++; k > 0; k--) {
-                    REAL *sum = t + *at++;
+    for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES)
+        for (c = 0; c < composites->n_composites; c++) {
+            const uint16_t *entry =
+                composites->sorted_rows + composites->sorted_start[b * composites->n_composites + c];
+            REAL *t = state_table + composites->first_state[c] * LANES;
+            while (needs_composite[c] && *entry) {
+                const ptrdiff_t n_fours = *entry++;
+                for (k = *entry++; k > 0; k--) {
+                    REAL *sum = t + *entry++;
                     vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
-                    for (g = 0; g < fours; g++, at += 4) {
+                    for (g = 0; g < n_fours; g++, entry += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
-                        memcpy(&word, at, 8);
+                        memcpy(&word, entry, 8);
                         v0 += vec_load(plane + (uint16_t)word);
                         v1 += vec_load(plane + (uint16_t)(word >> 16));
                         v2 += vec_load(plane + (uint16_t)(word >> 32));
@@ -170,44 +192,49 @@ TARGET static void NAME(backward)(const pseudo_problem *p, const uint8_t *on, pt
         }
 }
 
-/* Add the table's sums over states to the columns of the single predictors, g (1 + D, V); destroys the table */
-TARGET static void NAME(fold)(const pseudo_problem *p, const uint8_t *on, REAL *table, REAL *g)
+/* g (1 + D, V) columns 1 ... D += sums of the state table over the joint states in which the column's level occurs;
+   the state table is overwritten */
+TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const uint8_t *needs_composite,
+                                               REAL *state_table, REAL *g)
 {
-    ptrdiff_t c, j, b, s, size;
-    for (c = 0; c < p->composites.n_composites; c++) {
-        REAL *t = table + p->composites.states[c] * LANES;
-        size = p->composites.states[c + 1] - p->composites.states[c];
-        for (j = p->composites.first[c + 1] - 1; j >= p->composites.first[c] && on[c]; j--) {
-            size /= p->n_levels[j];
+    const pseudo_composites *composites = &p->composites;
+    ptrdiff_t c, j, b, s, n_states;
+    for (c = 0; c < composites->n_composites; c++) {
+        REAL *t = state_table + composites->first_state[c] * LANES;
+        n_states = composites->first_state[c + 1] - composites->first_state[c];
+        j = composites->first_predictor[c + 1] - 1;
+        for (; j >= composites->first_predictor[c] && needs_composite[c]; j--) {
+            n_states /= p->n_levels[j];  /* joint states of the predictors before j, over which j's levels are summed */
             for (b = 1; b < p->n_levels[j]; b++) {
-                REAL *column = g + (p->start[j] + b) * LANES;
-                vec v = vec_load(column);
-                for (s = 0; s < size; s++) {
-                    const vec u = vec_load(t + (b * size + s) * LANES);
-                    v += u;
-                    vec_store(t + s * LANES, vec_load(t + s * LANES) + u);
+                REAL *column = g + (p->first_column[j] + b) * LANES;
+                vec sum = vec_load(column);
+                for (s = 0; s < n_states; s++) {
+                    const vec v = vec_load(t + (b * n_states + s) * LANES);
+                    sum += v;
+                    vec_store(t + s * LANES, vec_load(t + s * LANES) + v);
                 }
-                vec_store(column, v);
+                vec_store(column, sum);
             }
         }
     }
 }
 
-/* Sums (D, V) += entries of `count` tables, fours of them, at the columns' codes, which are `width` apart */
-TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdiff_t width, ptrdiff_t count,
-                                 ptrdiff_t D, REAL *sums)
+/* sums (D, V) += for each column the sum of one entry of each of `count` tables, a multiple of four; codes (D, width)
+   are the entries' offsets */
+TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *codes, ptrdiff_t width, ptrdiff_t count,
+                                         ptrdiff_t D, REAL *sums)
 {
     ptrdiff_t c, k, u, e;
     for (c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
         vec s[SUMS];
         for (u = 0; u < SUMS; u++)
-            s[u] = vec_fill(0.0);  /* a chunk is summed by itself first, see activate */
+            s[u] = vec_fill(0.0);  /* these tables are summed by themselves first, to lose fewer digits */
         for (k = 0; k < count; k += 4)
             for (u = 0; u < SUMS; u++) {
                 uint64_t word;
                 memcpy(&word, codes + u * width + k, 8);
                 for (e = 0; e < 4; e++, word >>= 16)
-                    s[u] += vec_load(table + (uint16_t)word);
+                    s[u] += vec_load(tables + (uint16_t)word);
             }
         _Pragma("GCC unroll 8") for (u = 0; u < SUMS; u++)
             if (c + u < D)
@@ -215,98 +242,106 @@ TARGET static void NAME(collect)(const REAL *table, const uint16_t *codes, ptrdi
     }
 }
 
-/* g (1 + D, V) columns 1... += sums over the rows of one plane: the forward pass with rows and columns exchanged. A
-   table has the sums of all subsets of PSEUDO_ROWS rows, and a column costs one load-add per table. */
-TARGET static void NAME(exchange)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
-                                  REAL *table, REAL *g)
+/* g (1 + D, V) columns 1 ... D += sums over the rows of one plane. A subset table (2^PSEUDO_SUBSET_ROWS, V) has the
+   sums over all subsets of PSEUDO_SUBSET_ROWS rows; a column then costs one load and addition per table. */
+TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
+                                             REAL *tables, REAL *g)
 {
-    const ptrdiff_t far = LANES << PSEUDO_ROWS, tables_in_cache = sizeof *table > p->real ? 4 : p->composites.n_turned;
+    const pseudo_composites *composites = &p->composites;
+    const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
+    const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
     ptrdiff_t b, k, u, s, first, width, group;
-    for (b = begin; b < end; b++, plane += (p->composites.block + 1) * LANES) {
-        const ptrdiff_t rows = pseudo_min(p->composites.block, p->rows.n - b * p->composites.block), tables = pseudo_tables(rows);
-        const uint16_t *codes = p->composites.turned + b * (p->composites.block / PSEUDO_ROWS) * p->metric.D_padded;
-        for (first = 0; first < tables; first += width, codes += width * p->metric.D_padded) {
-            width = pseudo_min(p->composites.n_turned, tables - first);
-            for (group = 0; group < width; group += tables_in_cache) {  /* tables that the first-level cache holds */
+    for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
+        const ptrdiff_t rows = pseudo_block_size(p, b);
+        const ptrdiff_t n_tables = pseudo_n_subset_tables(rows);
+        const uint16_t *codes =
+            composites->subset_codes + b * (composites->block_rows / PSEUDO_SUBSET_ROWS) * p->metric.D_padded;
+        for (first = 0; first < n_tables; first += width, codes += width * p->metric.D_padded) {
+            width = pseudo_min(composites->tables_at_once, n_tables - first);
+            for (group = 0; group < width; group += tables_in_cache) {
                 const ptrdiff_t count = pseudo_min(tables_in_cache, width - group);
                 for (k = group; k < group + count; k++) {
-                    const ptrdiff_t rows_after = rows - (first + k) * PSEUDO_ROWS;
-                    const REAL *row = plane + (first + k) * PSEUDO_ROWS * LANES;
-                    REAL *t = table + k * far;
+                    const ptrdiff_t rows_left = rows - (first + k) * PSEUDO_SUBSET_ROWS;
+                    const REAL *row = plane + (first + k) * PSEUDO_SUBSET_ROWS * LANES;
+                    REAL *t = tables + k * table_stride;
                     vec_store(t, vec_fill(0.0));
-                    for (u = 0; u < pseudo_min(PSEUDO_ROWS, rows_after); u++) {
+                    for (u = 0; u < pseudo_min(PSEUDO_SUBSET_ROWS, rows_left); u++) {
                         const vec v = vec_load(row + u * LANES);
                         for (s = 0; s < (ptrdiff_t)1 << u; s++)
                             vec_store(t + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(t + s * LANES) + v);
                     }
                 }
-                NAME(collect)(table, codes + group, width, count, p->D, g + LANES);
+                NAME(add_subset_sums)(tables, codes + group, width, count, p->D, g + LANES);
             }
         }
     }
 }
 
-/* g (A, 1 + D, V) columns 1... += sums over the rows of the blocks' planes, by way of a table */
-TARGET static void NAME(reduce)(const pseudo_problem *p, const pseudo_task *t, ptrdiff_t begin, ptrdiff_t end,
-                                const REAL *planes, REAL *tiles, REAL *table, REAL *g)
+/* g (A, 1 + D, V) columns 1 ... D += sums over the rows of the planes of row blocks begin ... end - 1 */
+TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
+                                             ptrdiff_t end, const REAL *planes, REAL *tables, REAL *state_table,
+                                             REAL *g)
 {
-    const ptrdiff_t gap = t->span * (p->composites.block + 1) * LANES;
+    const pseudo_composites *composites = &p->composites;
+    const ptrdiff_t plane_stride = t->plane_blocks * (composites->block_rows + 1) * LANES;
     ptrdiff_t a;
-    for (a = 0; a < t->A; a++, planes += gap, g += (1 + p->D) * LANES) {
-        if (p->composites.turned) {
-            NAME(exchange)(p, begin, end, planes, tiles, g);
+    for (a = 0; a < t->A; a++, planes += plane_stride, g += (1 + p->D) * LANES) {
+        if (composites->subset_codes) {
+            NAME(sum_rows_by_subsets)(p, begin, end, planes, tables, g);
             continue;
         }
-        memset(table, 0, (size_t)p->composites.states[p->composites.n_composites] * LANES * sizeof *table);
-        NAME(backward)(p, t->on, begin, end, planes, table);
-        NAME(fold)(p, t->on, table, g);
+        memset(state_table, 0, (size_t)composites->first_state[composites->n_composites] * LANES * sizeof *state_table);
+        NAME(sum_rows_by_state)(p, t->needs_composite, begin, end, planes, state_table);
+        NAME(sum_states_to_columns)(p, t->needs_composite, state_table, g);
     }
 }
 
-/* Fill sums (2 + A, V) over all rows and, unless g is NULL, g (A, 1 + D, V) with sums over rows of p times each column */
-TARGET static void NAME(pass)(const pseudo_problem *p, const pseudo_task *t, const REAL *x, const REAL *h,
-                              int shift, REAL *tiles, REAL *planes, REAL *table, REAL *sums, REAL *g)
+/* Write sums (2 + A, V) over all rows, see logits_to_probabilities, and, unless g is NULL, g (A, 1 + D, V): weighted
+   sums of p_a (column 0) and of p_a times each column */
+TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, const REAL *h,
+                                        int shift, REAL *tables, REAL *planes, REAL *state_table, REAL *sums, REAL *g)
 {
     ptrdiff_t b, end, a;
     memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
     for (b = 0; b < p->composites.n_blocks; b = end) {
-        end = pseudo_min(b + t->span, p->composites.n_blocks);
-        NAME(forward)(p, t, b, end, x, h, tiles, planes);
-        NAME(activate)(p, t, b, end, shift, planes, sums);
+        end = pseudo_min(b + t->plane_blocks, p->composites.n_blocks);
+        NAME(compute_logits)(p, t, b, end, x, h, tables, planes);
+        NAME(logits_to_probabilities)(p, t, b, end, shift, planes, sums);
         if (g)
-            NAME(reduce)(p, t, b, end, planes, tiles, table, g);
+            NAME(sum_rows_to_columns)(p, t, b, end, planes, tables, state_table, g);
     }
     for (a = 0; a < t->A && g; a++)
         vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
-/* sums and g as `pass` fills them where all couplings are zero: in closed form, without reading rows */
-TARGET static void NAME(independent)(const pseudo_problem *p, const pseudo_task *t, const REAL *h, REAL *sums,
-                                     REAL *g)
+/* Write sums and g as pass_over_rows does, for zero couplings: in closed form, without reading rows */
+TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const pseudo_block *t, const REAL *h,
+                                                REAL *sums, REAL *g)
 {
-    const ptrdiff_t far = (1 + p->D) * LANES;
-    const REAL *live = t->live, rows = (REAL)(1.0 / p->rows.scale);
+    const ptrdiff_t logit_stride = (1 + p->D) * LANES;
+    const REAL *has_level = t->has_level, rows = (REAL)(1.0 / p->rows.scale);
     vec top = vec_fill(0.0), z, curve = vec_fill(0.0);
     ptrdiff_t a, c;
     for (a = 0; a < t->A; a++)
         top = NAME(larger)(vec_load(h + a * LANES), top);
     z = NAME(exp)(-top);
     for (a = 0; a < t->A; a++)
-        z += NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(live + a * LANES);
+        z += NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES);
     for (a = 0; a < t->A; a++) {
-        const vec prob = NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(live + a * LANES) / z;
+        const vec prob = NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES) / z;
         curve += prob - prob * prob;
         vec_store(sums + (2 + a) * LANES, prob * rows);
-        vec_store(g + a * far, prob * rows);
+        vec_store(g + a * logit_stride, prob * rows);
         for (c = 1; c <= p->D; c++)
-            vec_store(g + a * far + c * LANES, prob * (rows * (REAL)p->moments.mean[c]));
+            vec_store(g + a * logit_stride + c * LANES, prob * (rows * (REAL)p->moments.mean[c]));
     }
     vec_store(sums, (top + NAME(log)(z)) * rows);
     vec_store(sums + LANES, curve * rows);
 #ifndef SINGLE
-    for (ptrdiff_t k = 0; t->base && k < p->composites.n_blocks * t->A * p->composites.block; k++)
-        NAME(storef)(t->base + k * LANES, NAME(compress)(vec_load(g + k / p->composites.block % t->A * far) / vec_fill(rows)));
+    for (ptrdiff_t k = 0; t->anchor_prob && k < p->composites.n_blocks * t->A * p->composites.block_rows; k++)
+        NAME(storef)(t->anchor_prob + k * LANES,
+                     NAME(compress)(vec_load(g + k / p->composites.block_rows % t->A * logit_stride) / vec_fill(rows)));
 #endif
 }

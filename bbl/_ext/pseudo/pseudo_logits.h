@@ -1,22 +1,24 @@
-/* Logits of rows become probabilities, for one lane block; pseudo_kernel.h includes it first.
+/* Probabilities of the rows from their logits, for one lane block; pseudo_kernel.h includes this file first.
 
-   Set before inclusion: what vector.h asks for.
+   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
+   lane of a vector. A site with levels 0 ... A has the logits f_a of levels 1 ... A against level 0 and the log
+   normaliser ln(1 + sum_a exp f_a). Every function here replaces the logits of `rows` rows by probabilities times the
+   row weights w (rows,) (NULL: no weights) in place: `row` (A, rows, V) with the logits of a row `plane_stride` numbers
+   apart. It writes sums (2 + A, V) over these rows: log normalisers, curvature sum_a p_a (1 - p_a), and p_a of each a.
 
-   Normalisers are summed up. With equal weights they are multiplied and one log is taken per row block. The largest
-   logit is subtracted first (shift) only where the parameters' size does not rule out an overflow.
-
-   Conventions: as in pseudo_lanes.h. */
+   Without weights normalisers are multiplied and one log is taken at the end. With `shift` the largest logit is
+   subtracted before exp; it is not needed if all logits are below SAFE. */
 
 #include "pseudo_problem.h"
 #include "vector.h"
 #include "vector_math.h"
 
 #ifdef SINGLE
-#define SAFE 40.0       /* below this, products of two normalisers do not overflow */
-#define TINY 1e-30      /* below this, products are not trusted */
-#define NOISE 1e-5      /* rounding of the objective, */
-#define FLAT 1e-5       /* of the cosine of step and gradient change */
-#define SUMMED 128      /* rows that are summed one after the other */
+#define SAFE 40.0           /* size of logits below which products of two normalisers do not overflow */
+#define TINY 1e-30          /* least number whose products are trusted not to underflow */
+#define NOISE 1e-5          /* relative rounding error of the objective */
+#define FLAT 1e-5           /* rounding error of the cosine between step and gradient change */
+#define SUMMED 128          /* rows that are added one after the other before their sum goes to the total */
 #else
 #define SAFE 300.0
 #define TINY 1e-280
@@ -25,87 +27,87 @@
 #define SUMMED PTRDIFF_MAX
 #endif
 
-/* One logit: rows of logits to P(level 1) times weight. sums = (log normalisers, p (1 - p), p) over the rows.
-   Two rows share a division; with `shift` exp takes -|logit|, which cannot overflow. */
-TARGET static void NAME(logistic)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
+/* One logit (A = 1): probabilities of level 1. Two rows, with logits f and g, share a division. With `shift` exp takes
+   -|logit|, which cannot overflow. */
+TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     const vec one = vec_fill(1.0), zero = vec_fill(0.0);
-    vec log_z = zero, curve = zero, total = zero, z = one;
-    words exponent = (words){0};
+    vec log_z = zero, curve = zero, total = zero, z_product = one;
+    words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
     ptrdiff_t r;
     for (r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
-        const vec fp = shift ? NAME(larger)(f, zero) : zero, gp = shift ? NAME(larger)(g, zero) : zero;
-        const vec ef = NAME(exp)(f - fp - fp), eg = pair ? NAME(exp)(g - gp - gp) : zero;
-        const vec zf = ef + one, zg = eg + one, product = zf * zg, inverse = one / product;
-        const vec jf = inverse * zg, jg = inverse * zf, kf = ef * jf, kg = eg * jg;
-        vec pf = kf, pg = pair ? kg : zero;
+        const vec f_max = shift ? NAME(larger)(f, zero) : zero, g_max = shift ? NAME(larger)(g, zero) : zero;
+        const vec exp_f = NAME(exp)(f - f_max - f_max), exp_g = pair ? NAME(exp)(g - g_max - g_max) : zero;
+        const vec zf = exp_f + one, zg = exp_g + one, product = zf * zg, inverse = one / product;
+        /* probabilities of levels 0 and 1; exchanged by a shift where the logit is positive */
+        const vec p0_f = inverse * zg, p0_g = inverse * zf, p1_f = exp_f * p0_f, p1_g = exp_g * p0_g;
+        vec pf = p1_f, pg = pair ? p1_g : zero;
         if (shift) {
-            pf = NAME(choose)(MASK(f > zero), jf, kf);
-            pg = pair ? NAME(choose)(MASK(g > zero), jg, kg) : zero;
+            pf = NAME(choose)(MASK(f > zero), p0_f, p1_f);
+            pg = pair ? NAME(choose)(MASK(g > zero), p0_g, p1_g) : zero;
         }
         if (w) {
             const REAL wf = (REAL)w[r], wg = pair ? (REAL)w[r + 1] : 0;
-            log_z += (fp + NAME(log)(zf)) * wf + (gp + NAME(log)(zg)) * wg;
-            curve += jf * kf * wf + jg * kg * wg;
+            log_z += (f_max + NAME(log)(zf)) * wf + (g_max + NAME(log)(zg)) * wg;
+            curve += p0_f * p1_f * wf + p0_g * p1_g * wg;
             pf *= wf;
             pg *= wg;
         } else {
-            log_z += fp + gp;
-            z = pair ? NAME(split)(z * product, &exponent) : z * product;
-            curve += jf * kf + jg * kg;
+            log_z += f_max + g_max;
+            z_product = pair ? NAME(split)(z_product * product, &exponent) : z_product * product;
+            curve += p0_f * p1_f + p0_g * p1_g;
         }
         total += pf + pg;
         vec_store(row, pf);
         if (pair)
             vec_store(row + LANES, pg);
     }
-    vec_store(sums, log_z + NAME(split_log)(z, exponent, w ? 0 : rows / 2));
+    vec_store(sums, log_z + NAME(split_log)(z_product, exponent, w ? 0 : rows / 2));
     vec_store(sums + LANES, curve);
     vec_store(sums + 2 * LANES, total);
 }
 
-/* A > 1 logits, `gap` apart, likewise; live (A, V) is 1 where the lane's site has that level.
-   sums = (log normalisers, sum_a p_a (1 - p_a), p of each logit) over the rows */
-TARGET static void NAME(softmax)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const REAL *live, const double *w,
-                                 ptrdiff_t rows, int shift, REAL *sums)
+/* A > 1 logits; has_level (A, V) is 1 where the lane's site has the level, else 0 */
+TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const REAL *has_level,
+                                      const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
-    vec log_z = vec_fill(0.0), curve = log_z, product = vec_fill(1.0);
-    words exponent = (words){0};
+    vec log_z = vec_fill(0.0), curve = log_z, z_product = vec_fill(1.0);
+    words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
     ptrdiff_t r, a;
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (r = 0; r < rows; r++, row += LANES) {
-        vec top = vec_fill(0.0), z = vec_fill(1.0), square = vec_fill(0.0), scale;
+        vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;
         if (shift) {
             for (a = 0; a < A; a++)
-                top = NAME(larger)(vec_load(row + a * gap), top);
-            z = NAME(exp)(-top);
+                f_max = NAME(larger)(vec_load(row + a * plane_stride), f_max);
+            z = NAME(exp)(-f_max);
         }
         for (a = 0; a < A; a++) {
-            const vec e = NAME(exp)(vec_load(row + a * gap) - top) * vec_load(live + a * LANES);
+            const vec e = NAME(exp)(vec_load(row + a * plane_stride) - f_max) * vec_load(has_level + a * LANES);
             z += e;
-            vec_store(row + a * gap, e);
+            vec_store(row + a * plane_stride, e);
         }
         scale = vec_fill(1.0) / z;
         if (w)
-            log_z += (top + NAME(log)(z)) * (REAL)w[r];
+            log_z += (f_max + NAME(log)(z)) * (REAL)w[r];
         else {
-            log_z += top;
-            product = NAME(split)(product * z, &exponent);
+            log_z += f_max;
+            z_product = NAME(split)(z_product * z, &exponent);
         }
         for (a = 0; a < A; a++) {
-            vec prob = vec_load(row + a * gap) * scale;
-            square += prob - prob * prob;
+            vec prob = vec_load(row + a * plane_stride) * scale;
+            row_curve += prob - prob * prob;
             if (w)
                 prob *= (REAL)w[r];
             vec_store(total + a * LANES, vec_load(total + a * LANES) + prob);
-            vec_store(row + a * gap, prob);
+            vec_store(row + a * plane_stride, prob);
         }
-        curve += w ? square * (REAL)w[r] : square;
+        curve += w ? row_curve * (REAL)w[r] : row_curve;
     }
-    vec_store(sums, log_z + NAME(split_log)(product, exponent, w ? 0 : rows));
+    vec_store(sums, log_z + NAME(split_log)(z_product, exponent, w ? 0 : rows));
     vec_store(sums + LANES, curve);
 }
 
@@ -116,38 +118,41 @@ TARGET static inline vec NAME(decompress)(vec compressed)
     return NAME(choose)(MASK(compressed < vec_fill(0.0)), vec_fill(1.0) + compressed, compressed);
 }
 
-/* Replace changes of the logits by weighted changes of the probabilities, which were `base` (A, block, V) at the anchor,
-   stored by keep_probabilities: p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b) with
-   e = exp(change) - 1, which avoids small differences of large numbers.
-   sums = (0, sum_a p_a (1 - p_a), change of p of each logit) over the rows */
-TARGET static void NAME(change)(REAL *row, ptrdiff_t A, ptrdiff_t gap, const float *base, ptrdiff_t far,
-                                const double *w, ptrdiff_t rows, REAL *sums)
+/* Mixed precision: replace changes of the logits since an anchor, a point with exactly known probabilities, by weighted
+   changes of the probabilities. anchor_prob (A, rows, V), as store_anchor_prob writes them, with the logits prob_stride
+   apart. The change of p_a is p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b), e = exp(change) - 1,
+   which avoids small differences of large numbers. sums: 0, curvature at the new point, change of each p_a. */
+TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const float *anchor_prob,
+                                     ptrdiff_t prob_stride, const double *w, ptrdiff_t rows, REAL *sums)
 {
     REAL *total = sums + 2 * LANES;
     vec curve = vec_fill(0.0);
     ptrdiff_t r, a, b;
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
-    for (r = 0; r < rows; r++, row += LANES, base += LANES) {
-        vec sum_changes = vec_fill(0.0), square = sum_changes, changes_before = sum_changes, scale;
+    for (r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
+        vec sum_pe = vec_fill(0.0), row_curve = sum_pe, pe_before = sum_pe, scale;
         for (a = 0; a < A; a++) {
-            vec_store(row + a * gap, NAME(expm1)(vec_load(row + a * gap)));
-            sum_changes += NAME(decompress)(vec_load(base + a * far)) * vec_load(row + a * gap);
+            vec_store(row + a * plane_stride, NAME(expm1)(vec_load(row + a * plane_stride)));
+            sum_pe += NAME(decompress)(vec_load(anchor_prob + a * prob_stride)) * vec_load(row + a * plane_stride);
         }
-        scale = vec_fill(1.0) / (vec_fill(1.0) + sum_changes);
+        scale = vec_fill(1.0) / (vec_fill(1.0) + sum_pe);
         for (a = 0; a < A; a++) {
-            const vec compressed = vec_load(base + a * far), p = NAME(decompress)(compressed), e = vec_load(row + a * gap);
-            vec other_changes = changes_before, increment;
+            const vec compressed = vec_load(anchor_prob + a * prob_stride), p = NAME(decompress)(compressed);
+            const vec e = vec_load(row + a * plane_stride);
+            vec pe_others = pe_before, one_minus_p, increment;
             for (b = a + 1; b < A; b++)
-                other_changes += NAME(decompress)(vec_load(base + b * far)) * vec_load(row + b * gap);
-            increment = (NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed) * e - other_changes) * p * scale;
-            changes_before += p * e;
-            square += (p + increment) * (vec_fill(1.0) - (p + increment));
+                pe_others += NAME(decompress)(vec_load(anchor_prob + b * prob_stride))
+                    * vec_load(row + b * plane_stride);
+            one_minus_p = NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed);
+            increment = (one_minus_p * e - pe_others) * p * scale;
+            pe_before += p * e;
+            row_curve += (p + increment) * (vec_fill(1.0) - (p + increment));
             if (w)
                 increment *= (REAL)w[r];
             vec_store(total + a * LANES, vec_load(total + a * LANES) + increment);
-            vec_store(row + a * gap, increment);
+            vec_store(row + a * plane_stride, increment);
         }
-        curve += w ? square * (REAL)w[r] : square;
+        curve += w ? row_curve * (REAL)w[r] : row_curve;
     }
     vec_store(sums + LANES, curve);
 }
@@ -158,11 +163,13 @@ TARGET static inline vf NAME(compress)(vec p)
     return NARROW(NAME(choose)(MASK(p > vec_fill(0.5)), p - vec_fill(1.0), p));
 }
 
-/* Store the probabilities of one logit, without the row weights, compressed in base (rows, V) */
-TARGET static void NAME(keep_probabilities)(const REAL *row, const double *w, ptrdiff_t rows, float *base)
+/* Write the probabilities of one logit, compressed, to anchor_prob (rows, V); row (rows, V) has them times weights w */
+TARGET static void NAME(store_anchor_prob)(const REAL *row, const double *w, ptrdiff_t rows, float *anchor_prob)
 {
     ptrdiff_t r;
-    for (r = 0; r < rows; r++)
-        NAME(storef)(base + r * LANES, NAME(compress)(w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES)));
+    for (r = 0; r < rows; r++) {
+        const vec p = w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES);
+        NAME(storef)(anchor_prob + r * LANES, NAME(compress)(p));
+    }
 }
 #endif

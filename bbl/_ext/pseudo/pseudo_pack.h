@@ -1,6 +1,6 @@
 /* Lane blocks that are solved together, and mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
 
-   (a) Wide problems, whose metric is all of the covariance, are solved some blocks at a time (p->pack), so that it is
+   (a) Wide problems, whose metric is all of the covariance, are solved some blocks at a time (p->blocks_per_task), so that it is
        read once for all. Sites differ in how many steps they need: as soon as the lanes that are not
        done fit into fewer blocks, those of one block move into the others, with all that is known of them.
    (b) Mixed precision. An anchor is a point in double precision, with the exact gradient there and the probabilities
@@ -28,7 +28,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
     EXACT(evaluation) here;
     ptrdiff_t a, c, k;
     int v, worse[LANES], back = 0;
-    memcpy(at->exact.xt, at->exact.x, (size_t)size * sizeof *at->exact.x);
+    memcpy(at->exact.x_trial, at->exact.x, (size_t)size * sizeof *at->exact.x);
     for (k = 0; k < size; k++)
         at->exact.x[k] += w->x[k];
     EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g, &here);
@@ -36,12 +36,12 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
         const double value = at->lane[v].value;
         worse[v] = !at->is_final[v] && !(here.f[v] <= value + MAX_RISE * (1.0 + fabs(value)));
         back |= worse[v];
-        for (k = 0; k < PSEUDO_PAIRS && worse[v]; k++)
-            s->past.rho[k][v] = 0;
+        for (k = 0; k < PSEUDO_MAX_PAIRS && worse[v]; k++)
+            s->history.rho[k][v] = 0;
     }
     if (back) {
         for (k = 0; k < size; k++)
-            at->exact.x[k] = worse[k % LANES] ? at->exact.xt[k] : at->exact.x[k];
+            at->exact.x[k] = worse[k % LANES] ? at->exact.x_trial[k] : at->exact.x[k];
         EXACT(evaluate)(p, &at->exact_t, &at->exact, at->exact.x, NULL, coupled, o->lambda, o->lambdah, at->exact.g,
                         &here);
     }
@@ -79,11 +79,12 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *at,
         s->n_stepping += lane->status == SOLVER_RUNNING;
     }
     s->any_wants_direction = s->n_stepping > 0;
-    at->waited = 0;
+    at->n_waited = 0;
 }
 
 /* Start a block in mixed precision: its start point is the first anchor */
-TARGET static void NAME(start_from_single)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
+TARGET static void NAME(start_from_single)(const pseudo_problem *p, lane_block *at, const pseudo_options *o,
+                                           int coupled)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
     int v;
@@ -111,8 +112,8 @@ static int NAME(anchor_is_due)(lane_block *at)
     int v, waiting = 0;
     for (v = 0; v < LANES; v++)
         waiting += !at->is_final[v] && at->lane[v].status != SOLVER_RUNNING;
-    at->waited += waiting;
-    return waiting && (at->waited >= ANCHOR_COST * LANES || !at->s.n_stepping);
+    at->n_waited += waiting;
+    return waiting && (at->n_waited >= ANCHOR_COST * LANES || !at->s.n_stepping);
 }
 #endif
 
@@ -124,8 +125,8 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, do
 #ifdef SINGLE
     if (p->mixed) {
         for (k = 0; k < at->t.A * (1 + p->D) * LANES; k++)
-            at->exact.xt[k] = at->exact.x[k] + at->w.x[k];
-        EXACT(store_parameters)(p, &at->exact_t, &at->exact, at->exact.xt, 1, theta);
+            at->exact.x_trial[k] = at->exact.x[k] + at->w.x[k];
+        EXACT(store_parameters)(p, &at->exact_t, &at->exact, at->exact.x_trial, 1, theta);
     }
 #endif
     if (!p->mixed)
@@ -149,7 +150,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *at, do
 /* Move lane u of one block to lane v of another with as many logits, whose result is final and written */
 TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
 {
-    const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.pairs;
+    const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.max_pairs;
     const search_state *s = &from->s;
     search_state *r = &to->s;
     ptrdiff_t k, age;
@@ -159,19 +160,19 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
     PSEUDO_LANE(to->w.moment, from->w.moment, A * P);
     PSEUDO_LANE(to->w.mask, from->w.mask, P);
     PSEUDO_LANE(to->w.sigma, from->w.sigma, A);
-    PSEUDO_LANE(to->w.spread, from->w.spread, 1);
-    PSEUDO_LANE((REAL *)to->t.live, (REAL *)from->t.live, A);
-    if (p->metric.own)
-        PSEUDO_LANE(to->w.own, from->w.own, A * p->D);
-    if (A <= PSEUDO_ROTATED)
+    PSEUDO_LANE(to->w.trace, from->w.trace, 1);
+    PSEUDO_LANE((REAL *)to->t.has_level, (REAL *)from->t.has_level, A);
+    if (p->metric.site_correction)
+        PSEUDO_LANE(to->w.site_correction, from->w.site_correction, A * p->D);
+    if (A <= PSEUDO_MAX_ROTATED)
         PSEUDO_LANE(to->w.rotation, from->w.rotation, A * A);
     for (age = 0; age < pairs; age++) {
-        const ptrdiff_t at = (r->past.newest + pairs - age) % pairs, old = (s->past.newest + pairs - age) % pairs;
-        r->past.rho[at][v] = age < s->past.count ? s->past.rho[old][u] : 0;
+        const ptrdiff_t at = (r->history.newest + pairs - age) % pairs, old = (s->history.newest + pairs - age) % pairs;
+        r->history.rho[at][v] = age < s->history.count ? s->history.rho[old][u] : 0;
         PSEUDO_LANE(to->w.S + at * size, from->w.S + old * size, A * P);
         PSEUDO_LANE(to->w.Y + at * size, from->w.Y + old * size, A * P);
     }
-    r->past.count = s->past.count > r->past.count ? s->past.count : r->past.count;
+    r->history.count = s->history.count > r->history.count ? s->history.count : r->history.count;
     r->now.f[v] = s->now.f[u];
     r->now.norm[v] = s->now.norm[u];
     r->now.slope[v] = s->now.slope[u];
@@ -190,21 +191,21 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
     to->is_final[v] = 0;
     to->t.site[v] = from->t.site[u];
     for (k = 0; k < p->composites.n_composites; k++)
-        to->t.on[k] |= from->t.on[k];
+        to->t.needs_composite[k] |= from->t.needs_composite[k];
     for (k = 0; k < p->composites.n_chunks; k++)
-        to->t.chunk_on[k] |= from->t.chunk_on[k];
+        to->t.needs_chunk[k] |= from->t.needs_chunk[k];
 #ifdef SINGLE
     if (p->mixed) {
         PSEUDO_LANE(to->exact.x, from->exact.x, A * P);
-        PSEUDO_LANE(to->t.base, from->t.base, p->composites.n_blocks * A * p->composites.block);
+        PSEUDO_LANE(to->t.anchor_prob, from->t.anchor_prob, p->composites.n_blocks * A * p->composites.block_rows);
         PSEUDO_LANE(to->exact.moment, from->exact.moment, A * P);
         PSEUDO_LANE(to->exact.mask, from->exact.mask, P);
-        PSEUDO_LANE(to->exact.spread, from->exact.spread, 1);
-        PSEUDO_LANE((double *)to->exact_t.live, (double *)from->exact_t.live, A);
+        PSEUDO_LANE(to->exact.trace, from->exact.trace, 1);
+        PSEUDO_LANE((double *)to->exact_t.has_level, (double *)from->exact_t.has_level, A);
         for (k = 0; k < p->composites.n_composites; k++)
-            to->exact_t.on[k] |= from->exact_t.on[k];
+            to->exact_t.needs_composite[k] |= from->exact_t.needs_composite[k];
         for (k = 0; k < p->composites.n_chunks; k++)
-            to->exact_t.chunk_on[k] |= from->exact_t.chunk_on[k];
+            to->exact_t.needs_chunk[k] |= from->exact_t.needs_chunk[k];
         to->exact_t.site[v] = from->t.site[u];
         to->norm[v] = from->norm[u];
         to->n_no_progress[v] = from->n_no_progress[u];
@@ -223,7 +224,8 @@ static int NAME(n_running)(const lane_block *at)
 }
 
 /* Move the unfinished lanes of the block with fewest of them into free lanes of other blocks, if all fit */
-TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int count, double *theta, pseudo_lane *lane_out)
+TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int count, double *theta,
+                                        pseudo_lane *lane_out)
 {
     lane_block *from = NULL;
     int b, v, u = 0, room = 0;
@@ -285,7 +287,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
         }
         if (count > 1)
             NAME(compact_blocks)(p, blocks, count, theta, lane_out);
-        if (o->check && since > PSEUDO_CHECK) {  /* the check waits for Python's lock: not after every small step */
+        if (o->check && since > PSEUDO_CHECK_EVERY) {  /* the check waits for Python's lock: not after every small step */
             since = 0.0;
             stopped = -(o->check() != 0);
         }

@@ -1,5 +1,11 @@
-/* A pseudo-likelihood problem: what the set-up makes, what the kernels read, the memory that it owns and that a task
-   takes. The design note and the conventions of all files pseudo*.h stand in pseudo.h. */
+/* A pseudo-likelihood problem: its data structures, the memory that it owns, the size of a lane block's working memory.
+
+   n rows; m predictors with n_levels[i] levels; a *column* is the indicator of a non-reference level, D in all.
+   A *site* is a predictor whose conditional distribution given the others is fitted. A *lane block* is V = p->lanes
+   sites that are fitted side by side, one in each lane of a vector; A is its number of logits, the largest
+   n_levels[i] - 1 of its sites. S_i (A, A) is the covariance of site i's own columns. A *composite* is a run of
+   neighbouring predictors coded as one joint variable, a *chunk* a run of composites whose tables fit the first-level
+   cache together, a *row block* a run of rows whose plane fits it. A *plane* holds one number for each row and lane. */
 #ifndef PSEUDO_PROBLEM_H
 #define PSEUDO_PROBLEM_H
 
@@ -10,136 +16,155 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PSEUDO_PAIRS 10         /* pairs that L-BFGS remembers, */
-#define PSEUDO_LONG 524288      /* half as many where a vector has more bytes than this */
-#define PSEUDO_TILE 3           /* logits that the forward pass takes at once */
-#define PSEUDO_BLOCK 32768      /* bytes of one plane's row block, */
-#define PSEUDO_PLANES 655360    /* of all planes that are held at once */
-#define PSEUDO_ROTATED 40       /* up to so many logits the responses are rotated by the eigenvectors of S_i */
-#define PSEUDO_CHECK 2e7        /* load-adds between two looks at pending signals: about 10 ms */
-#define PSEUDO_OWNED 24
-#define PSEUDO_MOST_LANES 16
-#define PSEUDO_ROWS 6           /* rows whose subsets of sums are a table in wide problems, */
-#define PSEUDO_BARE 0.53        /* unless so many joint states are references, which sorted rows leave out (measured) */
-#define PSEUDO_PACK 4           /* lane blocks that are solved together where the metric is what takes the time */
+/* In brackets: the cases of `python -m benchmarks.run --suite fit` whose times depend on the value */
+#define PSEUDO_MAX_PAIRS 10             /* curvature pairs that L-BFGS keeps (all) */
+#define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which it keeps half as many (W4) */
+#define PSEUDO_LOGITS_AT_ONCE 3         /* logits that one pass over the row codes computes (W3, W4) */
+#define PSEUDO_BLOCK_BYTES 32768        /* bytes of a plane's row block: a first-level cache (W1 to W4) */
+#define PSEUDO_ALL_PLANES_BYTES 655360  /* bytes of all planes held at once: a second-level cache (W1 to W4) */
+#define PSEUDO_MAX_ROTATED 40           /* most logits for which S_i is diagonalised; beyond, its diagonal is used */
+#define PSEUDO_CHECK_EVERY 2e7          /* table look-ups between two checks for signals: about 10 ms */
+#define PSEUDO_MAX_ALLOCATIONS 24       /* pieces of memory that a problem may own */
+#define PSEUDO_MAX_LANES 16
+#define PSEUDO_SUBSET_ROWS 6            /* rows of a subset table, see sum_rows_by_subsets (wide) */
+#define PSEUDO_MAX_REFERENCE_SHARE 0.53 /* share of reference states from which sorting rows is faster (W2, MNIST) */
+#define PSEUDO_BLOCKS_PER_TASK 4        /* lane blocks solved together in wide problems (wide, W2, MNIST) */
 
-/* The rows of a problem, equal ones merged */
+/* The rows of a problem, equal rows merged */
 typedef struct {
     ptrdiff_t n;
-    double total, scale, least;  /* W; weight/W or, where weights differ, 1/W; half a row */
-    double mix;                  /* share of the uniform distribution in every target, c/(W + c) */
-    int equal;                   /* all weights are equal */
+    double total;                /* W, the sum of the weights */
+    double scale;                /* turns sums over rows into means: w/W with equal weights w, else 1/W */
+    double half_row;             /* 0.5 / W: least share that an empty level is given */
+    double uniform_share;        /* c / (W + c), pseudocount c: weight of the uniform distribution in targets */
+    int equal_weights;           /* all weights are equal; sums over rows then leave them out */
     double *weights;             /* (n,) */
 } pseudo_rows;
 
-/* Neighbouring predictors that are read as one, chunks of these whose tables fit 16-bit offsets, and blocks of rows */
 typedef struct {
     ptrdiff_t n_composites, n_chunks, n_blocks;
-    ptrdiff_t block, n_padded;   /* rows of a block; rows of all blocks */
-    ptrdiff_t *first;            /* (n_composites + 1,) first predictor of a composite */
-    ptrdiff_t *states;           /* (n_composites + 1,) first joint state of a composite */
-    ptrdiff_t *chunk;            /* (n_chunks + 1,) first composite of a chunk */
-    uint16_t *codes;             /* per chunk (n_padded, its composites): offset in numbers into the chunk's tables */
-    uint16_t *sorted;            /* rows of each block and composite by joint state, see pseudo_sort */
-    ptrdiff_t *sorted_first;     /* (n_blocks, n_composites): where these rows begin */
-    uint16_t *turned;            /* of wide problems in place of `sorted`, or NULL: codes of columns in PSEUDO_ROWS rows */
-    ptrdiff_t n_turned;          /* at a time, per row block and so many of their tables (D_padded, tables) */
+    ptrdiff_t block_rows;        /* rows of a row block */
+    ptrdiff_t n_padded;          /* n rounded up to a multiple of 8 */
+    ptrdiff_t *first_predictor;  /* (n_composites + 1,) of each composite */
+    ptrdiff_t *first_state;      /* (n_composites + 1,) of each composite among the joint states of all */
+    ptrdiff_t *first_composite;  /* (n_chunks + 1,) of each chunk */
+    uint16_t *codes;             /* per chunk (n_padded, composites): V times the joint state's number in the chunk */
+    uint16_t *sorted_rows;       /* rows of each row block sorted by each composite's state, see pseudo_sort_rows */
+    ptrdiff_t *sorted_start;     /* (n_blocks, n_composites) positions in sorted_rows */
+    uint16_t *subset_codes;      /* instead of sorted_rows in wide problems, else NULL: see pseudo_encode_subsets */
+    ptrdiff_t tables_at_once;    /* subset tables that the first-level cache holds */
 } pseudo_composites;
 
-/* Empirical moments, and the model without couplings */
+/* Empirical moments of the columns, and the model without couplings */
 typedef struct {
-    ptrdiff_t D_counted;         /* columns of the predictors whose rows of `second` are filled */
-    double *mean;                /* (1 + D,) share of each column, mean[0] = 0 */
-    double *second;              /* (D_counted, D) shares of pairs of columns */
-    double *field;               /* (D,) h of the independent model */
+    ptrdiff_t D_counted;         /* columns of the first n_counted predictors, whose rows of `second` are filled */
+    double *mean;                /* (1 + D,) weighted share of each column, mean[1 + c] for column c; mean[0] = 0 */
+    double *second;              /* (D_counted, D) weighted shares of pairs of columns */
+    double *independent_field;   /* (D,) h of the model without couplings */
 } pseudo_second_moments;
 
-/* The optimiser's metric: S_i, the covariance of a predictor's own levels, times the covariance of all columns */
+/* The optimiser's metric: S_i times Cov, the covariance of all columns; see pseudo_metric.h */
 typedef struct {
-    int wide;                    /* the metric is all of the covariance, see pseudo_metric.h, and takes the most time */
-    ptrdiff_t D_padded;
-    double *sigma, *spread;      /* (D,) eigenvalues, (m,) trace of S_i */
-    double *rotation;            /* (A, A) eigenvectors of S_i at turn[i] */
-    ptrdiff_t *turn;             /* (m,) */
-    const float *project;        /* (D_padded / 8, D, 8) eigenvectors of the covariance, NULL for the block metric */
-    const float *expand;         /* (D_padded / 8, D_padded, 8) the same, transposed */
-    const double *eigenvalue;    /* (D_padded,) largest first */
-    const float *inverse;        /* of wide problems: (D_padded / 8, D, 8) (covariance + ridge)^-1; NULL elsewhere */
-    const float *own;            /* (D_sites, D) it times the inverse of its block of the site; NULL elsewhere */
-    double ridge, lowest, highest;  /* its ridge; the covariance's extreme eigenvalues, about */
+    int wide;                    /* the metric uses the inverse of Cov, and most of the time is spent in it */
+    ptrdiff_t D_padded;          /* D rounded up to a multiple of 8 */
+    double *sigma, *trace;       /* (D,) eigenvalues and (m,) trace of each site's S_i */
+    double *rotation;            /* eigenvectors of S_i, (A, A) for each site i, at rotation_start[i] */
+    ptrdiff_t *rotation_start;   /* (m,) */
+    const float *project;        /* (D_padded / 8, D, 8) eigenvectors of Cov in panels, or NULL */
+    const float *expand;         /* (D_padded / 8, D_padded, 8) the same transposed, or NULL */
+    const double *eigenvalue;    /* (D_padded,) of Cov, largest first */
+    const float *inverse;        /* (D_padded / 8, D, 8) M = (Cov + ridge I)^-1 in panels, of wide problems, or NULL */
+    const float *site_correction;  /* (D_s, D), with `inverse`: rows inv(M[i, i]) M[i, :] for each site's columns i */
+    double ridge, lowest_eigenvalue, highest_eigenvalue;  /* of `inverse`; of Cov, about */
 } pseudo_metric_data;
 
 typedef struct {
-    ptrdiff_t m, D, lanes, n_tasks;
-    ptrdiff_t n_sites;           /* the first predictors respond; the others are regressors only */
-    ptrdiff_t n_counted;         /* the first predictors, whose rows of `second` are filled; 0: moments are not counted */
-    size_t real;                 /* bytes of a number: 8, or 4 in single precision */
-    ptrdiff_t pack;              /* lane blocks that are solved together */
+    ptrdiff_t m, D, lanes, n_lane_blocks;
+    ptrdiff_t n_sites;           /* the first n_sites predictors are sites; the others are regressors only */
+    ptrdiff_t n_counted;         /* the first n_counted predictors have moments; 0: no moments are counted */
+    size_t number_bytes;         /* 8, or 4 in single precision */
+    ptrdiff_t blocks_per_task;   /* lane blocks that are solved together */
     int mixed;                   /* steps in single precision, gradients at anchors in double; see pseudo_pack.h */
     const int32_t *n_levels;     /* (m,) */
-    const uint8_t *mask;         /* (n_sites, m) what each site is regressed on */
-    ptrdiff_t *start;            /* (m + 1,) */
-    ptrdiff_t *order;            /* (m,) sites in the order of the lanes */
+    const uint8_t *neighbours;   /* (n_sites, m) 1 if the site is regressed on the predictor */
+    ptrdiff_t *first_column;     /* (m + 1,) first column of each predictor */
+    ptrdiff_t *site_order;       /* (m,) sites in the order of the lanes, then the other predictors */
     pseudo_rows rows;
     pseudo_composites composites;
     pseudo_second_moments moments;
     pseudo_metric_data metric;
-    void *owned[PSEUDO_OWNED];
-    int n_owned, failed;
-    size_t bytes;
+    void *owned[PSEUDO_MAX_ALLOCATIONS];
+    int n_owned, failed;         /* failed: an allocation failed */
+    size_t bytes;                /* owned memory */
 } pseudo_problem;
 
+/* The sites of a lane block and the sizes of its arrays */
 typedef struct {
-    ptrdiff_t site[PSEUDO_MOST_LANES];  /* -1: no site in this lane */
-    ptrdiff_t A, rank, span, pairs;  /* logits; leading eigenvectors; row blocks in the planes; pairs remembered */
-    double tail;
-    uint8_t *on, *chunk_on;  /* (n_composites,), (n_chunks,): has a neighbour of one of the sites */
-    void *live;              /* (A, V) 1 where the site has this level */
-    float *base;             /* (n_blocks, A, block, V) probabilities at the anchor in mixed precision, or NULL */
-} pseudo_task;
+    ptrdiff_t site[PSEUDO_MAX_LANES];  /* -1: no site in this lane */
+    ptrdiff_t A, rank;           /* logits; leading eigenvectors of Cov that the metric uses */
+    ptrdiff_t plane_blocks;      /* row blocks whose planes are held at once */
+    ptrdiff_t max_pairs;         /* curvature pairs of L-BFGS */
+    double tail_eigenvalue;      /* stands for all eigenvalues of Cov beyond `rank` */
+    uint8_t *needs_composite;    /* (n_composites,) whether it contains a neighbour of one of the sites */
+    uint8_t *needs_chunk;        /* (n_chunks,) likewise */
+    void *has_level;             /* (A, V) numbers: 1 where the lane's site has this level, else 0 */
+    float *anchor_prob;          /* (n_blocks, A, block_rows, V) probabilities at the anchor; NULL unless mixed */
+} pseudo_block;
 
+/* Result of one site: objective, gradient norm, steps, evaluations, a solver_status */
 typedef struct {
     double value, norm;
     int32_t n_iter, n_eval, status;
 } pseudo_lane;
 
 typedef struct {
-    double lambda, lambdah, tolerance;
-    const double *more;   /* (D,) what the couplings of a column have beside lambda; may be NULL */
-    int zero_sum;         /* penalties are of fields and couplings in the zero-sum gauge; without `more` */
-    const double *linear; /* (D, 1 + D) as theta: <theta, linear> is taken off the objectives; may be NULL */
+    double lambda, lambdah;      /* ridge penalties of couplings and fields */
+    double tolerance;            /* gradient norm at which a site has converged */
+    const double *column_penalty;  /* (D,) added to lambda for the couplings of each column; or NULL */
+    int zero_sum;                /* penalise fields and couplings in the zero-sum gauge; column_penalty is then NULL */
+    const double *linear;        /* (D_s, 1 + D) as theta: <theta, linear> is subtracted from the objectives; or NULL */
     int32_t itmax;
-    const int32_t *stop;  /* ends the run where it becomes non-zero; may be NULL */
-    int (*check)(void);   /* called from time to time; non-zero ends the run */
+    const int32_t *stop;         /* becomes non-zero when the run is to end; or NULL */
+    int (*check)(void);          /* called from time to time; non-zero ends the run */
 } pseudo_options;
+
+/* Level codes of all predictors (m, n), in one of two types; only set-up needs them */
+typedef struct {
+    uint8_t *narrow;             /* NULL if codes exceed 255 */
+    uint16_t *wide;              /* NULL otherwise */
+} pseudo_columns;
 
 static inline ptrdiff_t pseudo_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
-/* Tables of the exchanged pass that so many rows need, in fours */
-static inline ptrdiff_t pseudo_tables(ptrdiff_t rows) { return (rows + 4 * PSEUDO_ROWS - 1) / (4 * PSEUDO_ROWS) * 4; }
-
-/* Codes of all predictors (m, n), in the narrower of two types; only set-up needs them */
-typedef struct {
-    uint8_t *narrow;  /* NULL where */
-    uint16_t *wide;   /* codes exceed 255 */
-} pseudo_columns;
-
-static inline uint16_t pseudo_code(pseudo_columns from, ptrdiff_t at)
+/* Number of rows in row block b */
+static inline ptrdiff_t pseudo_block_size(const pseudo_problem *p, ptrdiff_t b)
 {
-    return from.narrow ? from.narrow[at] : from.wide[at];
+    return pseudo_min(p->composites.block_rows, p->rows.n - b * p->composites.block_rows);
 }
 
-/* Zeroed memory that the problem owns; p->failed is set where there is none */
-static void *pseudo_take(pseudo_problem *p, size_t count, size_t item)
+/* Number of subset tables for `rows` rows, a multiple of four */
+static inline ptrdiff_t pseudo_n_subset_tables(ptrdiff_t rows)
 {
-    void *memory = calloc(count ? count : 1, item);
-    if (!memory || p->n_owned == PSEUDO_OWNED) {
+    return (rows + 4 * PSEUDO_SUBSET_ROWS - 1) / (4 * PSEUDO_SUBSET_ROWS) * 4;
+}
+
+/* The code at a position, i * n + k for predictor i in row k */
+static inline uint16_t pseudo_read_code(pseudo_columns columns, ptrdiff_t position)
+{
+    return columns.narrow ? columns.narrow[position] : columns.wide[position];
+}
+
+/* Allocate `count` zeroed items that the problem owns; return NULL and set p->failed if that is impossible */
+static void *pseudo_allocate(pseudo_problem *p, size_t count, size_t item_bytes)
+{
+    void *memory = calloc(count ? count : 1, item_bytes);
+    if (!memory || p->n_owned == PSEUDO_MAX_ALLOCATIONS) {
         free(memory);
         p->failed = 1;
         return NULL;
     }
     p->owned[p->n_owned++] = memory;
-    p->bytes += count * item;
+    p->bytes += count * item_bytes;
     return memory;
 }
 
@@ -149,35 +174,39 @@ static void pseudo_free(pseudo_problem *p)
         free(p->owned[--p->n_owned]);
 }
 
-/* Row blocks whose planes are held at once: what stays in the second-level cache, at least two blocks */
-static ptrdiff_t pseudo_span(const pseudo_problem *p, ptrdiff_t A)
+/* Number of row blocks whose planes, one for each of A logits, are held at once: at least two */
+static ptrdiff_t pseudo_plane_blocks(const pseudo_problem *p, ptrdiff_t A)
 {
-    const ptrdiff_t fit = PSEUDO_PLANES / (A * PSEUDO_BLOCK);
-    return pseudo_min(fit > 2 ? fit : 2, p->composites.n_blocks);
+    const ptrdiff_t n_fitting = PSEUDO_ALL_PLANES_BYTES / (A * PSEUDO_BLOCK_BYTES);
+    return pseudo_min(n_fitting > 2 ? n_fitting : 2, p->composites.n_blocks);
 }
 
-/* Long vectors cost more to remember than the saved evaluations bring */
-static ptrdiff_t pseudo_pairs(const pseudo_problem *p, ptrdiff_t A)
+/* Number of curvature pairs that L-BFGS keeps: using long ones takes more time than the evaluations that they save */
+static ptrdiff_t pseudo_max_pairs(const pseudo_problem *p, ptrdiff_t A)
 {
-    return A * (1 + p->D) * p->lanes * (ptrdiff_t)p->real > PSEUDO_LONG ? PSEUDO_PAIRS / 2 : PSEUDO_PAIRS;
+    const ptrdiff_t vector_bytes = A * (1 + p->D) * p->lanes * (ptrdiff_t)p->number_bytes;
+    return vector_bytes > PSEUDO_LONG_VECTOR ? PSEUDO_MAX_PAIRS / 2 : PSEUDO_MAX_PAIRS;
 }
 
-/* Working memory of a lane block in numbers of its precision */
+/* Working memory of a lane block with A logits, in numbers of its precision; see allocate_lane_block */
 static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
 {
+    const pseudo_composites *composites = &p->composites;
     const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
-    const size_t states = (size_t)p->composites.states[p->composites.n_composites];
-    size_t tile = 0, c;
-    for (c = 0; c < (size_t)p->composites.n_chunks; c++) {
-        const size_t size = (size_t)(p->composites.states[p->composites.chunk[c + 1]] - p->composites.states[p->composites.chunk[c]]);
-        tile = size > tile ? size : tile;
+    const size_t n_states = (size_t)composites->first_state[composites->n_composites];
+    size_t chunk_states = 0, c;  /* the most of a chunk */
+    for (c = 0; c < (size_t)composites->n_chunks; c++) {
+        const ptrdiff_t first = composites->first_composite[c], end = composites->first_composite[c + 1];
+        const size_t states = (size_t)(composites->first_state[end] - composites->first_state[first]);
+        chunk_states = states > chunk_states ? states : chunk_states;
     }
-    if (p->metric.wide && tile < (size_t)p->composites.n_turned << PSEUDO_ROWS)
-        tile = (size_t)p->composites.n_turned << PSEUDO_ROWS;
-    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_pairs(p, A)) + P * V
-        + (size_t)(A * pseudo_span(p, A) * (p->composites.block + 1)) * V + states * V + PSEUDO_TILE * tile * V
-        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_ROTATED ? A : 0)) + 8 * V
+    if (p->metric.wide && chunk_states < (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS)
+        chunk_states = (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS;
+    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V
+        + (size_t)(A * pseudo_plane_blocks(p, A) * (composites->block_rows + 1)) * V + n_states * V
+        + PSEUDO_LOGITS_AT_ONCE * chunk_states * V
+        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_MAX_ROTATED ? A : 0)) + 8 * V
         + (size_t)(2 * p->metric.D_padded) * V + (p->metric.wide ? (size_t)(A * p->D) * V + 16 : 0)
-        + (size_t)(p->composites.n_composites + p->composites.n_chunks) + 32 * 16;
+        + (size_t)(composites->n_composites + composites->n_chunks) + 32 * 16;
 }
 #endif

@@ -53,31 +53,33 @@ TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *
 
 
 /* Scale of the start metric H: q *= <s, y> / <y, H y> of the newest pair (s, y) */
-TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *at, REAL lambda, REAL lambdah, REAL *q)
+TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *at, REAL lambda, REAL lambdah,
+                                              REAL *q)
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
     const lane_memory *w = &at->w;
-    const pair_history *past = &at->s.past;
-    const REAL *S = w->S + past->newest * size, *Y = w->Y + past->newest * size;
+    const pair_history *history = &at->s.history;
+    const REAL *S = w->S + history->newest * size, *Y = w->Y + history->newest * size;
     REAL sy[LANES], yhy[LANES];
     vec gamma;
     ptrdiff_t k;
-    memcpy(w->xt, Y, (size_t)size * sizeof *Y);
+    memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);
     vec_store(sy, NAME(dot)(S, Y, size));
-    vec_store(yhy, NAME(measure)(p, at, lambda, lambdah, w->xt));
+    vec_store(yhy, NAME(metric_form)(p, at, lambda, lambdah, w->x_trial));
     for (k = 0; k < LANES; k++)
-        sy[k] = past->rho[past->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1;
+        sy[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1;
     memcpy(&gamma, sy, sizeof gamma);
     for (k = 0; k < size; k += LANES)
         vec_store(q + k, vec_load(q + k) * gamma);
 }
 
-/* The same for several blocks, q = `list[k]->w.gt`. The factor of a lane is measured again only where its last step was
+/* The same for several blocks, q = `list[k]->w.g_trial`. The factor of a lane is measured again only where its last step was
    refused or far too short, and is kept otherwise. */
-TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda, REAL lambdah)
+TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda,
+                                              REAL lambdah)
 {
-    lane_block *some[PSEUDO_PACK];
-    REAL *q[PSEUDO_PACK];
+    lane_block *some[PSEUDO_BLOCKS_PER_TASK];
+    REAL *q[PSEUDO_BLOCKS_PER_TASK];
     int b, v, few = 0;
     ptrdiff_t k;
     for (b = 0; b < count; b++) {
@@ -85,28 +87,28 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
         const search_state *s = &list[b]->s;
         int doubt = 0;
         for (v = 0; v < LANES; v++)
-            doubt |= s->scale_is_doubtful[v] && s->past.rho[s->past.newest][v] > 0;
-        if (!doubt || !s->past.count)
+            doubt |= s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0;
+        if (!doubt || !s->history.count)
             continue;
-        q[few] = list[b]->w.xt;
-        memcpy(q[few], list[b]->w.Y + s->past.newest * size, (size_t)size * sizeof(REAL));
+        q[few] = list[b]->w.x_trial;
+        memcpy(q[few], list[b]->w.Y + s->history.newest * size, (size_t)size * sizeof(REAL));
         some[few++] = list[b];
     }
     if (few)
-        NAME(precondition)(p, few, some, lambda, lambdah, q);
+        NAME(apply_metric)(p, few, some, lambda, lambdah, q);
     for (b = 0; b < few; b++) {
         const ptrdiff_t size = some[b]->t.A * (1 + p->D) * LANES;
         search_state *s = &some[b]->s;
         REAL yhy[LANES];
-        vec_store(yhy, NAME(dot)(some[b]->w.Y + s->past.newest * size, q[b], size));
+        vec_store(yhy, NAME(dot)(some[b]->w.Y + s->history.newest * size, q[b], size));
         for (v = 0; v < LANES; v++)
-            if (s->scale_is_doubtful[v] && s->past.rho[s->past.newest][v] > 0 && yhy[v] > 0)
-                s->scale[v] = 1 / (s->past.rho[s->past.newest][v] * yhy[v]);
+            if (s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0 && yhy[v] > 0)
+                s->scale[v] = 1 / (s->history.rho[s->history.newest][v] * yhy[v]);
     }
     for (b = 0; b < count; b++) {
         const vec scale = vec_load(list[b]->s.scale);
         for (k = 0; k < list[b]->t.A * (1 + p->D) * LANES; k += LANES)
-            vec_store(list[b]->w.gt + k, vec_load(list[b]->w.gt + k) * scale);
+            vec_store(list[b]->w.g_trial + k, vec_load(list[b]->w.g_trial + k) * scale);
         memset(list[b]->s.scale_is_doubtful, 0, sizeof list[b]->s.scale_is_doubtful);
     }
 }
@@ -116,17 +118,17 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
     const lane_memory *w = &at->w;
-    const pair_history *past = &at->s.past;
-    REAL *q = w->gt;
-    ptrdiff_t k, pair = past->newest;
+    const pair_history *history = &at->s.history;
+    REAL *q = w->g_trial;
+    ptrdiff_t k, pair = history->newest;
     vec s;
     memcpy(q, w->g, (size_t)size * sizeof *q);
-    s = past->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
-    for (k = 0; k < past->count; k++) {
-        const ptrdiff_t older = (pair + at->t.pairs - 1) % at->t.pairs;
-        const vec factor = s * vec_load(past->rho[pair]);
+    s = history->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
+    for (k = 0; k < history->count; k++) {
+        const ptrdiff_t older = (pair + at->t.max_pairs - 1) % at->t.max_pairs;
+        const vec factor = s * vec_load(history->rho[pair]);
         vec_store(alpha[pair], factor);
-        s = NAME(add_dot)(q, -factor, w->Y + pair * size, k + 1 < past->count ? w->S + older * size : NULL, size);
+        s = NAME(add_dot)(q, -factor, w->Y + pair * size, k + 1 < history->count ? w->S + older * size : NULL, size);
         pair = older;
     }
 }
@@ -136,17 +138,17 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *a
 {
     const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
     const lane_memory *w = &at->w;
-    const pair_history *past = &at->s.past;
-    REAL *q = w->gt;
-    ptrdiff_t k, pair = (past->newest + at->t.pairs - past->count + 1) % at->t.pairs;
+    const pair_history *history = &at->s.history;
+    REAL *q = w->g_trial;
+    ptrdiff_t k, pair = (history->newest + at->t.max_pairs - history->count + 1) % at->t.max_pairs;
     words mask;
     vec s;
     memcpy(&mask, at->s.wants_direction, sizeof mask);
-    s = past->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
-    for (k = 0; k < past->count; k++) {
-        const ptrdiff_t newer = (pair + 1) % at->t.pairs;
-        const vec factor = vec_load(alpha[pair]) - s * vec_load(past->rho[pair]);
-        s = NAME(add_dot)(q, factor, w->S + pair * size, k + 1 < past->count ? w->Y + newer * size : NULL, size);
+    s = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
+    for (k = 0; k < history->count; k++) {
+        const ptrdiff_t newer = (pair + 1) % at->t.max_pairs;
+        const vec factor = vec_load(alpha[pair]) - s * vec_load(history->rho[pair]);
+        s = NAME(add_dot)(q, factor, w->S + pair * size, k + 1 < history->count ? w->Y + newer * size : NULL, size);
         pair = newer;
     }
     s = vec_fill(0.0);
@@ -159,10 +161,11 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *a
 }
 
 /* New directions of the blocks that need some; blocks with equally many logits share one pass of the metric */
-TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda, REAL lambdah)
+TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
+                                          REAL lambdah)
 {
-    REAL alpha[PSEUDO_PACK][PSEUDO_PAIRS][LANES], *q[PSEUDO_PACK];
-    lane_block *list[PSEUDO_PACK];
+    REAL alpha[PSEUDO_BLOCKS_PER_TASK][PSEUDO_MAX_PAIRS][LANES], *q[PSEUDO_BLOCKS_PER_TASK];
+    lane_block *list[PSEUDO_BLOCKS_PER_TASK];
     int b, k, some;
     for (b = 0; b < count; b++) {
         if (!blocks[b].s.any_wants_direction)
@@ -170,14 +173,14 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
         for (k = b, some = 0; k < count; k++)
             if (blocks[k].s.any_wants_direction && blocks[k].t.A == blocks[b].t.A) {
                 NAME(two_loop_backward)(p, &blocks[k], alpha[some]);
-                q[some] = blocks[k].w.gt;
+                q[some] = blocks[k].w.g_trial;
                 list[some++] = &blocks[k];
             }
-        NAME(precondition)(p, some, list, lambda, lambdah, q);
-        if (p->pack > 1)
+        NAME(apply_metric)(p, some, list, lambda, lambdah, q);
+        if (p->blocks_per_task > 1)
             NAME(scale_doubtful_lanes)(p, some, list, lambda, lambdah);
         for (k = 0; k < some; k++) {
-            if (list[k]->s.past.count && p->pack == 1)
+            if (list[k]->s.history.count && p->blocks_per_task == 1)
                 NAME(scale_by_newest_pair)(p, list[k], lambda, lambdah, q[k]);
             NAME(two_loop_forward)(p, list[k], alpha[k]);
             list[k]->s.any_wants_direction = 0;
@@ -186,8 +189,8 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
 }
 
 /* Move to the trial point in the lanes of `accepted` and store the pair (s, y); other lanes store an empty pair */
-TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_task *t, const lane_memory *w, pair_history *past,
-                              const WORD *taken)
+TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
+                                    pair_history *history, const WORD *taken)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     REAL *S, *Y, product[LANES], ss[LANES], yy[LANES];
@@ -195,14 +198,14 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_task *
     words mask;
     ptrdiff_t k;
     memcpy(&mask, taken, sizeof mask);
-    past->newest = (past->newest + 1) % t->pairs;
-    if (past->count < t->pairs)
-        past->count++;
-    S = w->S + past->newest * size;
-    Y = w->Y + past->newest * size;
+    history->newest = (history->newest + 1) % t->max_pairs;
+    if (history->count < t->max_pairs)
+        history->count++;
+    S = w->S + history->newest * size;
+    Y = w->Y + history->newest * size;
     for (k = 0; k < size; k += LANES) {
         const vec x = vec_load(w->x + k), g = vec_load(w->g + k);
-        const vec xn = NAME(choose)(mask, vec_load(w->xt + k), x), gn = NAME(choose)(mask, vec_load(w->gt + k), g);
+        const vec xn = NAME(choose)(mask, vec_load(w->x_trial + k), x), gn = NAME(choose)(mask, vec_load(w->g_trial + k), g);
         const vec s = xn - x, y = gn - g;
         sy += s * y;
         s2 += s * s;
@@ -217,7 +220,7 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_task *
     vec_store(yy, y2);
     for (k = 0; k < LANES; k++) {
         const int good = product[k] > FLAT * sqrt((double)ss[k] * yy[k]) && product[k] > TINY;
-        past->rho[past->newest][k] = good ? 1 / product[k] : 0;
+        history->rho[history->newest][k] = good ? 1 / product[k] : 0;
     }
 }
 
@@ -261,8 +264,8 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
             : s->n_stalled[v] >= (s->by_slopes ? 100 : 20) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == 12) {  /* drop all pairs, restart from the metric */
-        for (k = 0; k < PSEUDO_PAIRS; k++)
-            s->past.rho[k][v] = 0.0;
+        for (k = 0; k < PSEUDO_MAX_PAIRS; k++)
+            s->history.rho[k][v] = 0.0;
         s->n_refused[v] = s->n_refused[v] < 12 ? 13 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
@@ -313,8 +316,8 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
     ptrdiff_t k;
     int v;
     for (k = 0; k < size; k += LANES)
-        vec_store(w->xt + k, vec_load(w->x + k) + vec_load(s->step) * vec_load(w->d + k));
-    NAME(evaluate)(p, &at->t, w, w->xt, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->gt, &s->trial);
+        vec_store(w->x_trial + k, vec_load(w->x + k) + vec_load(s->step) * vec_load(w->d + k));
+    NAME(evaluate)(p, &at->t, w, w->x_trial, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial, &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         s->accepted[v] = s->wants_direction[v] = 0;
         if (s->step[v] == 0)
@@ -329,5 +332,5 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
             s->n_stepping++;
     }
     if (s->any_wants_direction)
-        NAME(store_pair)(p, &at->t, w, &s->past, s->accepted);
+        NAME(store_pair)(p, &at->t, w, &s->history, s->accepted);
 }

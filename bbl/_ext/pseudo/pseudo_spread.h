@@ -7,7 +7,7 @@
 
 /* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
    rotations */
-static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
+static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
     ptrdiff_t a, b, c, sweep;
     memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
@@ -50,9 +50,9 @@ static void pseudo_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_o
 }
 
 /* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
-static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
+static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
 {
-    const double *mean = p->moments.mean + p->start[i];
+    const double *mean = p->moments.mean + p->first_column[i];
     double sum = 0.0;
     ptrdiff_t a;
     f_out[0] = 1.0;
@@ -60,7 +60,7 @@ static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
         f_out[0] -= mean[a];
     for (a = 0; a < p->n_levels[i]; a++) {
         f_out[a] = a ? mean[a] : f_out[0];
-        f_out[a] = f_out[a] > p->rows.least ? f_out[a] : p->rows.least;
+        f_out[a] = f_out[a] > p->rows.half_row ? f_out[a] : p->rows.half_row;
         sum += f_out[a];
     }
     for (a = 0; a < p->n_levels[i]; a++)
@@ -68,17 +68,17 @@ static void pseudo_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
 }
 
 /* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal. Without moments all are zero. */
-static void pseudo_metric(pseudo_problem *p)
+static void pseudo_site_metrics(pseudo_problem *p)
 {
     ptrdiff_t i, a, b, most = 1, size = 0;
     double *f, *S;
     for (i = 0; i < p->n_sites; i++) {
         most = p->n_levels[i] > most ? p->n_levels[i] : most;
-        p->metric.turn[i] = size;
-        size += p->n_levels[i] - 1 <= PSEUDO_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
+        p->metric.rotation_start[i] = size;
+        size += p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
     }
-    p->metric.rotation = pseudo_take(p, (size_t)size, sizeof *p->metric.rotation);
-    f = malloc((size_t)(most + PSEUDO_ROTATED * PSEUDO_ROTATED) * sizeof *f);
+    p->metric.rotation = pseudo_allocate(p, (size_t)size, sizeof *p->metric.rotation);
+    f = malloc((size_t)(most + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
     if (p->failed || !f) {
         free(f);
         p->failed = 1;
@@ -87,19 +87,19 @@ static void pseudo_metric(pseudo_problem *p)
     S = f + most;
     for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
-        double *sigma = p->metric.sigma + p->start[i];
-        pseudo_shares(p, i, f);
+        double *sigma = p->metric.sigma + p->first_column[i];
+        pseudo_level_shares(p, i, f);
         for (a = 0; a < A; a++) {
             sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
-            p->moments.field[p->start[i] + a] = log(f[a + 1] / f[0]);
-            p->metric.spread[i] += sigma[a];
-            for (b = 0; b < A && A <= PSEUDO_ROTATED; b++)
+            p->moments.independent_field[p->first_column[i] + a] = log(f[a + 1] / f[0]);
+            p->metric.trace[i] += sigma[a];
+            for (b = 0; b < A && A <= PSEUDO_MAX_ROTATED; b++)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
         }
-        if (A <= PSEUDO_ROTATED)
-            pseudo_jacobi(S, A, p->metric.rotation + p->metric.turn[i], sigma, 1e-6);
+        if (A <= PSEUDO_MAX_ROTATED)
+            pseudo_eigen_jacobi(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
         for (a = 0; a < A; a++)
-            sigma[a] = sigma[a] > 0.25 * p->rows.least ? sigma[a] : 0.25 * p->rows.least;
+            sigma[a] = sigma[a] > 0.25 * p->rows.half_row ? sigma[a] : 0.25 * p->rows.half_row;
     }
     free(f);
 }

@@ -1,6 +1,7 @@
 """Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
 
-`given` is a dict of column name to the factor of its levels in `xlevels`. `keep` are the positions of used rows.
+Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, and `keep` the
+positions of the used rows.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def read_column(
     frame: Frame,
     name: Hashable,
     keep: np.ndarray,
-    given: dict,
+    levels_by_name: dict[Hashable, Factor],
     missing: str | None,
     declared: bool = False,
     policy: str | None = None,
@@ -133,32 +134,25 @@ def read_column(
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
     column = with_order(frame, column)
-    factor = column_factor(column, given, missing, declared, policy, sums_out)
-    argument = "xlevels" if name in given else "data"
+    factor = column_factor(column, levels_by_name, missing, declared, policy, sums_out)
+    argument = "xlevels" if name in levels_by_name else "data"
     codes = factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0]
     return factor, codes, column.missing()
 
 
 def column_factor(
     column: Column | Counted,
-    given: dict,
+    levels_by_name: dict[Hashable, Factor],
     missing: str | None,
     declared: bool = False,
     policy: str | None = None,
     sums_out: bool = True,
 ) -> Factor:
-    """Return the factor of a column: that of its `given` levels, else that of the levels that occur.
+    """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that occur.
 
-    Parameters
-    ----------
-    column : Column or Counted
-    given : dict of column name to Factor
-    missing, policy : str or None
-        What is done with missing values of a predictor, and of the design. For the response, `missing` is None.
-    declared : bool
-        Whether declared levels count that do not occur; the response may then be missing if `policy` is "marginal".
-    sums_out : bool
-        Whether the error of missing values may advise ``missing="marginal"``.
+    `missing` is the option of the fit for predictors; for the response `missing` is None, and `policy` is the option.
+    With `declared`, declared levels that do not occur count, and with the option "marginal" the response may be
+    missing. `sums_out`: the error of missing values may advise ``missing="marginal"``.
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count:
@@ -171,8 +165,8 @@ def column_factor(
             "values.",
             column=name,
         )
-    if name in given:
-        factor = given[name]
+    if name in levels_by_name:
+        factor = levels_by_name[name]
     else:
         if column.order_problem and (column.ordered or missing is None or declared):
             raise DataError(
@@ -186,12 +180,17 @@ def column_factor(
 
 
 def read_response(
-    frame: Frame, terms: FormulaTerms, keep: np.ndarray, given: dict, declared: bool, missing: str
+    frame: Frame,
+    terms: FormulaTerms,
+    keep: np.ndarray,
+    levels_by_name: dict[Hashable, Factor],
+    declared: bool,
+    missing: str,
 ) -> tuple[Factor, np.ndarray]:
     """Return the response's factor, and its codes at the rows `keep`, shape (n,); -1 where it is missing."""
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
-    response, codes, is_missing = read_column(frame, terms.response, keep, given, None, declared, missing)
+    response, codes, is_missing = read_column(frame, terms.response, keep, levels_by_name, None, declared, missing)
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if is_missing is not None:

@@ -1,4 +1,7 @@
-"""Frames: tables of any kind (pandas, polars, pyarrow, dicts) seen as named pandas columns."""
+"""`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns.
+
+A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas declared.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import narwhals.stable.v2 as nw
 import pandas as pd
@@ -38,26 +41,16 @@ ORDER_LOST = (
 
 
 class DeclaredOrder(NamedTuple):
-    """Order of categories in an Arrow schema.
+    """The columns of an Arrow schema that were declared as categories."""
 
-    Attributes
-    ----------
-    categories : frozenset of str
-        Columns whose dictionaries are categories that pandas declared.
-    ordered : frozenset of str
-        Columns that were declared as ordered.
-    lost : frozenset of str
-        Columns whose categories were declared, and which are not stored as categories.
-    """
-
-    categories: frozenset[str] = frozenset()
-    ordered: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
+    categories: frozenset[str] = frozenset()  # declared by pandas, and stored as dictionaries
+    ordered: frozenset[str] = frozenset()  # declared as ordered
+    lost: frozenset[str] = frozenset()  # declared by pandas, but not stored as dictionaries, so without their order
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A table of any kind, seen as named pandas columns.
+    """A table of any kind as named pandas columns.
 
     Attributes
     ----------
@@ -68,11 +61,11 @@ class Frame:
     get : callable
         From the position of a column to a pandas Series.
     argument : str
-        What the table is called in messages.
+        Name of the table's argument in messages.
     arrow : pyarrow RecordBatch or Table, or None
-        The same columns as Arrow has them.
+        The same columns as Arrow arrays.
     declared : DeclaredOrder
-        What the schema of `arrow` says of categories.
+        The categories of `arrow`.
     has_index : bool
         Whether `index` is that of a pandas DataFrame, which a pandas Series of weights must share.
     """
@@ -91,23 +84,24 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return why the declared order of a column's categories is unknown, and what to do; empty if it is known."""
+        """Return why the declared order of a column's categories is unknown, and the remedy; empty if it is known."""
         if name in self.declared.lost:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
             return ""
         chunks = getattr(self.arrow.column(name), "chunks", ())
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
-        another = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
-        if another is None:
+        differing = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
+        if differing is None:
             return ""
-        return differing_categories(dictionaries[0].to_pylist(), another.to_pylist(), "chunks")
+        return differing_categories(dictionaries[0].to_pylist(), differing.to_pylist(), "chunks")
 
     @cached_property
     def _position(self) -> dict[Hashable, int]:
+        """Position of each column, by name."""
         return {name: k for k, name in enumerate(self.columns)}
 
-    def has(self, name: object) -> bool:
+    def has(self, name: object) -> TypeGuard[Hashable]:
         """Return whether `name`, of any type, is the name of a column."""
         try:
             return name in self._position
@@ -128,7 +122,7 @@ class Frame:
 
 
 def to_frame(data: Any, argument: str = "data") -> Frame:
-    """Return any supported table as a `Frame`; nothing is copied where that can be helped, nothing is changed.
+    """Return any supported table as a `Frame`, without a copy where possible.
 
     Parameters
     ----------
@@ -167,7 +161,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         frame, column_names = data, tuple(data.columns)
         _check_names(list(column_names), argument)
 
-        def get(k: int) -> pd.Series:  # by name it takes half the time, but a tuple might stand for several columns
+        def get(k: int) -> pd.Series:  # by name is twice as fast, but a tuple may select several columns
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
@@ -196,17 +190,18 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
 
 
 def _check_names(names: list, argument: str) -> None:
+    """Refuse column names that occur twice."""
     if len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
+        name, count = next((name, count) for name, count in Counter(names).items() if count > 1)
         raise DataError(
-            f"{argument} has the duplicate column name {twice!r}, {names.count(twice)} times. Rename the columns.",
-            column=twice,
+            f"{argument} has the duplicate column name {name!r}, {count} times. Rename the columns.",
+            column=name,
             argument=argument,
         )
 
 
 def _check_aligned(data: Mapping, argument: str) -> None:
-    """Refuse a dict of Series of different rows, or of the same ones in another order: it would go by position."""
+    """Refuse a dict of Series whose row labels differ: the values would be matched by position."""
     series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
@@ -219,40 +214,43 @@ def _check_aligned(data: Mapping, argument: str) -> None:
 
 
 def is_pyarrow(data: object, kind: str) -> bool:
-    """Return whether `data` is of a class of pyarrow."""
+    """Return whether `data` is of pyarrow's class `kind`; pyarrow need not be installed."""
     return type(data).__module__.partition(".")[0] == "pyarrow" and type(data).__name__ == kind
 
 
 def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> DeclaredOrder:
-    """Return what an Arrow schema says of categories: by its dictionaries, and by what pandas wrote into it.
+    """Return which columns of an Arrow schema were declared as categories: dictionaries, and pandas metadata.
 
     `partition_keys` are columns whose values are the names of folders.
     """
-    categorical_columns = [
-        one for one in (schema.pandas_metadata or {}).get("columns", ()) if one["pandas_type"] == "categorical"
-    ]
-    by_pandas = {one["field_name"]: bool((one["metadata"] or {}).get("ordered")) for one in categorical_columns}
+    metadata = (schema.pandas_metadata or {}).get("columns", ())
+    by_pandas = {  # whether the categories of a column are ordered
+        column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
+        for column in metadata
+        if column["pandas_type"] == "categorical"
+    }
     types = {field.name: field.type for field in schema if field.name not in partition_keys}
     stored = {name for name, type_ in types.items() if is_dictionary(type_)}
-    ordered = {name for name in stored if types[name].ordered} | {name for name, is_ in by_pandas.items() if is_}
+    ordered = {name for name in stored if types[name].ordered}
+    ordered |= {name for name, is_ordered in by_pandas.items() if is_ordered}
     return DeclaredOrder(frozenset(by_pandas.keys() & stored), frozenset(ordered), frozenset(by_pandas.keys() - stored))
 
 
-def differing_categories(one: list, another: list, of: str) -> str:
-    """Return a sentence on a column whose categories differ between chunks or batches, and the remedy."""
-    return f"has categories that are not the same in all {of}: {one} and {another}. Declare them alike"
+def differing_categories(first: list, second: list, parts: str) -> str:
+    """Return the message of a column whose categories differ between `parts` ("chunks" or "batches") of the data."""
+    return f"has categories that are not the same in all {parts}: {first} and {second}. Declare them alike"
 
 
 def is_dictionary(type_: pa.DataType) -> bool:
-    """Return whether a type of Arrow is a dictionary."""
+    """Return whether an Arrow type is a dictionary."""
     return str(type_).startswith("dictionary")
 
 
 def decoded(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary is a way to store values, and its order that of their appearance: nothing is declared, unless the
-    dictionary is said to be ordered (as those of polars Enums are) or comes from pandas categories (`declared`).
+    A dictionary becomes a categorical Series only if it is ordered (as of polars Enums) or comes from pandas categories
+    (`declared`); else it is mere storage, and its order is that in which values appeared.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
@@ -260,7 +258,7 @@ def decoded(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Ser
 
 
 def _plain_column(column: Any) -> Any:
-    """Return a column of a dict as pandas takes it; declared levels of Series of polars and pyarrow stay declared."""
+    """Return a column of a dict as an array for pandas; declared levels of polars and pyarrow Series stay declared."""
     if isinstance(column, pd.Series):
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
@@ -273,9 +271,9 @@ def _to_pandas(series: nw.Series) -> pd.Series:
     """Return a narwhals Series as a pandas Series; declared levels stay declared."""
     if isinstance(series.dtype, nw.Enum):
         return pd.Series(pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True))
-    if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: nothing is declared
+    if series.dtype in (nw.String, nw.Categorical):  # polars orders categories by appearance: no declared order
         try:
-            return series.cast(nw.String).to_pandas()  # quick, if pyarrow is there
+            return series.cast(nw.String).to_pandas()  # fast, but needs pyarrow
         except ImportError:
             return pd.Series(series.to_numpy(), dtype=object)
     return pd.Series(series.to_numpy())

@@ -1,4 +1,4 @@
-"""Readers: sequences from FASTA files, frequency tables to rows, and the removal of constant columns."""
+"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns (`removeConst`)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from bbl.errors import BBLTypeError, DataError, DataWarning
 from bbl.memory import check_memory
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from bbl.design.table_types import TableLike
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
@@ -27,26 +29,25 @@ __all__ = ["freq2raw", "readFasta", "removeConst"]
 def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
-    Lines of a record are joined. The first sequence that is not empty sets the length: longer sequences are cut to
-    it, shorter and empty ones are skipped.
+    The lines of a record are joined. The first sequence that is not empty sets the length m: longer sequences are cut
+    to m characters, shorter and empty sequences are skipped.
 
     Parameters
     ----------
     file : str, path, or open file
         Text in UTF-8. Each record is a line ``>name`` and the lines of its sequence.
     rownames : bool, default False
-        Whether the names are the index of the result; 0, 1, ... otherwise.
+        Whether the names of the records are the index of the result; else 0, 1, ...
 
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower case as in the
-        file.
+        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, in the case of the file.
 
     Raises
     ------
     DataError
-        If it is no FASTA file, or holds no sequence.
+        If the file is no FASTA file, or holds no sequence.
     BBLTypeError
         If `file` is neither a path nor an open file.
 
@@ -68,7 +69,7 @@ def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFr
     1  A  C  G  A
     """
     flag("rownames", rownames)
-    names, sequences = _records(_lines(file))
+    names, sequences = _parse_records(_read_lines(file))
     m = next((len(s) for s in sequences if s), 0)
     if not m:
         raise DataError(f"{_title(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
@@ -81,17 +82,19 @@ def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFr
     if any(counts.values()):
         problems = ", ".join(f"{count} {problem}" for problem, count in counts.items() if count)
         warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
-    long_enough = np.flatnonzero(length >= m)
-    letters = np.array([sequences[k][:m] for k in long_enough], dtype=f"U{m}").view("U1").reshape(-1, m)
-    index = pd.Index([names[k] for k in long_enough]) if rownames else pd.RangeIndex(len(long_enough))
+    kept = np.flatnonzero(length >= m)
+    letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
+    index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
 def _title(file: str | os.PathLike | IO) -> str:
+    """Return the name of a file in messages."""
     return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
 
 
-def _lines(file: str | os.PathLike | IO) -> list[str]:
+def _read_lines(file: str | os.PathLike | IO) -> list[str]:
+    """Return the lines of a path or an open file; refuse files that are no text in UTF-8."""
     content: Any
     try:
         if isinstance(file, str | os.PathLike):
@@ -106,41 +109,43 @@ def _lines(file: str | os.PathLike | IO) -> list[str]:
         raise DataError(f"{_title(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file.") from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_title(file)} is no text. Give a FASTA file, unpacked.")
-    return content.removeprefix("\ufeff").splitlines()  # a text handle hands on the byte-order mark
+    return content.removeprefix("\ufeff").splitlines()  # files opened as text keep the byte-order mark
 
 
-def _records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the names and the joined sequences of all records."""
+def _parse_records(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the names of all FASTA records, and their sequences with lines joined and spaces removed."""
     names: list[str] = []
-    parts: list[list[str]] = []
+    sequence_lines: list[list[str]] = []  # of each record
     for line in lines:
         text = line.strip()
         if text.startswith(">"):
             names.append(text[1:].strip())
-            parts.append([])
-        elif text and not parts:
+            sequence_lines.append([])
+        elif text and not sequence_lines:
             raise DataError(f"the file starts with {text[:40]!r}, not with a line '>name'. Give a FASTA file.")
         elif text:
-            parts[-1].append("".join(text.split()))
-    return names, ["".join(p) for p in parts]
+            sequence_lines[-1].append("".join(text.split()))
+    return names, ["".join(record_lines) for record_lines in sequence_lines]
 
 
-def _whole(frame: Frame) -> pd.DataFrame:
-    """Return all columns of a table that is no pandas DataFrame."""
+def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
+    """Return `data`, a table of any kind with the columns of `frame`, as a pandas DataFrame."""
+    if isinstance(data, pd.DataFrame):
+        return data
     columns = [frame.get(k) for k in range(len(frame.columns))]
-    all_columns = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
-    return all_columns.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
+    table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
+    return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
 @verb
-def freq2raw(data: TableLike, freq: Any) -> pd.DataFrame:
-    """Repeat each row as often as its frequency says.
+def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
+    """Repeat each row by its frequency.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     freq : column name or array_like of shape (n,)
-        Whole numbers, 0 or more. A column of that name is left out of the result. An array goes by position; a pandas
+        Whole numbers, 0 or more; a column of them is left out of the result. An array goes by position; a pandas
         Series must have the index of `data`.
 
     Returns
@@ -151,9 +156,9 @@ def freq2raw(data: TableLike, freq: Any) -> pd.DataFrame:
     Raises
     ------
     DataError, BBLTypeError
-        If the frequencies are no counts, are not one for each row, or have another index.
+        If the frequencies are no whole numbers, not one for each row, or have another index.
     BBLError
-        If the result would not fit into memory; it is a MemoryError too.
+        If the result would not fit into memory; the error is a MemoryError too.
 
     Examples
     --------
@@ -161,21 +166,21 @@ def freq2raw(data: TableLike, freq: Any) -> pd.DataFrame:
     ['x', 'x', 'y']
     """
     frame = to_frame(data)
-    all_columns = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    table = _to_pandas(data, frame)
     if isinstance(freq, str) or (freq is not None and frame.has(freq)):
         counts = check_weights(frame.column(freq), frame.n, "freq")
-        all_columns = all_columns.loc[:, [name != freq for name in frame.columns]]
+        table = table.loc[:, [name != freq for name in frame.columns]]
     elif freq is None:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
         counts = check_weights(freq, frame.n, "freq", frame.index if frame.has_index else None)
-    row = all_columns.memory_usage(index=False).sum() / max(1, frame.n)
+    row_bytes = table.memory_usage(index=False).sum() / max(1, frame.n)
     check_memory(
-        counts.sum() * (float(row) + 16.0),
+        counts.sum() * (float(row_bytes) + 16.0),  # 16: index and positions
         f"A table of {counts.sum():.0f} rows",
         "Keep the counts: every verb takes them as weights.",
     )
-    return all_columns.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
+    return table.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
 @verb
@@ -186,12 +191,12 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     ----------
     data : DataFrame (pandas, polars), pyarrow Table or dict of columns
     response : column name, optional
-        A column to keep in any case.
+        A column that is kept even if it is constant.
 
     Returns
     -------
     DataFrame
-        Always a frame, even of one column or none.
+        The other columns; a DataFrame even if there is one or none.
 
     Raises
     ------
@@ -204,20 +209,20 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     ['b']
     """
     frame = to_frame(data)
-    all_columns = data if isinstance(data, pd.DataFrame) else _whole(frame)
+    table = _to_pandas(data, frame)
     if response is not None:
         frame.column(response)
-    varying_columns = [
+    is_kept = [
         (response is not None and name == response) or not _is_constant(frame.get(k))
         for k, name in enumerate(frame.columns)
     ]
-    return all_columns.loc[:, varying_columns].copy()
+    return table.loc[:, is_kept].copy()
 
 
 def _is_constant(series: pd.Series) -> bool:
-    """Whether a column has one distinct value; missing counts as a value."""
+    """Return whether all rows have the same value; missing is a value."""
     try:
         codes = distinct(series)[0]
-    except (TypeError, NotImplementedError):  # nested values: compare them by their text
+    except (TypeError, NotImplementedError):  # lists and other nested values are compared by their text
         codes = pd.factorize(series.map(repr))[0]
     return len(codes) > 0 and bool((codes == codes[0]).all())

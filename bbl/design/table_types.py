@@ -1,4 +1,4 @@
-"""Types of the arguments that hold data: tables, data that are read in batches, weights, folds."""
+"""Types of the arguments that hold data: tables, data read in batches, weights and folds."""
 
 from __future__ import annotations
 

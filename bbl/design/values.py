@@ -1,4 +1,7 @@
-"""Columns as codes into their distinct values; missing and unusable values are found here."""
+"""Read columns as codes into their distinct values; find missing values and refuse values that cannot be levels.
+
+Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ __all__ = [
 ]
 
 KINDS = ("bool", "number", "string", "other", "missing")
-TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)  # if declared
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
-MAX_UNQUESTIONED_FRACTIONS = 20  # distinct fractional numbers that are levels whatever the number of rows
-MAX_FRACTIONS = 1000  # distinct fractional numbers, beyond which a column is continuous
+MAX_UNQUESTIONED_FRACTIONS = 20  # up to so many distinct fractional numbers are levels, however few the rows
+MAX_FRACTIONS = 1000  # with more distinct fractional numbers a column is continuous, however many the rows
 
 
 class Column(NamedTuple):
@@ -50,14 +53,13 @@ class Column(NamedTuple):
     codes : ndarray of int, shape (n,)
         Positions in `values`.
     values : list
-        Distinct values as plain Python objects; None for missing ones.
+        Distinct values as plain Python objects; missing values are None, the last one.
     kinds : list of {"bool", "number", "string", "other", "missing"}
-    declared : bool
-        Whether the values are declared categories.
-    ordered : bool
-        Whether they are declared to be in order.
+        Kind of each of the values.
+    declared, ordered : bool
+        Whether the values are declared categories, and whether these are declared to be in order.
     order_problem : str
-        Why the order that was declared is unknown, as `Frame.order_problem` says it; empty if it is known.
+        Why the declared order is unknown (`Frame.order_problem`); empty if it is known.
     """
 
     name: Hashable
@@ -69,7 +71,7 @@ class Column(NamedTuple):
     order_problem: str = ""
 
     def used(self) -> np.ndarray:
-        """Return which of the values occur."""
+        """Return which of the values occur, shape (number of values,)."""
         counts = np.bincount(self.codes, minlength=len(self.values)) if len(self.codes) else np.zeros(len(self.values))
         return counts > 0
 
@@ -79,14 +81,14 @@ class Column(NamedTuple):
         return len(self.codes)
 
     def missing(self) -> np.ndarray | None:
-        """Return which rows hold a missing value, shape (n,); None if none do."""
+        """Return which rows have a missing value, shape (n,); None if there are no such rows."""
         return self.codes == len(self.kinds) - 1 if "missing" in self.kinds else None
 
     @property
     def n_missing(self) -> int:
-        """How many rows hold a missing value."""
-        blank = self.missing()
-        return 0 if blank is None else int(blank.sum())
+        """Number of rows with a missing value."""
+        is_missing = self.missing()
+        return 0 if is_missing is None else int(is_missing.sum())
 
 
 class Counted(NamedTuple):
@@ -109,7 +111,7 @@ class Counted(NamedTuple):
     order_problem: str = ""
 
     def used(self) -> np.ndarray:
-        """Return which of the values occur."""
+        """Return which of the values occur, shape (number of values,)."""
         return self.counts > 0
 
     @property
@@ -119,12 +121,12 @@ class Counted(NamedTuple):
 
     @property
     def n_missing(self) -> int:
-        """How many rows hold a missing value."""
+        """Number of rows with a missing value."""
         return int(sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing"))
 
 
 def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return codes (-1 for missing), distinct values and declared categories of a pandas Series, without judging.
+    """Return codes (n,) (-1 for missing), distinct values, and the categorical type or None, of any pandas Series.
 
     Raises
     ------
@@ -138,12 +140,12 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(series.array.to_dense())
     if series.dtype == object and pd.api.types.infer_dtype(series, skipna=True).startswith("mixed"):
-        # True and 1 hash alike: number the booleans by themselves
+        # True and 1 hash alike: code the booleans separately
         cells = series.to_numpy()
         is_bool = np.fromiter((isinstance(v, bool | np.bool_) for v in cells), dtype=bool, count=len(cells))
-        unhandled = cells.copy()
-        unhandled[is_bool] = None
-        codes, other_values = pd.factorize(unhandled)
+        without_bools = cells.copy()
+        without_bools[is_bool] = None
+        codes, other_values = pd.factorize(without_bools)
         codes[is_bool] = len(other_values) + cells[is_bool].astype(bool)
         return codes, [*other_values.tolist(), False, True], None
     codes, values = pd.factorize(series)
@@ -151,17 +153,14 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
 
 
 def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
-    """Return the codes and distinct values of a column, having refused what cannot be levels.
+    """Return a column as codes and distinct values; refuse values that cannot be levels.
 
-    Parameters
-    ----------
-    missing : str, default "raise"
-        With "raise" missing values are an error, else one more value, of kind "missing" and the last.
+    With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value, of kind "missing".
 
     Raises
     ------
     BBLTypeError
-        If it holds dates, complex numbers, lists or the like.
+        If the column holds dates, complex numbers, lists or the like.
     DataError
         If values are missing or infinite.
     """
@@ -169,31 +168,25 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
         _refuse(name, f"type {series.dtype}")
     try:
-        codes, values, declared = distinct(series)
+        codes, values, dtype = distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
-    blank_value = np.array([is_missing(v) for v in values] + [True])  # the last is code -1
-    blank = blank_value[codes] if blank_value[:-1].any() else codes < 0
-    count = int(blank.sum())
+    is_missing_value = np.array([is_missing(v) for v in values] + [True])  # the last is that of code -1
+    is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
+    count, declared = int(is_missing_row.sum()), dtype is not None
     if count and missing == "raise":
         refuse_blanks(name, count)
-    pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared is not None) for v in values]
+    pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
     if count:
-        codes = np.where(blank, len(values), codes)
+        codes = np.where(is_missing_row, len(values), codes)
         pairs.append(("missing", None))
-    return Column(
-        name,
-        codes,
-        [value for _, value in pairs],
-        [kind for kind, _ in pairs],
-        declared is not None,
-        bool(declared is not None and declared.ordered),
-    )
+    plain_values, kinds = [value for _, value in pairs], [kind for kind, _ in pairs]
+    return Column(name, codes, plain_values, kinds, declared, bool(dtype is not None and dtype.ordered))
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
-    """Return a column of a table as codes and distinct values; missing values are one more value."""
-    if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):  # each distinct value is looked at once
+    """Return a column of a table as codes and distinct values; missing values are the last value."""
+    if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
         column = _arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
     else:
         column = factorise(name, frame.column(name), "keep")
@@ -201,16 +194,16 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
 
 
 def with_order(frame: Frame, column: Column) -> Column:
-    """Return a column of `frame`, which says why the order that was declared for it is unknown, if it is."""
+    """Return a column of `frame` with its `order_problem` set, if its declared order is unknown."""
     problem = frame.order_problem(column.name)
     return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
 
 
 def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
-    """Return the codes and distinct values of a pyarrow array, judged as `factorise` judges a column.
+    """Return a pyarrow array as codes and distinct values, checked as in `factorise`.
 
-    Only the distinct values become Python objects. They are declared categories if the dictionary is ordered, or if
-    they are said to be (`declared`).
+    Only the distinct values become Python objects. They are declared categories if `declared` is True or the Arrow
+    dictionary is ordered.
     """
     import pyarrow as pa
 
@@ -239,7 +232,7 @@ def refuse_blanks(name: Hashable, count: int, sums_out: bool = True) -> None:
 
 
 def missing_remedy(sums_out: bool) -> str:
-    """Return what to do with missing values in training data, where they can be summed out, or where they cannot."""
+    """Return advice about missing values in training data; `sums_out`: the engine can sum them out."""
     if sums_out:
         return (
             "Drop the rows (missing='drop'), give missing values a level of their own (missing='level'), or sum them "
@@ -249,7 +242,7 @@ def missing_remedy(sums_out: bool) -> str:
 
 
 def _refuse(name: Hashable, what: str) -> NoReturn:
-    """Raise the error of values that cannot be levels."""
+    """Raise the error of a column that holds `what`, which cannot be levels."""
     raise BBLTypeError(
         f"column {name!r} holds {what}, which cannot be levels. Turn it into strings, numbers or categories; of a date "
         "take a part, such as the month.",
@@ -258,11 +251,12 @@ def _refuse(name: Hashable, what: str) -> NoReturn:
 
 
 def is_missing(value: object) -> bool:
+    """Return whether a value is None, NA, NaT or nan."""
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float | Decimal) and value != value)
 
 
 def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, Any]:
-    """Return the kind of a level and the level as a plain Python object."""
+    """Return the kind and the plain Python object of a level of column `name`; refuse times unless `declared`."""
     if isinstance(value, bool | np.bool_):
         return "bool", bool(value)
     if isinstance(value, numbers.Integral):
@@ -279,20 +273,18 @@ def plain_level(name: Hashable, value: Hashable, declared: bool) -> tuple[str, A
 
 
 def level_key(kind: str, value: Hashable) -> tuple[str, Any]:
-    """Return what makes two levels the same.
+    """Return a key that is equal for equal levels.
 
-    The kind counts: neither ``1`` and ``"1"`` nor ``1`` and ``True`` are one level (and the latter cannot both be
-    levels of a column). Numbers are the same by value, whatever their type: ``1`` and ``1.0`` are one level. Values of
-    other kinds (intervals, bytes) are the same if their text is.
-    Missing values are all the same, whatever the level that stands for them is called.
+    Levels of different kinds differ: ``1``, ``"1"`` and ``True``. Numbers are compared by value (``1`` equals ``1.0``),
+    values of kind "other" (intervals, bytes) by their text. All missing values are equal.
     """
     return kind, str(value) if kind == "other" else None if kind == "missing" else value
 
 
 def check_discrete(name: Hashable, levels: list[tuple[str, Any]], n: int) -> None:
-    """Refuse a column of numbers that are no levels: too many of them are fractions."""
-    fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
-    if fractions > MAX_UNQUESTIONED_FRACTIONS and (2 * fractions > n or fractions > MAX_FRACTIONS):
+    """Refuse a column of `n` rows whose distinct values `levels`, pairs (kind, value), have too many fractions."""
+    n_fractions = sum(kind == "number" and value != int(value) for kind, value in levels)
+    if n_fractions > MAX_UNQUESTIONED_FRACTIONS and (2 * n_fractions > n or n_fractions > MAX_FRACTIONS):
         raise DataError(
             f"column {name!r} looks continuous: {len(levels)} distinct numbers in {n} rows. Bin it first, for "
             "example with bbl.bin or pandas.cut; if each number is a level, make it a category.",

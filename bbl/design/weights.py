@@ -1,4 +1,4 @@
-"""Weights: a column or an array, checked: one number, 0 or more, for each row; whole numbers unless told otherwise."""
+"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where they count rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["MOST", "check_weights", "named_weights", "own_weights"]
+__all__ = ["MAX_TOTAL", "check_weights", "named_weights", "own_weights"]
 
-MOST = 2.0**53  # sums of weights are exact in float64 up to here
+MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
 
 
 def named_weights(weights: Any, frame: Frame, whole: bool = True) -> tuple[Hashable | None, np.ndarray]:
-    """Return the column that holds the weights, if one does, and the weights of all rows; see `check_weights`."""
+    """Return the name of the column of weights, None for an array or None, and weights (n,); see `check_weights`."""
     if frame.n == 0:
         raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
     if weights is not None and frame.has(weights):
@@ -45,7 +45,7 @@ def check_weights(
     whole: bool = True,
     part: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64: not negative, not all zero, and whole numbers if `whole`.
+    """Return weights as float64; refuse negative numbers, all zeros, and fractions if `whole`.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ def check_weights(
     argument : str, default "weights"
         Name of the argument, for messages.
     index : pandas.Index, optional
-        Row labels of the table whose rows they weigh. Weights in a pandas Series must have the same index.
+        Row labels of the table. Weights in a pandas Series must have the same index.
     whole : bool, default True
-        Whether they are counts, which other numbers cannot be.
+        Whether weights must be whole numbers, as they are counts.
     part : bool, default False
-        Whether there are other rows, so that these may all have no weight.
+        Whether the n rows are a part of the data, so that all of them may have weight 0.
 
     Returns
     -------
@@ -68,9 +68,9 @@ def check_weights(
     Raises
     ------
     BBLTypeError
-        If they are no numbers.
+        If weights are no numbers.
     DataError
-        If their shape or index is wrong, or one of them is negative, fractional, missing or infinite; names the row.
+        If the shape or index is wrong, or a weight is negative, fractional, missing or infinite; names the row.
 
     Examples
     --------
@@ -80,9 +80,9 @@ def check_weights(
     if weights is None:
         return np.ones(n)
 
-    def fail(what: str, error: type = DataError) -> NoReturn:
+    def fail(problem: str, error: type = DataError) -> NoReturn:
         raise error(
-            f"{argument} {what}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
+            f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
             argument=argument,
         )
 
@@ -101,35 +101,35 @@ def check_weights(
     if array.ndim != 1:
         fail(f"have {array.ndim} dimensions", BBLTypeError)
     if array.dtype == object:
-        missing = pd.isna(array)
-        odd = [v for v in array[~missing] if not isinstance(v, numbers.Real)]
-        if odd and isinstance(odd[0], pd.Interval):
+        is_missing = pd.isna(array)
+        no_numbers = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
+        if no_numbers and isinstance(no_numbers[0], pd.Interval):
             raise BBLTypeError(
-                f"{argument} were cut into intervals: {odd[0]}. Name them where the table is binned: bbl.bin(data, "
-                "weights=...).",
+                f"{argument} were cut into intervals: {no_numbers[0]}. Name them where the table is binned: "
+                "bbl.bin(data, weights=...).",
                 argument=argument,
             )
-        if odd:
-            fail(f"hold {odd[0]!r}, which is no real number", BBLTypeError)
-        array = np.where(missing, np.nan, array).astype(float)
+        if no_numbers:
+            fail(f"hold {no_numbers[0]!r}, which is no real number", BBLTypeError)
+        array = np.where(is_missing, np.nan, array).astype(float)
     if array.dtype.kind not in "biuf":
         fail(f"are of type {array.dtype}, not numbers", BBLTypeError)
     if len(array) != n:
         fail(f"have length {len(array)}, but there are {n} rows")
-    clean = array.astype(np.float64)
-    bad = ~(np.isfinite(clean) & (clean >= 0))
+    array = array.astype(np.float64)
+    is_invalid = ~(np.isfinite(array) & (array >= 0))
     if whole:
-        bad |= clean != np.floor(clean)
-    if bad.any():
-        row = int(bad.argmax())
-        fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {clean[row]:g}")
-    if not part and not 0 < clean.sum() <= MOST:
-        fail("are all zero" if not clean.any() else f"sum to {clean.sum():g}, more than can be counted")
-    return clean
+        is_invalid |= array != np.floor(array)
+    if is_invalid.any():
+        row = int(is_invalid.argmax())
+        fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {array[row]:g}")
+    if not part and not 0 < array.sum() <= MAX_TOTAL:
+        fail("are all zero" if not array.any() else f"sum to {array.sum():g}, more than can be counted")
+    return array
 
 
 def own_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse weights where the training rows are meant, which have their own."""
+    """Refuse weights in a call without newdata: the training rows have the weights of the fit."""
     if weights is not None:
         raise OptionError(
             "weights are those of newdata, and there is none; the training rows have their own. Leave weights out, or "

@@ -27,7 +27,7 @@ from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
 from bbl.design.streams.source import Batch, Source
 from bbl.design.values import Column, frame_column
-from bbl.design.weights import MOST, check_weights
+from bbl.design.weights import MAX_TOTAL, check_weights
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
@@ -315,7 +315,7 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
         summary.incomplete = summary.dropped
     if not summary.rows:
         raise DataError(f"{reader.source.text} has no rows. Give at least one row for each response group.")
-    if not 0 < summary.total <= MOST:
+    if not 0 < summary.total <= MAX_TOTAL:
         problem = "are all zero" if not summary.total else f"sum to {summary.total:g}, more than can be counted"
         raise DataError(f"weights {problem}. Give at least one row a weight.", argument="weights")
     return summary

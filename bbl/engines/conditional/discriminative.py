@@ -1,8 +1,7 @@
-"""Fields and couplings that maximise P(group | row), by a kernel or by minibatches of rows.
+"""Fits of P(group | row) for K groups at once: by functions that span a kernel, or by minibatches of rows.
 
-The functions are those of the kernel of `bbl.engines.conditional.kernel`, and the penalty is the squared norm that goes
-with it. The solution is a sum of ``k(x_p, .)`` over rows x_p, of which as many are taken as make up k; and that is
-exactly a table of fields for each predictor and one of couplings for each pair.
+The log-odds f are functions of the kernel k of `bbl.engines.conditional.kernel`, penalised by their squared norm. A sum
+of ``k(x_p, .)`` over chosen rows x_p equals a table of fields for each predictor and of couplings for each pair.
 """
 
 from __future__ import annotations
@@ -14,34 +13,46 @@ import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
 from bbl._ext.conditional.multinomial import Regression
-from bbl.engines.conditional.kernel import diagonal, kernel_scale, make_basis, own_levels
+from bbl.engines.conditional.kernel import kernel_means, kernel_scale, level_slices, make_basis
 from bbl.engines.engine_fit import JointFit
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.parallel import stop_flag
 
-__all__ = ["CLOSE", "HARMLESS", "NEAR", "ROUGH", "SLIGHT", "Solution", "Tolerance", "bounded", "minibatches", "solve"]
+__all__ = [
+    "CALIBRATION",
+    "COMPARISON",
+    "FINAL",
+    "HARMLESS",
+    "OFFSET_PENALTY",
+    "Solution",
+    "Tolerance",
+    "bounded",
+    "minibatches",
+    "solve",
+]
 
-SLIGHT = 1e-8  # penalty of offsets, so that those of groups without rows end somewhere
-LOWEST = 50.0  # how far below the highest score of a row others count
+OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
+SCORE_RANGE = 50.0  # scores further below the highest of their row are raised to this distance
 BATCH = 500  # rows of a minibatch
-PROBE = 500  # rows of which the largest eigenvalue of the kernel is estimated
-MEMORY = 10.0, 40.0  # steps that a velocity lasts: where all is to be learnt, and where next to nothing is
-RATE = 1.0  # step in units of the kernel's largest eigenvalue
+PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
+MIN_MEMORY = 10.0  # steps over which a velocity decays, where the scores explain nothing
+MAX_MEMORY = 40.0  # the same where the scores explain nearly all
+RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
 HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule of a fit: largest gradient in scaled parameters, least gain of a step, and number of steps."""
+    """Stopping rule: largest gradient component in scaled parameters, least gain of a step, largest number of steps."""
 
     gradient: float
     gain: float
     rounds: int
 
 
-CLOSE = Tolerance(1e-8, 1e-15, 2000)
-NEAR = Tolerance(1e-4, 1e-7, 200)  # of a fit whose scores are calibrated
-ROUGH = Tolerance(1e-3, 1e-5, 100)  # of fits that are compared
+FINAL = Tolerance(1e-8, 1e-15, 2000)  # for estimates
+CALIBRATION = Tolerance(1e-4, 1e-7, 200)  # for out-of-fold scores that are calibrated
+COMPARISON = Tolerance(1e-3, 1e-5, 100)  # for out-of-fold scores by which settings are compared
 
 
 class Solution(NamedTuple):
@@ -50,20 +61,20 @@ class Solution(NamedTuple):
     Attributes
     ----------
     weights : ndarray, shape (r, K)
-        Of the functions of the basis, in each group.
+        Weights of the r basis functions in each group.
     offset : ndarray, shape (K,)
     temperature : float
-        Factor of the scores that were given.
+        Factor T of the given scores; 1 without them.
     loss : float
         Log-loss on the rows, without the penalty.
     gradient : float
-        Largest component of the gradient in scaled unknowns.
+        Largest component of the gradient in scaled parameters.
     evaluations : int
-        How often the objective was worked out.
+        Number of evaluations of the objective.
     converged : bool
-        Whether the gradient is at most ten times what was asked for, or 1e-5.
+        Whether the gradient is at most ten times the tolerance, or 1e-5.
     unknowns : ndarray, shape (K r + K + 1,)
-        All of them in a row, for the next fit to start from.
+        Weights, group by group, offsets and ln T: a warm start of the next fit.
     """
 
     weights: np.ndarray
@@ -79,26 +90,27 @@ class Solution(NamedTuple):
 def solve(
     functions: np.ndarray,
     spectrum: np.ndarray,
-    hits: np.ndarray,
+    group_weights: np.ndarray,
     ridges: Sequence[float],
     scores: np.ndarray | None = None,
-    tolerance: Tolerance = CLOSE,
+    tolerance: Tolerance = FINAL,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T, ridge after ridge.
+    """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T for each ridge.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
-        Of a `Basis`, at the rows.
+        Basis functions at the rows.
     spectrum : ndarray, shape (r,)
-    hits : ndarray, shape (n, K)
+        Weighted mean square of each basis function.
+    group_weights : ndarray, shape (n, K)
         Weight of each group at each row.
     ridges : sequence of float
-        Falling; each starts from the solution before it. ``inf`` leaves f out.
+        Falling; each fit starts from the one before. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Class scores s of the rows by models that were not fitted to them; T is 1 without them. Offsets and ln T are
-        then penalised as in `bbl.stats.calibration`, by the weight of one observation.
+        Out-of-fold class scores s; without them T is 1. Offsets and ln T are then penalised by the weight of one
+        observation, as in `bbl.stats.calibration`.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
         ``unknowns`` of an earlier solution.
@@ -108,35 +120,36 @@ def solve(
     list of Solution
         One for each of `ridges`.
     """
-    r, K = functions.shape[1], hits.shape[1]
-    total, functions = hits.sum(), np.asfortranarray(functions)
-    hits = hits / total
-    given_scores, slight, curved = np.empty((0, K)), SLIGHT, 1.0
+    r, K = functions.shape[1], group_weights.shape[1]
+    total, functions = group_weights.sum(), np.asfortranarray(functions)
+    shares = group_weights / total
+    kernel_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
     if scores is not None:
-        given_scores, slight = np.ascontiguousarray(bounded(scores)), 1.0 / total
-        middle = given_scores - given_scores.mean(axis=1, keepdims=True)
-        curved += float(hits.sum(axis=1) @ (middle**2).sum(axis=1)) / K
+        kernel_scores, offset_penalty = np.ascontiguousarray(bounded(scores)), 1.0 / total
+        centred = kernel_scores - kernel_scores.mean(axis=1, keepdims=True)
+        temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
     x = np.zeros(K * r + K + 1) if start is None else start.copy()
     fits = []
     for ridge in ridges:
-        free = bool(np.isfinite(ridge))
+        has_functions = bool(np.isfinite(ridge))
         # near the solution the Hessian is about ridge + spectrum p (1 - p), and 1 / K stands for p
-        rate = (ridge if free else 1.0) + spectrum * (K - 1.0) / K**2
-        scale = np.concatenate([np.tile(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(curved)]])
-        regression = Regression(functions, hits, given_scores, float(ridge), slight)
+        curvature = (ridge if has_functions else 1.0) + spectrum * (K - 1.0) / K**2
+        weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
+        scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
+        regression = Regression(functions, shares, kernel_scores, float(ridge), offset_penalty)
         value, gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
-        A, b = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
-        plain = value - 0.5 * slight * float(x[r * K :] @ x[r * K :])
-        plain -= 0.5 * ridge * float((A * A).sum()) if free else 0.0
-        heat = float(np.exp(x[-1])) if scores is not None else 1.0
+        weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
+        loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
+        loss -= 0.5 * ridge * float((weights * weights).sum()) if has_functions else 0.0
+        temperature = float(np.exp(x[-1])) if scores is not None else 1.0
         converged = bool(gradient <= max(10.0 * tolerance.gradient, HARMLESS))
-        fits.append(Solution(A, b, heat, plain, gradient, evaluations, converged, x.copy()))
+        fits.append(Solution(weights, offset, temperature, loss, gradient, evaluations, converged, x.copy()))
     return fits
 
 
 def bounded(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K) of which none is further than 50 below the highest of its row."""
-    return np.maximum(scores, scores.max(axis=1, keepdims=True) - LOWEST)
+    """Return class scores (n, K), raised to at most 50 below the highest of their row."""
+    return np.maximum(scores, scores.max(axis=1, keepdims=True) - SCORE_RANGE)
 
 
 def minibatches(
@@ -151,11 +164,11 @@ def minibatches(
     rng: np.random.Generator,
     scores: np.ndarray | None = None,
 ) -> JointFit:
-    """Minimise the objective of `solve`, but for the temperature, by Nesterov's method on minibatches of shuffled rows.
+    """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled rows.
 
-    The products of indicators are never made: a batch adds up residuals at the pairs of levels of its rows. The step is
-    a multiple of what the kernel's largest eigenvalue allows, and falls linearly to zero. Velocities last the longer,
-    the less the scores leave to learn. Couplings are in single precision.
+    A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. The
+    step starts at the inverse of the kernel's largest eigenvalue and falls linearly to zero. Couplings are in single
+    precision.
 
     Parameters
     ----------
@@ -165,34 +178,31 @@ def minibatches(
     layout : Layout
     K : int
     tau, ridge : float
+        Weight of couplings against fields, and penalty.
     epochs : int
     rng : numpy.random.Generator
         Shuffles the rows.
     scores : ndarray, shape (n, K), optional
-        Class scores that are added to.
+        Class scores s.
     """
     n = len(codes)
     share = weights / weights.sum()
     means = np.concatenate([np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)])
-    g = g2 = 0.0
-    for lo in range(0, n, 4096):
-        row_range = slice(lo, lo + 4096)
-        parts = diagonal(codes[row_range], means, layout)
-        g, g2 = g + float(share[row_range] @ parts[0]), g2 + float(share[row_range] @ parts[1])
+    factors = kernel_scale(*kernel_means(codes, share, means, layout), tau)
     probe_rows = rng.permutation(n)[:PROBE]
     largest = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
     rate = RATE / float(largest)
-    columns = np.concatenate([means[row_range][1:] for row_range in own_levels(layout)])
+    centres = np.concatenate([means[levels][1:] for levels in level_slices(layout)])
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-    climber = Climber(layout.start.astype(np.intp), pairs, columns, K, kernel_scale(g, g2, tau))
-    given_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
-    momentum = 1.0 - 1.0 / _memory(given_scores, y, share, K)
-    loss, free = np.nan, np.isfinite(ridge)
-    for e in range(epochs if free else 0):
-        now, then = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
+    climber = Climber(layout.start.astype(np.intp), pairs, centres, K, factors)
+    kernel_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
+    momentum = 1.0 - 1.0 / _memory(kernel_scores, y, share, K)
+    loss = np.nan
+    for e in range(epochs if np.isfinite(ridge) else 0):
+        first_step, last_step = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
         order = rng.permutation(n)
-        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), given_scores, order, BATCH, now,
-                             then, momentum, ridge)  # fmt: skip
+        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), kernel_scores, order, BATCH,
+                             first_step, last_step, momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):
@@ -201,14 +211,16 @@ def minibatches(
     return JointFit(theta, climber.b + climber.shift, 1.0, loss, np.nan, 0, False)
 
 
-def _memory(given: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> float:
-    """Return how many steps a velocity lasts: the more, the less scores leave to learn, as batches then differ less.
+def _memory(scores: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> float:
+    """Return the number of steps over which a velocity decays, in inverse proportion to the variance left by scores.
 
-    That is the variance of the group given the scores, in units of that without them.
+    That is the variance of the group given the `scores`, (n, K) or without rows, as a share of the variance without
+    them; the less is left, the less do batches differ. `share` (n,) holds the rows' shares of the weight.
     """
-    if not len(given):
-        return MEMORY[0]
-    p = np.exp(given - np.logaddexp.reduce(given, axis=1, keepdims=True))
-    groups = np.bincount(y, share, K)
+    if not len(scores):
+        return MIN_MEMORY
+    p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+    group_shares = np.bincount(y, share, K)
     unexplained = 1.0 - float(share @ (p**2).sum(axis=1))
-    return float(np.clip(MEMORY[0] * (1.0 - groups @ groups) / max(unexplained, 1e-300), *MEMORY))
+    memory = MIN_MEMORY * (1.0 - group_shares @ group_shares) / max(unexplained, 1e-300)
+    return float(np.clip(memory, MIN_MEMORY, MAX_MEMORY))

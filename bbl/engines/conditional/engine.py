@@ -1,4 +1,4 @@
-"""Conditional likelihood: fields and couplings of all groups at once, fitted to P(group | row)."""
+"""Engine `Conditional`: fields and couplings of all K groups at once, fitted to P(group | row)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import numpy as np
 
 from bbl.checks import flag, integer, real
 from bbl.engines.base import Engine
-from bbl.engines.conditional.discriminative import CLOSE, HARMLESS, SLIGHT, Tolerance, bounded, minibatches, solve
+from bbl.engines.conditional.discriminative import (
+    FINAL,
+    HARMLESS,
+    OFFSET_PENALTY,
+    Tolerance,
+    bounded,
+    minibatches,
+    solve,
+)
 from bbl.engines.conditional.folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
@@ -30,43 +38,43 @@ __all__ = ["Conditional"]
 
 SINGLE_GROUPS = "Single groups of a conditional fit have no standard errors, and nothing has tests"
 NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
-SCALES = (0.5, 0.1, 8.0)  # what scale="cv" tries
-ROWS = 5000  # up to so many distinct rows go by functions that make up the kernel, more by minibatches and L-BFGS
-COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits by themselves that are compared
-FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of fits to many rows
+SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries
+ROWS = 5000  # up to so many distinct rows fits use a basis of the kernel, above minibatches and L-BFGS
+COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits with a basis by which penalties are compared
+FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows
 
 
 @dataclass(frozen=True)
 class Conditional(Engine):
     """Conditional likelihood: the fields and couplings that predict the response best.
 
-    All groups are fitted jointly: ``-mean ln P(y|x) + ridge/2 |f|^2`` is minimised, where ``ln P(y|x)`` is up to its
-    normaliser ``T s_y(x) + b_y + f_y(x)``, and `f` is linear in centred indicators of levels and in the products of
-    those of interacting predictors. The objective is convex. Only differences between groups mean anything, and P(x|y)
-    is not modelled: there are neither likelihoods of rows nor ln Z, and nothing can be summed out.
+    All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``, where ``ln P(y|x)`` is ``T s_y(x) +
+    b_y + f_y(x)`` up to its normaliser, and `f` is linear in centred indicators of levels and in products of indicators
+    of interacting predictors. The objective is convex. Only differences between groups have a meaning. P(x|y) is not
+    modelled: there are no likelihoods of rows and no ln Z, and missing values cannot be summed out.
 
     Parameters
     ----------
     ridge : float, default 1e-3
-        Penalty; ``inf`` leaves f out, so that a `start` is calibrated and no more.
+        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated.
     scale : float or "cv", default 0.5
-        How much couplings may weigh against fields.
+        Weight of couplings against fields.
     start : {None, "pseudo"}, default None
-        What is refined: nothing, ``s = 0``; or a pseudo-likelihood fit, whose class scores are taken out of fold
-        while f is fitted. Scores of rows that it was fitted to would leave nothing to learn.
+        Class scores s: 0, or those of a pseudo-likelihood fit. While f is fitted they are out of fold; in-sample scores
+        would leave nothing to learn.
     lambda_ : float or "cv", default "cv"
-        Penalty of that pseudo-likelihood fit; its `prior_count` is 1.
+        Penalty of the pseudo-likelihood fit; its `prior_count` is 1.
     epochs : int, default 8
-        How often minibatches take each row where over 5,000 are distinct; L-BFGS over all rows goes on from there.
+        Passes of minibatches over the rows if over 5,000 are distinct; L-BFGS over all rows follows.
     early_stopping : bool, default False
-        Whether the fit ends before its optimum. Of up to 5,000 distinct rows, ridges fall by tenths from 0.1 to
-        `ridge`, and each fit begins where the one before it stopped, after few steps; of more, it ends with the
-        minibatches. Where the optimum is certain of all training rows, what is on the way there may predict better.
+        Whether the fit ends before its optimum, which predicts better where the optimum is certain of all training
+        rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to `ridge` by factors of 10, with few steps for
+        each; with more rows, the fit ends after the minibatches.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is outside its range, naming it.
+        If an option is out of range.
     """
 
     ridge: float = 1e-3
@@ -97,20 +105,20 @@ class Conditional(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Always: without a penalty there is no finite optimum."""
+        """True: without a penalty there may be no finite optimum."""
         return True
 
     @property
     def stops_early(self) -> bool:
-        """Whether it is asked to end before its optimum."""
+        """Whether fits end before their optimum."""
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engine with each `scale` that is to be tried."""
-        return tuple(replace(self, scale=each) for each in SCALES) if self.scale == "cv" else (self,)
+        """Return the engine with each `scale` to try."""
+        return tuple(replace(self, scale=scale) for scale in SCALES) if self.scale == "cv" else (self,)
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the pseudo-likelihood fit that is the `start`, and the penalties that are tried."""
+        """Return the engine of the `start` and the penalties to try (None: its own), or None without a start."""
         if self.start is None:
             return None
         if isinstance(self.lambda_, str):
@@ -118,7 +126,7 @@ class Conditional(Engine):
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the functions of the rows, or of three tables in single precision for each group."""
+        """Return the bytes of a fit: basis functions at the rows, or tables of couplings for each group."""
         rank = min(n, RANK)
         if n <= ROWS:
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
@@ -135,7 +143,7 @@ class Conditional(Engine):
         return reasons | dict.fromkeys(errors, SINGLE_GROUPS)
 
     def check_equations(self) -> None:
-        """Raise an OptionError: parameters of one group are not identified, penalised estimates have no tests."""
+        """Raise an OptionError: parameters of one group are not identified, and penalised estimates have no tests."""
         raise OptionError(
             f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty shrinks them. Ask for "
             "two groups, of=(a, b), which have intervals, or take method='pseudo' for tests.",
@@ -165,14 +173,14 @@ class Conditional(Engine):
     def difference(
         self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout, pair: tuple[int, int]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the covariance of the functions' weights in one group less another's, and what turns them into tables.
+        """Return the covariance of the difference of two groups' function weights, and the functions' parameters.
 
         Parameters
         ----------
         codes : ndarray, shape (n, m)
-            Distinct rows, in order.
+            Distinct rows, sorted.
         weights : ndarray, shape (n,)
-            How often each was observed.
+            How often each row was observed.
         p : ndarray, shape (n, K)
             Fitted probabilities of the groups.
         layout : Layout
@@ -182,9 +190,9 @@ class Conditional(Engine):
         -------
         covariance : ndarray, shape (r, r)
         tables : ndarray, shape (r, layout.size)
-            Fields and couplings of each function, in the reference gauge.
+            Fields and couplings of each function; those of reference levels are zero.
         determined : ndarray of bool, shape (layout.size,)
-            Which of them the rows determine, not the penalty.
+            Whether the rows determine a parameter, rather than the penalty.
         """
         rank, K = min(len(codes), RANK), p.shape[1]
         check_memory(
@@ -194,12 +202,12 @@ class Conditional(Engine):
         )
         with serial_blas():
             basis = make_basis(codes, weights, layout, float(self.scale), RANK)
-            covariance = difference_covariance(basis.functions, p, weights, self.ridge, SLIGHT, pair)
+            covariance = difference_covariance(basis.functions, p, weights, self.ridge, OFFSET_PENALTY, pair)
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
 
     def path(self, sample, layout, values=None, workers=1):
-        """Refuse a group by itself."""
+        """Raise an OptionError: a single group cannot be fitted."""
         raise OptionError(
             f"{self.refusals()['no_response']}, so all groups at once; give a formula with a response, or take "
             "method='pseudo'.",
@@ -215,7 +223,7 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> list[JointFit]:
-        """Fit all groups at each of `values` of `ridge`, or at its own."""
+        """Fit all groups; return a fit for each of `values` of the ridge, or for the engine's `ridge`."""
         if isinstance(self.scale, str):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
         if sample.missing is not None:
@@ -234,11 +242,11 @@ class Conditional(Engine):
         )
         with serial_blas():
             if sample.n <= ROWS:
-                return self._exact(sample, layout, K, grid, oof_scores, CLOSE if values is None else COMPARED)
+                return self._exact(sample, layout, K, grid, oof_scores, FINAL if values is None else COMPARED)
             return self._of_many(sample, layout, K, grid, oof_scores, rng)
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return what scores the rows that folds validate, where the kernel of all rows serves every fold."""
+        """Return a function for out-of-fold class scores, or None if folds cannot share the basis of all rows."""
         if sample.n > ROWS or K < 2 or self.start is not None or sample.missing is not None:
             return None
         check_memory(
@@ -257,35 +265,29 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         tolerance: Tolerance,
     ) -> list[JointFit]:
-        if oof_scores is None:  # neither repeated rows nor their order make a difference
-            codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
-            hits = group_weights(at.ravel(), len(codes), sample.response, sample.weights, K)
+        """Fit at each ridge of `grid` with a basis of the kernel, in falling order, each fit starting from the last."""
+        if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
+            codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+            weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
             scores = None
         else:
             codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
-            hits = np.zeros((len(codes), K))
-            hits[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
-        basis = make_basis(codes, hits.sum(axis=1), layout, float(self.scale), RANK)
+            weights = np.zeros((len(codes), K))
+            weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
+        basis = make_basis(codes, weights.sum(axis=1), layout, float(self.scale), RANK)
         order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
         if self.early_stopping:
             paths = [falling_ridges(grid[k]) for k in order]
-            solved = [solve(basis.functions, basis.spectrum, hits, path, scores, EARLY)[-1] for path in paths]
+            solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
         else:
-            solved = solve(basis.functions, basis.spectrum, hits, [grid[k] for k in order], scores, tolerance)
-        theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solved]))
+            solutions = solve(basis.functions, basis.spectrum, weights, [grid[k] for k in order], scores, tolerance)
+        theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
         theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for k, solution, tables, c in zip(order, solved, theta, constant, strict=True):
-            reached = solution.gradient <= HARMLESS if self.early_stopping else solution.converged
-            out[k] = JointFit(
-                tables,
-                c + solution.offset,
-                solution.temperature,
-                solution.loss,
-                solution.gradient,
-                solution.evaluations,
-                reached,
-            )
+        for k, fit, tables, c in zip(order, solutions, theta, constant, strict=True):
+            converged = fit.gradient <= HARMLESS if self.early_stopping else fit.converged
+            scalars = fit.temperature, fit.loss, fit.gradient, fit.evaluations
+            out[k] = JointFit(tables, c + fit.offset, *scalars, converged)
         return out
 
     def _of_many(
@@ -297,16 +299,17 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> list[JointFit]:
-        """Fit by minibatches, and by L-BFGS over all rows from there, or from the fit of the next larger ridge."""
+        """Fit at each ridge of `grid`, falling: first by minibatches, then by L-BFGS on all rows from the last fit."""
         out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
         rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
-        scores, slight = (None, SLIGHT) if oof_scores is None else (bounded(oof_scores.scores), 1.0 / rows.total)
+        scores, offset_penalty = None, OFFSET_PENALTY
+        if oof_scores is not None:
+            scores, offset_penalty = bounded(oof_scores.scores), 1.0 / rows.total
         fit = None
         for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
             engine = replace(self, ridge=grid[k])
-            full = FullBatch(
-                rows.codes, rows.response, rows.weights, layout, K, float(self.scale), grid[k], slight, scores
-            )
+            full = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(self.scale), grid[k],
+                             offset_penalty, scores)  # fmt: skip
             if fit is None or self.early_stopping:
                 fit = engine.by_batches(sample, layout, K, oof_scores, rng)
             unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
@@ -322,14 +325,14 @@ class Conditional(Engine):
     def by_batches(
         self, sample: Sample, layout: Layout, K: int, oof_scores: OutOfFoldScores | None, rng: np.random.Generator
     ) -> JointFit:
-        """Fit all groups by minibatches, however few the rows are; see `fit_groups`."""
+        """Fit all groups by minibatches, whatever the number of rows; arguments as of `fit_groups`."""
         if oof_scores is None:
             return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), self.ridge,
                                self.epochs, rng)  # fmt: skip
         y = sample.response[oof_scores.rows]
-        heat = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
+        calibration = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
         fit = minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
-                          self.ridge, self.epochs, rng, bounded(heat(oof_scores.scores)))  # fmt: skip
-        return fit._replace(constant=fit.constant + heat.offset, temperature=heat.temperature)
+                          self.ridge, self.epochs, rng, bounded(calibration(oof_scores.scores)))  # fmt: skip
+        return fit._replace(constant=fit.constant + calibration.offset, temperature=calibration.temperature)
 
     joint: ClassVar[JointTraits] = JointTraits(fit_groups, generative_start, check_differences, difference)

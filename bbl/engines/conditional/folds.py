@@ -1,4 +1,4 @@
-"""Conditional likelihood of the training rows of all folds, over one kernel."""
+"""Conditional fits to the training rows of each fold, with one kernel basis for all folds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bbl.engines.conditional.discriminative import NEAR, ROUGH, Solution, Tolerance, solve
+from bbl.engines.conditional.discriminative import CALIBRATION, COMPARISON, Solution, Tolerance, solve
 from bbl.engines.conditional.kernel import Basis, make_basis
 from bbl.model.layout import Layout
 from bbl.parallel import run_tasks, serial_blas
@@ -16,68 +16,65 @@ from bbl.rows.sample import Sample
 
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
-RANK = 600  # functions that make up the kernel
-EARLY = Tolerance(3e-4, 1e-6, 200)  # where each fit ends that stops early
-STRONG = 0.1  # the ridge of the first of them,
-FALL = 10.0  # and what each is divided by
+RANK = 600  # largest number of basis functions
+EARLY = Tolerance(3e-4, 1e-6, 200)  # of each fit with early stopping
+FIRST_RIDGE = 0.1  # about the largest ridge of a path with early stopping
+RIDGE_RATIO = 10.0  # each ridge of the path divided by the next one
 
 
-def group_weights(at: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
-    """Return the weight (n, K) of each group at distinct rows, of which the rows are number `at`."""
+def group_weights(distinct_row: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
+    """Return the weight of each group at each of n distinct rows, shape (n, K).
+
+    `distinct_row`, `y` and `weights` hold the distinct row, the group and the weight of each of N rows.
+    """
     out = np.zeros((n, K))
-    np.add.at(out, (at, y), weights)
+    np.add.at(out, (distinct_row, y), weights)
     return out
 
 
 def falling_ridges(ridge: float) -> list[float]:
-    """Return the ridges that lead to one where fits stop early.
+    """Return the path of ridges down to `ridge` for early stopping.
 
     Examples
     --------
     >>> falling_ridges(1e-3), falling_ridges(1.0)
     ([0.1, 0.01, 0.001], [1.0])
     """
-    steps = int(np.floor(np.log(STRONG / ridge) / np.log(FALL) + 1e-6)) if 0.0 < ridge < STRONG else 0
-    return [float(f"{ridge * FALL**k:.12g}") for k in range(steps, -1, -1)]
+    is_below = 0.0 < ridge < FIRST_RIDGE
+    steps = int(np.floor(np.log(FIRST_RIDGE / ridge) / np.log(RIDGE_RATIO) + 1e-6)) if is_below else 0
+    return [float(f"{ridge * RIDGE_RATIO**k:.12g}") for k in range(steps, -1, -1)]
 
 
 class HeldOut:
-    """Conditional fits to the training rows of all folds, over one kernel, that of all rows.
+    """Out-of-fold class scores by conditional fits to the training rows of each fold.
 
-    The kernel knows predictors only. Fits start from those that were made of the same fold before: from the nearest, or
-    where they stop early from that of the next stronger ridge, as the fit to all rows does.
-
-    Parameters
-    ----------
-    sample : Sample
-    layout : Layout
-    K : int
-    folds : Folds
+    All fits use the kernel basis of all rows, which depends on predictors only. A fit starts from the same fold's fit
+    of the nearest ridge so far; with early stopping, from that of the next larger ridge of the path.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
-        self.codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
-        self.at, self.layout, self.K = at.ravel(), layout, K
+        self.codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+        self.distinct_row, self.layout, self.K = distinct_row.ravel(), layout, K
         n, y = len(self.codes), sample.response
-        self.hits = [group_weights(self.at, n, y, weights, K) for weights in folds.train]
-        self.weights = np.bincount(self.at, sample.weights, n)
-        self.bases: dict[float, Basis] = {}
-        self.found: dict[tuple[float, float], list[Solution]] = {}
+        self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
+        self.weights = np.bincount(self.distinct_row, sample.weights, n)
+        self.bases: dict[float, Basis] = {}  # by scale
+        self.fits: dict[tuple[float, float], list[Solution]] = {}  # of all folds, by scale and ridge
 
     def __call__(
         self, engine: Any, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
     ) -> np.ndarray:
-        """Return the class scores (N, K) of the rows that are held, fold by fold.
+        """Return the class scores (N, K) of the validated rows, fold by fold.
 
         Parameters
         ----------
-        engine : Engine
-            A `Conditional`, whose `scale` and `early_stopping` count.
+        engine : Conditional
+            Gives `scale` and `early_stopping`.
         ridge : float
         rows : sequence of ndarrays
-            Positions of the rows that each fold holds.
+            Indices of the rows that each fold validates.
         exactly : bool
-            Whether scores are to be calibrated, or compared with those of other settings.
+            Whether to fit closely, for scores that are calibrated rather than compared.
         workers : int
         """
         scale = float(engine.scale)
@@ -86,36 +83,37 @@ class HeldOut:
                 self.bases[scale] = make_basis(self.codes, self.weights, self.layout, scale, RANK)
             basis = self.bases[scale]
             if engine.early_stopping:
-                solved: list[Solution] = []
-                for each in falling_ridges(ridge):
-                    if (scale, each) not in self.found:
-                        self.found[scale, each] = self._solved(basis, each, EARLY, solved, workers)
-                    solved = self.found[scale, each]
+                fits: list[Solution] = []
+                for path_ridge in falling_ridges(ridge):
+                    if (scale, path_ridge) not in self.fits:
+                        self.fits[scale, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
+                    fits = self.fits[scale, path_ridge]
             else:
-                same_scale = [fold_solutions for tau, fold_solutions in self.found if tau == scale]
-                near = min(same_scale, key=lambda own: abs(np.log(own / ridge)), default=None)
-                begun = [] if near is None else self.found[scale, near]
-                solved = self._solved(basis, ridge, NEAR if exactly else ROUGH, begun, workers)
-                self.found[scale, ridge] = solved
-        parts = []
-        for fold_solutions, hits, held in zip(solved, self.hits, rows, strict=True):
-            scores = (basis.functions @ fold_solutions.weights + fold_solutions.offset)[self.at[held]]
-            scores[:, hits.sum(axis=0) == 0.0] = -np.inf
-            parts.append(scores)
-        return np.concatenate(parts)
+                ridges = [fitted_ridge for tau, fitted_ridge in self.fits if tau == scale]
+                nearest = min(ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None)
+                warm_starts = [] if nearest is None else self.fits[scale, nearest]
+                fits = self._fit_folds(basis, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
+                self.fits[scale, ridge] = fits
+        fold_scores = []
+        for fit, weights, validated in zip(fits, self.fold_weights, rows, strict=True):
+            scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated]]
+            scores[:, weights.sum(axis=0) == 0.0] = -np.inf  # groups without training rows
+            fold_scores.append(scores)
+        return np.concatenate(fold_scores)
 
-    def _solved(
-        self, basis: Basis, ridge: float, tolerance: Tolerance, begun: list[Solution], workers: int
+    def _fit_folds(
+        self, basis: Basis, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
     ) -> list[Solution]:
-        """Return the fits of all folds, starting from others of the same folds if there are any."""
-        starts = [solution.unknowns for solution in begun] if begun else [None] * len(self.hits)
-        tasks = [(basis, hits, ridge, tolerance, x) for hits, x in zip(self.hits, starts, strict=True)]
-        return run_tasks(_solve_fold, tasks, workers)
+        """Return the fits of all folds; `warm_starts` holds other fits of the folds, or nothing."""
+        starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
+        tasks = [(basis, weights, ridge, tolerance, x) for weights, x in zip(self.fold_weights, starts, strict=True)]
+        return run_tasks(_fit_fold, tasks, workers)
 
 
-def _solve_fold(
-    basis: Basis, hits: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
+def _fit_fold(
+    basis: Basis, weights: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
 ) -> Solution:
-    rows = np.flatnonzero(hits.any(axis=1))
-    functions = basis.functions.T[:, rows].T  # column by column again
-    return solve(functions, basis.spectrum, hits[rows], [ridge], None, tolerance, start)[0]
+    """Return the fit to a fold's training rows; `weights` (n, K) are those of the groups at the distinct rows."""
+    rows = np.flatnonzero(weights.any(axis=1))
+    functions = basis.functions.T[:, rows].T  # Fortran-contiguous, as `solve` needs it
+    return solve(functions, basis.spectrum, weights[rows], [ridge], None, tolerance, start)[0]

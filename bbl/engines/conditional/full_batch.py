@@ -1,33 +1,41 @@
-"""Conditional likelihood of fields and couplings over all rows at once: its gradient, and its minimum by L-BFGS."""
+"""Conditional likelihood over all rows at once: objective, gradient, and its minimum by L-BFGS.
+
+Indices: m predictors with D levels beside the reference levels, C couplings, K groups. In the reference gauge the
+parameters of reference levels (the first of each predictor) are zero.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
-from bbl.engines.conditional.kernel import diagonal, kernel_scale, own_levels
+from bbl.engines.conditional.kernel import kernel_means, kernel_scale, level_slices
 from bbl.model.gauge import contrasts
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 __all__ = ["FullBatch"]
 
 BATCH = 4096  # rows whose residuals are summed in single precision
 CORRECTIONS = 6  # curvature pairs of L-BFGS
-BLOCK = 4096
-TRIALS = 30  # of lengths of a step
-FLAT = 0.9  # a step ends where the slope has fallen to this share,
-UPHILL = 0.8  # and beyond the minimum has not risen to this one
+MAX_TRIALS = 30  # lengths that a line search tries
+FLAT = 0.9  # the line search accepts a slope of at least this factor times the (negative) initial slope,
+UPHILL = 0.8  # and of at most this factor times minus the initial slope
 ROUNDING = 1e-6  # share of the objective that single precision may change
 
 
 class FullBatch:
     """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its gradient.
 
-    The unknowns are in coordinates in which the norm of f is that of the vector: fields and couplings of orthonormal
-    contrasts of each predictor's levels, uncorrelated over the rows. Each is scaled by the root of about its curvature.
+    The unknowns are fields and couplings of orthonormal contrasts of each predictor's levels, uncorrelated over the
+    rows, offsets b and ln T. The norm of f is that of the vector of fields and couplings. Scaled unknowns are unknowns
+    divided by `scale`, about the inverse root of their curvature.
 
     Parameters
     ----------
@@ -35,11 +43,10 @@ class FullBatch:
     y : ndarray of intp, shape (n,)
     weights : ndarray, shape (n,)
     layout : Layout
-        Of fields and pairs.
     K : int
     tau, ridge : float
-        `scale` and `ridge` of the objective; ``ridge=inf`` leaves f at 0.
-    slight : float
+        Weight of couplings against fields, and penalty; ``ridge=inf`` leaves f at 0.
+    offset_penalty : float
         Penalty of the offsets b and of ln T.
     scores : ndarray, shape (n, K), optional
         Class scores s; T is 1 without them.
@@ -47,9 +54,9 @@ class FullBatch:
     Attributes
     ----------
     evaluations : int
-        How often the objective was worked out.
+        Number of evaluations of the objective.
     loss : float
-        The log-loss when it last was.
+        Log-loss at the last evaluation.
     """
 
     def __init__(
@@ -61,90 +68,85 @@ class FullBatch:
         K: int,
         tau: float,
         ridge: float,
-        slight: float,
+        offset_penalty: float,
         scores: np.ndarray | None = None,
     ):
         from scipy.sparse import block_diag
 
         self.codes, self.y, self.weights = codes, y.astype(np.intp), weights / weights.sum()
-        self.layout, self.K, self.slight = layout, K, slight
-        self.free, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
+        self.layout, self.K, self.offset_penalty = layout, K, offset_penalty
+        self.has_functions, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         shares = np.concatenate([np.bincount(codes[:, i], self.weights, L) for i, L in enumerate(layout.n_levels)])
-        level_columns = own_levels(layout)
+        level_columns = level_slices(layout)
         self.means = np.concatenate([shares[columns][1:] for columns in level_columns])
-        self.norms = kernel_scale(*self._kernel_means(shares), tau)
+        self.norms = kernel_scale(*kernel_means(codes, self.weights, shares, layout), tau)
         bases = [_uncorrelated(shares[columns]) for columns in level_columns]
-        self.basis = block_diag([basis for basis, _ in bases], format="csr")  # contrasts to the reference gauge
+        self.basis = block_diag([basis for basis, _ in bases], format="csr")  # from contrasts to the reference gauge
         self.inverse = block_diag([np.linalg.inv(basis) for basis, _ in bases], format="csr")
-        self.row, self.col = cells(layout)
+        self.row, self.col = cells(layout)  # the two levels, of D, of each coupling
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.norms)
         self.scale = self._scale(np.concatenate([variance for _, variance in bases]))
         side = layout.D if layout.count(2) else 0
+        # scratch: sums of residuals at pairs of levels, at levels and over all rows; residuals of the rows
         self.sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
         self.residuals, self.evaluations, self.loss = np.empty(self.scores.shape), 0, np.nan
 
-    def _kernel_means(self, shares: np.ndarray) -> tuple[float, float]:
-        g = g2 = 0.0
-        for first in range(0, len(self.codes), BLOCK):
-            block = slice(first, first + BLOCK)
-            single, product = diagonal(self.codes[block], shares, self.layout)
-            g, g2 = g + float(self.weights[block] @ single), g2 + float(self.weights[block] @ product)
-        return g, g2
-
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns: about 1 over the root of their curvatures, where 1 / K stands for P."""
-        K = self.K
-        spread = np.concatenate([self.norms[0] * variance, self.norms[1] * variance[self.row] * variance[self.col]])
-        rate = (self.ridge if self.free else 1.0) + spread * (K - 1.0) / K**2
-        middle = self.scores - self.scores.mean(axis=1, keepdims=True)
-        heated = 1.0 + (float(self.weights @ (middle**2).sum(axis=1)) / K if len(middle) else 0.0)
-        return np.concatenate([np.repeat(1.0 / np.sqrt(rate), K), np.ones(K), [1.0 / np.sqrt(heated)]])
+        """Return the units of the unknowns, about the inverse roots of their curvatures (1 / K stands for P).
 
-    def _change(self, tables: np.ndarray, basis) -> np.ndarray:
-        """Return ``basis @ table @ basis.T`` of each table of couplings (D, D, K)."""
-        D = len(tables)
+        `variance` (D,) is that of each contrast over the rows.
+        """
         K = self.K
+        f_variance = np.concatenate([self.norms[0] * variance, self.norms[1] * variance[self.row] * variance[self.col]])
+        f_curvature = (self.ridge if self.has_functions else 1.0) + f_variance * (K - 1.0) / K**2
+        centred = self.scores - self.scores.mean(axis=1, keepdims=True)
+        t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)
+        return np.concatenate([np.repeat(1.0 / np.sqrt(f_curvature), K), np.ones(K), [1.0 / np.sqrt(t_curvature)]])
+
+    def _change_basis(self, tables: np.ndarray, basis: csr_matrix) -> np.ndarray:
+        """Return ``basis @ table @ basis.T`` for each of K tables, shape (D, D, K)."""
+        D, K = len(tables), self.K
         for _ in range(2):
             tables = (basis @ tables.reshape(D, -1)).reshape(D, D, K).swapaxes(0, 1)
         return tables
 
     def _spread(self, couplings: np.ndarray) -> np.ndarray:
-        """Return couplings (C, K) as tables (D, D, K), the smaller column first."""
+        """Return couplings (C, K) as tables (D, D, K), zero below the diagonal."""
         out = np.zeros(self.sums[0].shape)
         out[self.row, self.col] = couplings
         return out
 
     def unknowns(self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-        """Return fields and couplings (K, layout.size) of the reference gauge, and the rest, as scaled unknowns."""
+        """Return the scaled unknowns of fields and couplings (K, layout.size), constants (K,) and T."""
         D, m = self.layout.D, self.means
         h, J = theta[:, :D].T, self._spread(theta[:, D:].T)
-        u, at_means = h.copy(), np.zeros(self.K)
+        centred_h, J_at_means = h.copy(), np.zeros(self.K)  # fields where all other indicators are at their means
         if len(J):
             row_means, column_means = np.einsum("cdk,d->ck", J, m), np.einsum("cdk,c->dk", J, m)
-            u, at_means = h + row_means + column_means, m @ row_means
-            J = self._change(J, self.inverse)[self.row, self.col] / np.sqrt(self.norms[1] or 1.0)
-        fields = self.inverse @ u / np.sqrt(self.norms[0])
-        b = constant + m @ u - at_means
+            centred_h, J_at_means = h + row_means + column_means, m @ row_means
+            J = self._change_basis(J, self.inverse)[self.row, self.col] / np.sqrt(self.norms[1] or 1.0)
+        fields = self.inverse @ centred_h / np.sqrt(self.norms[0])
+        b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
 
     def tables(self, unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return fields and couplings (K, layout.size) of the reference gauge, the constant (K,), and T."""
+        """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and T."""
         D, K, m = self.layout.D, self.K, self.means
         x = unknowns * self.scale
         fields, couplings = x[: D * K].reshape(D, K), x[D * K : -K - 1].reshape(-1, K)
         h = np.sqrt(self.norms[0]) * (self.basis @ fields)
         constant, J = x[-K - 1 : -1] - m @ h, couplings
         if len(couplings):
-            tables = self._change(self._spread(np.sqrt(self.norms[1]) * couplings), self.basis)
+            tables = self._change_basis(self._spread(np.sqrt(self.norms[1]) * couplings), self.basis)
             row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
             h, constant, J = h - row_means - column_means, constant + m @ row_means, tables[self.row, self.col]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at scaled unknowns, and its gradient."""
+        """Return the objective at scaled unknowns, and its gradient in them."""
         K, m, x = self.K, self.means, unknowns * self.scale
         theta, constant, temperature = self.tables(unknowns)
         climber, D = self.climber, self.layout.D
@@ -156,86 +158,83 @@ class FullBatch:
             self.codes, self.y, self.weights, scaled_scores, BATCH, *self.sums, self.residuals
         )
         self.loss, self.evaluations = value, self.evaluations + 1
-        pairs, levels, total = self.sums
+        pair_sums, level_sums, total = self.sums
         gradient = np.zeros(len(x))
-        f, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)
-        if self.free:
-            fields = np.sqrt(self.norms[0]) * (self.basis.T @ (levels - m[:, None] * total))
+        f, offsets = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
+        if self.has_functions:
+            fields = np.sqrt(self.norms[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
             couplings = np.empty((0, K))
             if len(self.row):
                 a, b = m[self.row, None], m[self.col, None]
-                centred = pairs[self.row, self.col] - levels[self.row] * b - levels[self.col] * a + total * a * b
-                couplings = np.sqrt(self.norms[1]) * self._change(self._spread(centred), self.basis.T)
+                centred = pair_sums[self.row, self.col] - level_sums[self.row] * b - level_sums[self.col] * a
+                centred += total * a * b
+                couplings = np.sqrt(self.norms[1]) * self._change_basis(self._spread(centred), self.basis.T)
                 couplings = couplings[self.row, self.col]
             gradient[f] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f]
-        gradient[offset_part] = self.slight * x[offset_part]
+        gradient[offsets] = self.offset_penalty * x[offsets]
         gradient[-K - 1 : -1] += total
         if len(self.scores):
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
-        value += 0.5 * self.ridge * float(x[f] @ x[f]) + 0.5 * self.slight * float(x[offset_part] @ x[offset_part])
+        value += 0.5 * self.ridge * float(x[f] @ x[f]) + 0.5 * self.offset_penalty * float(x[offsets] @ x[offsets])
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
-        """Return the scaled unknowns at which no component of the gradient exceeds `tolerance`, or where steps end.
+        """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds `tolerance`.
 
-        L-BFGS from `x` on. Near the minimum a step changes the objective by less than the single precision of couplings
-        does, so that steps are judged by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
+        Near the minimum a step changes the objective by less than single precision resolves; steps are therefore judged
+        by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
         """
-        curvature: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=CORRECTIONS)
+        curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=CORRECTIONS)
         value, gradient = self(x)
         for _ in range(rounds):
             if np.abs(gradient).max() <= tolerance:
                 break
-            direction = _direction(gradient, curvature)
-            step = self._step(x, value, gradient, direction)
+            direction = _direction(gradient, curvature_pairs)
+            step = self._line_search(x, value, gradient, direction)
             if step is None:
                 break
-            value, new, move = step
-            if move @ (new - gradient) > 0.0:
-                curvature.append((move, new - gradient))
-            x, gradient = x + move, new
+            value, new_gradient, move = step
+            if move @ (new_gradient - gradient) > 0.0:
+                curvature_pairs.append((move, new_gradient - gradient))
+            x, gradient = x + move, new_gradient
         return x
 
-    def _step(
+    def _line_search(
         self, x: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return objective, gradient and move of a step after which the slope is flat enough; None if there is none."""
+        """Return objective and gradient after a step of flat enough slope, and the step; None if none was found."""
         slope, step, low, high = float(gradient @ direction), 1.0, 0.0, np.inf
-        for _ in range(TRIALS):
-            value_at, gradient_at = self(x + step * direction)
-            slope_at = float(gradient_at @ direction)
-            if slope_at > -UPHILL * slope or not value_at <= value + ROUNDING * abs(value):
+        for _ in range(MAX_TRIALS):
+            new_value, new_gradient = self(x + step * direction)
+            new_slope = float(new_gradient @ direction)
+            if new_slope > -UPHILL * slope or not new_value <= value + ROUNDING * abs(value):
                 high = step
-            elif slope_at < FLAT * slope:
+            elif new_slope < FLAT * slope:
                 low = step
             else:
-                return value_at, gradient_at, step * direction
+                return new_value, new_gradient, step * direction
             step = 0.5 * (low + high) if np.isfinite(high) else 2.0 * step
         return None
 
 
-def _direction(gradient: np.ndarray, curvature: deque[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Return minus the inverse Hessian times the gradient, as moves and changes of the gradient, oldest first, tell."""
+def _direction(gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Return the L-BFGS direction by the two-loop recursion; pairs: (move, change of gradient), the oldest first."""
     out, factors = -gradient, []
-    for move, change in reversed(curvature):
+    for move, change in reversed(curvature_pairs):
         factors.append(float(move @ out) / float(move @ change))
         out = out - factors[-1] * change
-    if curvature:
-        move, change = curvature[-1]
+    if curvature_pairs:
+        move, change = curvature_pairs[-1]
         out = out * (float(move @ change) / float(change @ change))
-    for (move, change), factor in zip(curvature, reversed(factors), strict=True):
+    for (move, change), factor in zip(curvature_pairs, reversed(factors), strict=True):
         out = out + (factor - float(change @ out) / float(move @ change)) * move
     return out
 
 
 def _uncorrelated(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return contrasts of the levels of a predictor in the reference gauge, orthonormal and uncorrelated over the rows.
+    """Return orthonormal contrasts of L levels, uncorrelated over rows with these level shares, and their variances.
 
-    Returns
-    -------
-    basis : ndarray, shape (L - 1, L - 1)
-        Each column is a contrast less its value at the reference level.
-    variance : ndarray, shape (L - 1,)
+    The contrasts are columns (L - 1, L - 1): values at levels 1..L-1 less that at level 0. Variances: (L - 1,).
     """
     L = len(shares)
     C = contrasts(L) * np.sqrt(1.0 - 1.0 / L)

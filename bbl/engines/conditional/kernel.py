@@ -1,7 +1,8 @@
-"""The kernel of centred levels and their products, functions that make it up, and tables again.
+"""The kernel of fields and couplings, a basis of functions that span it, and the tables of such functions.
 
-It is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``: `g` is the inner product of the rows' centred indicators of
-levels, `g2` sums the products of those of interacting predictors, `a` and `b` are their means over the rows.
+The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is the inner product of
+the centred indicators of predictor i's levels in x and x'; g2 is the sum of ``g_i g_j`` over interacting pairs; a and b
+are the means of g(x, x) and g2(x, x) over the rows.
 """
 
 from __future__ import annotations
@@ -18,30 +19,32 @@ __all__ = [
     "determined",
     "diagonal",
     "indicators",
+    "kernel_means",
     "kernel_scale",
+    "level_slices",
     "make_basis",
-    "own_levels",
     "to_tables",
 ]
 
-EXACT = 1e-10  # share of the kernel's trace that may be left out
-BLOCK = 32  # rows whose kernels are worked out at once
-SAME = 1e-6  # share of a parameter that rows may leave open
-WORTH = 0.25  # a row of a block is taken if as much is left of it, compared with the block's first
+NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
+BLOCK = 32  # rows whose kernel columns are computed at once
+UNDETERMINED = 1e-6  # share of a parameter's squared norm that rows may leave open
+PIVOT_SHARE = 0.25  # a row of a block becomes a pivot if its residual is at least this share of the largest one's
+CHUNK = 4096  # rows whose kernel is computed at a time
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel of some rows.
+    """The kernel, with the means and factors that come from the training rows.
 
     Attributes
     ----------
     layout : Layout
         Fields, and the pairs that interact.
     means : ndarray, shape (sum(n_levels),)
-        Shares of all levels of all predictors, which are taken off their indicators.
+        Shares of all levels of all predictors: the centres of their indicators.
     scale : tuple of float
-        Factors of g and g2.
+        Factors of g and g2, see `kernel_scale`.
     """
 
     layout: Layout
@@ -49,45 +52,41 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return the kernel (n, r) of indicators of rows (n, sum(n_levels)) with centred points (r, sum(n_levels))."""
-        layout, level_columns = self.layout, own_levels(self.layout)
-        level = points.T.copy()  # what each level of a row gives with each point, as the row's own are not centred
+        """Return k (n, r) of rows and points: indicators (n, sum(n_levels)) and centred ones (r, sum(n_levels))."""
+        layout, level_columns = self.layout, level_slices(self.layout)
+        products = points.T.copy()  # g_i of each level, once centred, and each point: (sum(n_levels), r)
         for columns in level_columns:
-            level[columns] -= self.means[columns] @ level[columns]
-        g = rows @ level
+            products[columns] -= self.means[columns] @ products[columns]
+        g = rows @ products
         if not self.scale[1]:
             return self.scale[0] * g
         if layout.complete:
-            g2 = 0.5 * (g * g - rows @ (level * level))
+            g2 = 0.5 * (g * g - rows @ (products * products))
         else:
             g2 = np.zeros_like(g)
             for i in np.unique(layout.pairs[:, 0]):
-                at = [
-                    np.arange(level_columns[j].start, level_columns[j].stop)
-                    for j in layout.pairs[layout.pairs[:, 0] == i, 1]
-                ]
-                other_columns = np.concatenate(at)
-                g2 += (rows[:, level_columns[i]] @ level[level_columns[i]]) * (
-                    rows[:, other_columns] @ level[other_columns]
-                )
+                partners = layout.pairs[layout.pairs[:, 0] == i, 1]
+                other = np.concatenate([np.arange(level_columns[j].start, level_columns[j].stop) for j in partners])
+                g_i = rows[:, level_columns[i]] @ products[level_columns[i]]
+                g2 += g_i * (rows[:, other] @ products[other])
         return self.scale[0] * g + self.scale[1] * g2
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Functions of a row that span those of the kernel, orthogonal over the rows they were made of.
+    """Functions of a row that span those of the kernel, orthogonal over the training rows.
 
     Attributes
     ----------
     kernel : Kernel
     points : ndarray, shape (r, sum(n_levels))
-        Centred indicators of the rows x_p.
+        Centred indicators of the chosen rows x_p.
     mix : ndarray, shape (r, r)
-        ``k(x, x_p) @ mix`` are the functions at x.
+        The functions at x are ``k(x, x_p) @ mix``.
     spectrum : ndarray, shape (r,)
         Weighted mean square of each function.
     functions : ndarray, shape (n, r)
-        At the rows they were made of; column by column in memory, as they are fitted.
+        The functions at the training rows, Fortran-contiguous.
     """
 
     kernel: Kernel
@@ -96,17 +95,17 @@ class Basis:
     spectrum: np.ndarray
     functions: np.ndarray
 
-    def __call__(self, codes: np.ndarray, size: int = 4096) -> np.ndarray:
+    def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the functions at encoded rows (n, m), as an array (n, r)."""
         out = np.empty((len(codes), len(self.spectrum)))
-        for first in range(0, len(codes), size):
-            rows = indicators(codes[first : first + size], self.kernel.layout.n_levels)
-            out[first : first + size] = self.kernel(rows, self.points) @ self.mix
+        for first in range(0, len(codes), CHUNK):
+            rows = indicators(codes[first : first + CHUNK], self.kernel.layout.n_levels)
+            out[first : first + CHUNK] = self.kernel(rows, self.points) @ self.mix
         return out
 
 
 def _starts(n_levels: np.ndarray) -> np.ndarray:
-    """Return where the levels of each predictor begin among all levels, and where the last ones end."""
+    """Return the position of each predictor's first level among all levels, and the number of all levels: (m + 1,)."""
     return np.concatenate(([0], np.cumsum(n_levels)))
 
 
@@ -118,36 +117,46 @@ def indicators(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
     return out
 
 
-def own_levels(layout: Layout) -> list[slice]:
-    """Return where the levels of each predictor stand among all levels."""
+def level_slices(layout: Layout) -> list[slice]:
+    """Return the positions of each predictor's levels among all levels."""
     first = _starts(layout.n_levels).tolist()
     return [slice(a, b) for a, b in zip(first[:-1], first[1:], strict=True)]
 
 
 def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return g and g2 (n,) of each encoded row with itself."""
-    of_level = 1.0 - 2.0 * means
-    for columns in own_levels(layout):
-        of_level[columns] += means[columns] @ means[columns]
-    single = of_level[codes + _starts(layout.n_levels)[:-1]]
-    total = single.sum(axis=1)
+    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` are the shares of all levels."""
+    level_norms = 1.0 - 2.0 * means
+    for columns in level_slices(layout):
+        level_norms[columns] += means[columns] @ means[columns]
+    g_i = level_norms[codes + _starts(layout.n_levels)[:-1]]  # (n, m)
+    g = g_i.sum(axis=1)
     if layout.complete:
-        return total, 0.5 * (total**2 - (single**2).sum(axis=1))
+        return g, 0.5 * (g**2 - (g_i**2).sum(axis=1))
     i, j = layout.pairs.T
     adjacent = np.zeros((layout.m, layout.m))
     adjacent[i, j] = 1.0
-    return total, ((single @ adjacent) * single).sum(axis=1)
+    return g, ((g_i @ adjacent) * g_i).sum(axis=1)
+
+
+def kernel_means(codes: np.ndarray, share: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[float, float]:
+    """Return the means a and b of g(x, x) and g2(x, x) over rows (n, m), whose shares of the weight are `share`."""
+    a = b = 0.0
+    for first in range(0, len(codes), CHUNK):
+        chunk = slice(first, first + CHUNK)
+        g, g2 = diagonal(codes[chunk], means, layout)
+        a, b = a + float(share[chunk] @ g), b + float(share[chunk] @ g2)
+    return a, b
 
 
 def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
-    """Return the factors of g and g2 whose means over the rows are `a` and `b`; their sum has a mean of 1."""
+    """Return the factors of g and g2 in the kernel, from the means `a` and `b`; the mean of k(x, x) is 1."""
     if not b:
         return 1.0 / (a or 1.0), 0.0
     return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
 
 
 def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int) -> Basis:
-    """Choose rows whose kernels make up that of all rows, and turn them into orthogonal functions.
+    """Return a basis from chosen rows, by pivoted Cholesky in blocks: rows of largest weighted residual come first.
 
     Parameters
     ----------
@@ -156,13 +165,9 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
         Positive.
     layout : Layout
     tau : float
-        How much products weigh against single levels.
+        Weight of couplings against fields.
     rank : int
-        At most so many functions. Where levels and pairs of levels are fewer, the kernel is made up exactly.
-
-    Notes
-    -----
-    Pivoted Cholesky, the rows of which most is left first, block by block.
+        Largest number of functions. If levels and pairs of levels are fewer, the basis spans the kernel exactly.
     """
     from scipy.linalg import solve_triangular
 
@@ -172,77 +177,61 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
     centred = rows - means
     g, g2 = diagonal(codes, means, layout)
     kernel = Kernel(layout, means, kernel_scale(float(share @ g), float(share @ g2), tau))
-    residual_diagonal = kernel.scale[0] * g + kernel.scale[1] * g2
-    total, most = residual_diagonal @ share, min(rank, len(rows))
-    factor = np.empty((most, len(rows)))
-    chosen: list[int] = []
-    while len(chosen) < most and residual_diagonal @ share > EXACT * total:
-        first, worth = len(chosen), residual_diagonal * share
-        block = np.argsort(-worth, kind="stable")[:BLOCK]
+    residual = kernel.scale[0] * g + kernel.scale[1] * g2  # k(x, x) less the factor's part
+    negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
+    factor = np.empty((max_rank, len(rows)))  # k is about factor' factor
+    pivots: list[int] = []
+    while len(pivots) < max_rank and residual @ share > negligible:
+        first, weighted_residual = len(pivots), residual * share
+        block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
         columns = kernel(rows, centred[block]).T - factor[:first, block].T @ factor[:first]
-        least = WORTH * worth[block[0]]
-        while len(chosen) < most:
-            at = int((residual_diagonal[block] * share[block]).argmax())
-            p = int(block[at])
-            if (
-                residual_diagonal[p] <= 0.0
-                or residual_diagonal[p] * share[p] < least
-                or residual_diagonal @ share <= EXACT * total
-            ):
+        least = PIVOT_SHARE * weighted_residual[block[0]]
+        while len(pivots) < max_rank:
+            place = int((residual[block] * share[block]).argmax())
+            p = int(block[place])
+            if residual[p] <= 0.0 or residual[p] * share[p] < least or residual @ share <= negligible:
                 break
-            k = len(chosen)
-            column = columns[at] - factor[first:k, p] @ factor[first:k]
-            if column[p] <= 0.0:  # what was left of it was rounding
-                residual_diagonal[p] = 0.0
+            k = len(pivots)
+            column = columns[place] - factor[first:k, p] @ factor[first:k]
+            if column[p] <= 0.0:  # the residual was rounding
+                residual[p] = 0.0
                 continue
             factor[k] = column / np.sqrt(column[p])
-            residual_diagonal = np.maximum(residual_diagonal - factor[k] ** 2, 0.0)
-            residual_diagonal[p] = 0.0
-            chosen.append(p)
-    r = len(chosen)
+            residual = np.maximum(residual - factor[k] ** 2, 0.0)
+            residual[p] = 0.0
+            pivots.append(p)
+    r = len(pivots)
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
-    mix = solve_triangular(factor[:r, chosen].T, rotation, lower=True, trans="T")
-    return Basis(kernel, centred[chosen], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
+    mix = solve_triangular(factor[:r, pivots].T, rotation, lower=True, trans="T")
+    return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
 
 
 def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return fields, couplings and constant that equal the functions ``basis(x) @ weights``.
+    """Return fields and couplings (K, layout.size), and constants (K,), of the K functions ``basis(x) @ weights``.
 
-    Parameters
-    ----------
-    basis : Basis
-    weights : ndarray, shape (r, K)
-
-    Returns
-    -------
-    theta : ndarray, shape (K, layout.size)
-        In the reference gauge.
-    constant : ndarray, shape (K,)
-        The functions at the row of reference levels.
+    `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the reference levels (the first
+    of each predictor); the constants are the functions at the row of reference levels.
     """
-    layout, level_columns = basis.kernel.layout, own_levels(basis.kernel.layout)
+    layout, level_columns = basis.kernel.layout, level_slices(basis.kernel.layout)
     means, scale = basis.kernel.means, basis.kernel.scale
     alpha = (basis.mix @ weights).T
     K = len(alpha)
     theta, constant = np.zeros((K, layout.size)), np.zeros(K)
 
-    def fields(i: int, table: np.ndarray) -> None:
-        """Add a table (K, L_i)."""
-        theta[:, layout.start[i] : layout.start[i + 1]] += table[:, 1:] - table[:, :1]
-        constant[:] += table[:, 0]
-
     for i, columns in enumerate(level_columns):
         sums = alpha @ basis.points[:, columns] * scale[0]
-        fields(i, sums - (sums @ means[columns])[:, None])
-    for (i, j), at in zip(layout.pairs, layout.pair_start, strict=False):
+        fields = sums - (sums @ means[columns])[:, None]  # (K, L_i)
+        theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
+        constant += fields[:, 0]
+    for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):
         P = basis.points[:, level_columns[i]]
         Q = basis.points[:, level_columns[j]]
-        both = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
-        M = (alpha @ both).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
+        products = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
+        M = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
         M = M - (M @ means[level_columns[j]])[:, :, None]
         M = M - np.einsum("a,kab->kb", means[level_columns[i]], M)[:, None, :]
         corner = M[:, 0, 0]
-        theta[:, at : at + (P.shape[1] - 1) * (Q.shape[1] - 1)] = (
+        theta[:, start : start + (P.shape[1] - 1) * (Q.shape[1] - 1)] = (
             M[:, 1:, 1:] - M[:, 1:, :1] - M[:, :1, 1:] + corner[:, None, None]
         ).reshape(K, -1)
         theta[:, layout.start[i] : layout.start[i + 1]] += M[:, 1:, 0] - corner[:, None]
@@ -252,39 +241,30 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return which parameters (layout.size,) the functions at the rows determine, an offset being free.
+    """Return which parameters (layout.size,) the training rows determine beside a free offset.
 
-    Parameters
-    ----------
-    basis : Basis
-    tables : ndarray, shape (r, layout.size)
-        Parameters of each function, as `to_tables` returns them.
-    weights : ndarray, shape (n,)
-        Those of the rows that the basis was made of.
-
-    Notes
-    -----
-    A parameter is an inner product with one element of the kernel's space, whose squared norm is known; the functions
-    are orthonormal in that space, so that `tables` hold what lies in the span of the rows. An offset can take its place
-    where functions add up to a constant.
+    A parameter is the inner product of f with an element of the kernel's space, whose squared norm is known. The basis
+    functions are orthonormal there: the squared norm of that element's part in the span of the rows is the sum of
+    squares of `tables` (r, layout.size), the parameters of each function by `to_tables`. If functions sum to a
+    constant, the offset can replace it. `weights` (n,) are those of the training rows.
     """
     layout, scale, means = basis.kernel.layout, basis.kernel.scale, basis.kernel.means
-    apart = np.zeros(layout.m)  # squared distance of the reference level from the means
-    for i, columns in enumerate(own_levels(layout)):
+    reference_distance = np.zeros(layout.m)  # squared distance of the reference level's indicators from the means
+    for i, columns in enumerate(level_slices(layout)):
         level_means = means[columns].copy()
         level_means[:1] -= 1.0
-        apart[i] = level_means @ level_means
-    near = np.zeros(layout.m)
+        reference_distance[i] = level_means @ level_means
+    partner_distance = np.zeros(layout.m)
     for i, j in layout.pairs:
-        near[i] += apart[j]
-        near[j] += apart[i]
-    norm = np.full(layout.size, 4.0 * scale[1])
-    norm[: layout.D] = np.repeat(2.0 * (scale[0] + scale[1] * near), np.diff(layout.start))
-    inside = (tables**2).sum(axis=0)
-    is_determined = inside >= (1.0 - SAME) * norm
+        partner_distance[i] += reference_distance[j]
+        partner_distance[j] += reference_distance[i]
+    squared_norm = np.full(layout.size, 4.0 * scale[1])
+    squared_norm[: layout.D] = np.repeat(2.0 * (scale[0] + scale[1] * partner_distance), np.diff(layout.start))
+    spanned_norm = (tables**2).sum(axis=0)
+    is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
     has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
     mean = weights / weights.sum() @ basis.functions
-    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
-    if 1.0 - mean @ constant < SAME:
-        is_determined &= np.abs(constant @ tables) <= np.sqrt(SAME * inside * (constant @ constant))
+    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)  # coefficients of 1
+    if 1.0 - mean @ constant < UNDETERMINED:
+        is_determined &= np.abs(constant @ tables) <= np.sqrt(UNDETERMINED * spanned_norm * (constant @ constant))
     return is_determined

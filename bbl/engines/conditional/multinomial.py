@@ -1,4 +1,4 @@
-"""Information of multinomial logistic regression with a ridge, and covariances of differences between classes."""
+"""Information of multinomial logistic regression with a ridge penalty, and covariances of class differences."""
 
 from __future__ import annotations
 
@@ -14,19 +14,9 @@ def contrasts(K: int) -> np.ndarray:
 
 
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, with C the `contrasts` of the classes.
+    """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K - 1) r).
 
-    Parameters
-    ----------
-    functions : ndarray, shape (n, r)
-        z_n of each row.
-    p : ndarray, shape (n, K)
-        Probabilities of the classes.
-    weights : ndarray, shape (n,)
-
-    Returns
-    -------
-    ndarray, shape ((K - 1) r, (K - 1) r)
+    `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n; C: `contrasts`.
     """
     r, C = functions.shape[1], contrasts(p.shape[1])
     mean = p @ C
@@ -40,30 +30,30 @@ def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np
 
 
 def difference_covariance(
-    functions: np.ndarray, p: np.ndarray, weights: np.ndarray, ridge: float, slight: float, pair: tuple[int, int]
+    functions: np.ndarray,
+    p: np.ndarray,
+    weights: np.ndarray,
+    ridge: float,
+    offset_penalty: float,
+    pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance of the weights of functions in one class less those in another.
+    """Return the covariance (r, r) of the weights of the functions in class ``pair[0]`` less those in ``pair[1]``.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
     p : ndarray, shape (n, K)
-        Probabilities of the classes where the penalised likelihood is highest.
+        Probabilities of the classes at the optimum of the penalised likelihood.
     weights : ndarray, shape (n,)
         How often each row was observed.
-    ridge, slight : float
-        Penalties, for each observation, of the weights and of the offsets.
+    ridge, offset_penalty : float
+        Penalties per observation of the weights and of the offsets.
     pair : (int, int)
-
-    Returns
-    -------
-    ndarray, shape (r, r)
 
     Notes
     -----
-    ``H^-1 I H^-1`` with the information I, which is the covariance of the scores, and ``H = I + n ridge``; the rows are
-    taken as they are, the classes as drawn from `p`. Weights of all classes sum to zero at the optimum, so that
-    contrasts of classes are all there is to them.
+    ``H^-1 I H^-1`` with the information I, the covariance of the score for fixed rows and classes drawn from `p`, and
+    ``H = I + n ridge``. Weights sum to zero over classes at the optimum, so contrasts of classes represent them.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -71,7 +61,7 @@ def difference_covariance(
     total = weights.sum()
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
-    penalty = np.tile(np.append(np.full(r, ridge), slight), K - 1)
+    penalty = np.tile(np.append(np.full(r, ridge), offset_penalty), K - 1)
     H[np.diag_indices_from(H)] += penalty
     C = contrasts(K)
     contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])

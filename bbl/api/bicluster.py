@@ -1,4 +1,7 @@
-"""The verb of two-way clustering: bicluster."""
+"""The public function `bicluster`: two-way clustering of a table.
+
+A *block* is the cells of one row group and one column group.
+"""
 
 from __future__ import annotations
 
@@ -33,39 +36,38 @@ def bicluster(
     verbose: int = 1,
     **options: Any,
 ) -> BiclusterResults:
-    """Group the rows and the columns of a table so that its blocks are alike; cells may be missing.
+    """Group the rows and the columns of a table so that the cells of a block are alike; cells may be missing.
 
     Parameters
     ----------
     formula : str or None
-        ``"rating ~ user*movie"`` for a long table: a response, and the two factors that are the rows and the columns.
-        A pair that is not there, or whose response is missing, is a missing cell; one that is there more than once is
+        ``"rating ~ user*movie"`` for a long table: the response and the factors of rows and of columns. A pair of
+        levels without a row, or with a missing response, is a missing cell; the responses of repeated pairs are
         averaged. ``"~ user*movie"`` for pairs that are rated or not (``method="mcmc"``). None if `data` is a matrix.
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists; without a formula, a matrix too
-        Without a formula, missing cells are nan.
+        Missing cells of a matrix are nan.
     groups : (int, int), optional
-        Numbers of row groups and of column groups. None to choose them: by the integrated completed likelihood over a
-        grid (``"prototype"``), by the fitness (``"genetic"``) or the posterior (``"mcmc"``).
+        Numbers of row groups and of column groups. None to choose them: by the integrated completed likelihood on a
+        grid (``"prototype"``), by the fitness (``"genetic"``), or by the posterior (``"mcmc"``).
     method : {"prototype", "genetic", "mcmc"}, default "prototype"
-        Prototypes of blocks for numbers and categories; a genetic algorithm for ordinal ratings in small tables; the
-        posterior for which items were rated by whom.
+        Prototypes of blocks, for numbers and categories; a genetic algorithm, for ordinal ratings in small tables;
+        Markov chains from the posterior, for data of which user rated which item.
     weights : column name or array of length n, optional
         Frequencies of the rows of `data`, whole numbers; a weight is the same as repeating the row.
     seed : int, numpy.random.Generator or None, default 0
         None for fresh entropy.
     n_init : int, default 10
-        Random starts, populations or chains.
+        Number of random starts, populations or chains.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move`` ("all", "one"), ``empty``
-        ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``, ``sigma``,
-        ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"), ``population``, ``generations``,
-        ``crossover``, ``mutation``, ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``, ``alpha``,
-        ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). They are described in
-        `bbl.biclustering.methods`.
+        Options of the method. `Prototype`: ``metric`` ("squared", "levels", "pearson"), ``move`` ("all", "one"),
+        ``empty`` ("reseed", "drop"), ``fill``, ``prior_count``, ``max_iter``, ``max_groups``. `Genetic`: ``scale``,
+        ``sigma``, ``penalty`` ("bic", "thesis" or a number), ``mean`` ("block", "mle"), ``population``,
+        ``generations``, ``crossover``, ``mutation``, ``elitism``, ``refine``. `Mcmc`: ``draws``, ``warmup``, ``thin``,
+        ``alpha``, ``sigma``, ``step``, ``popularity``, ``loss`` ("vi", "binder"). See `bbl.biclustering.methods`.
 
     Returns
     -------
@@ -86,7 +88,7 @@ def bicluster(
 
     Notes
     -----
-    With a matrix, a weight is the same as so many equal rows that are in one group.
+    A weight w of a row of a matrix is the same as w copies of the row that are kept in one group.
 
     References
     ----------
@@ -106,20 +108,21 @@ def bicluster(
     [[1.0, 4.0], [2.0, 5.0]]
     """
     rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
-    how = make_method(method, options, arguments(bicluster))
-    table, entries = TwoWay.from_data(formula, data, weights, how.response)
+    algorithm = make_method(method, options, arguments(bicluster))
+    table, entries = TwoWay.from_data(formula, data, weights, algorithm.response)
     cells = Cells.from_entries(*entries, table.shape)
-    size = None if groups is None else _groups(groups, table.shape)
-    n_levels = 1 if table.levels is None or how.response != "levels" else len(table.levels.levels)
-    with progress_bar(how.steps(n_init, size, table.shape), "bicluster", verbose) as step:
-        clustering = how.fit(cells, size, n_init, rng, workers, step, n_levels)
-    fit = BiclusterResults.from_found(_call(formula, weights, size, method, options), table, how, cells, clustering)
-    _warn(fit)
+    n_groups = None if groups is None else _checked_groups(groups, table.shape)
+    n_levels = 1 if table.levels is None or algorithm.response != "levels" else len(table.levels.levels)
+    with progress_bar(algorithm.steps(n_init, n_groups, table.shape), "bicluster", verbose) as progress:
+        clustering = algorithm.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
+    call_string = _call_string(formula, weights, n_groups, method, options)
+    fit = BiclusterResults.from_found(call_string, table, algorithm, cells, clustering)
+    _warn_unconverged(fit)
     return fit
 
 
-def _warn(fit: BiclusterResults) -> None:
-    """Warn of chains that have not mixed, and of an alternation that was cut short."""
+def _warn_unconverged(fit: BiclusterResults) -> None:
+    """Warn if chains have not mixed, or if groups still changed in the last iteration of the prototype method."""
     if fit.converged:
         return
     if fit.posterior is not None:
@@ -136,8 +139,8 @@ def _warn(fit: BiclusterResults) -> None:
         )
 
 
-def _call(formula: str | None, weights: Any, groups: tuple[int, int] | None, method: str, options: dict) -> str:
-    """Return the call as text; arrays among the options are left out."""
+def _call_string(formula: str | None, weights: Any, groups: tuple[int, int] | None, method: str, options: dict) -> str:
+    """Return the call as text, without options that are arrays."""
     shown: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
@@ -149,14 +152,14 @@ def _call(formula: str | None, weights: Any, groups: tuple[int, int] | None, met
     return call_text("bicluster", {**shown, **plain})
 
 
-def _groups(groups: Any, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of groups, checked against the table."""
+def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
+    """Check that a table of this `shape` has enough rows and columns; return (row groups, column groups)."""
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(f"groups must be (row groups, column groups); got {groups!r}.", argument="groups")
-    size = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
-    for k, (axis_name, n) in enumerate(zip(("rows", "columns"), shape, strict=True)):
-        if size[k] > n:
+    n_groups = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
+    for k, axis_name, n in zip(n_groups, ("rows", "columns"), shape, strict=True):
+        if k > n:
             raise OptionError(
-                f"groups={size}: there are {n} {axis_name}, fewer than {size[k]} groups.", argument="groups"
+                f"groups={n_groups}: there are {n} {axis_name}, fewer than {k} groups.", argument="groups"
             )
-    return size
+    return n_groups

@@ -1,4 +1,4 @@
-"""The verbs that set fits side by side: anova, etable."""
+"""The public functions that compare fitted models: `anova` and `etable`."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ __all__ = ["anova", "etable"]
 
 @verb
 def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame:
-    """Compare fitted models, each with the one before it.
+    """Compare fitted models: criteria of each, and a test of each against the model before it.
 
     Parameters
     ----------
     *fits : fitted models, or one dict of them by name
-        In any order; R's habit is from the smallest on.
+        In any order; usually from the smallest to the largest.
 
     Returns
     -------
     DataFrame
-        One row per model: ``parameters``, ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (each missing where the method has
-        none), and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller criteria are better,
-        among models of one kind; a model of another number of observations than the first has none.
+        One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing if the method
+        does not have them, or the model has another number of observations than the first model); and the test against
+        the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are better, among models of
+        one kind.
 
     Notes
     -----
-    The test is one of Boltzmann machines of the same predictors and rows, one of which has all terms of the other
-    and more. If these are pairs, ``ratio`` is twice the gain of the log pseudo-likelihood of both without a
-    penalty. The pseudo-likelihood counts each pair twice, so the p-value is not one of a chi-square with ``df``
-    degrees of freedom, but of the weighted sum of chi-squares that the Godambe information gives (Kent 1982; Varin,
-    Reid & Firth 2011). Where a pair has too few rows for that, or terms of three predictors and more are tested,
-    the p-value is the least of those that ``inference().tests()`` of the larger model has for the terms, times
-    their number (Bonferroni's correction), and ``ratio`` is missing. It is missing too where no term has a test;
-    ``test`` says why.
+    The test compares two Boltzmann machines of the same predictors and rows, of which the larger has all terms of the
+    smaller. If the additional terms are pairs, ``ratio`` is twice the difference of the unpenalised log
+    pseudo-likelihoods. The pseudo-likelihood counts each pair twice, so the null distribution is not chi-square with
+    ``df`` degrees of freedom, but the weighted sum of chi-squares of the Godambe information (Kent 1982; Varin, Reid &
+    Firth 2011). If a pair has too few rows for that, or additional terms have three or more predictors, the p-value is
+    the least p-value of the additional terms in ``inference().tests()`` of the larger model, times their number
+    (Bonferroni's correction), and ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test`` says why.
 
-    With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` are of what is known in all rows, and ``clAIC`` of the
-    complete rows: the same for all formulas of the same predictors. There is no test then.
+    With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows, and ``clAIC`` the
+    complete rows, which are the same for all formulas of the same predictors. There is no test then.
 
     References
     ----------
@@ -77,34 +77,34 @@ def etable(
     stars: bool = True,
     digits: int = 3,
 ) -> ModelTable:
-    """Set the coefficients of fitted models side by side, with standard errors and what the models are worth.
+    """Make a table of the coefficients of fitted models, with standard errors and criteria of the models.
 
     Parameters
     ----------
     fits : fitted model, or a list or dict of them
-        Models of a list are numbered. Networks and models without standard errors may stand beside the others.
+        Models of a list are numbered. Networks and models without standard errors are allowed, too.
     of : "group", "pooled" or (group, group), default "group"
-        Which estimates, as in `Inference.table`: those of each group, their differences from the pooled fit, or the
-        difference of two groups, which all models must have.
+        Estimates to show, as in `Inference.table`: those of each group, their differences from the pooled fit, or the
+        differences of two groups, which all models must have.
     keep : sequence of predictor names, optional
-        Show the fields of these, and the couplings among them; all by default.
+        Predictors whose fields, and couplings with each other, are shown; all by default.
     pairs : bool, default True
         Whether couplings are shown.
     stars : bool, default True
-        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. What has no test has no star.
+        Whether p-values below 0.05, 0.01 and 0.001 are marked by stars. Estimates without a test have no stars.
     digits : int, default 3
         Decimals.
 
     Returns
     -------
     ModelTable
-        Prints as text, shows as HTML in a notebook, ``.as_latex()``, ``.as_markdown()``, ``.frame``.
+        Printed as text, shown as HTML in a notebook; has ``as_latex()``, ``as_markdown()`` and ``frame``.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If `of` is no estimate or names a group that a model does not have, if `keep` names no predictor, or if models
-        are not in one list or dict.
+        If `of` is unknown or names a group that a model does not have, if `keep` has a name that is no predictor, or if
+        models are not in one list or dict.
 
     Examples
     --------

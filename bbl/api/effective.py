@@ -1,4 +1,4 @@
-"""The verbs for correlated rows: effective_weights, effective_size."""
+"""The public functions for related rows, such as sequences: `effective_weights` and `effective_size`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bbl.stats.effective import matched_size, neighbour_weights
 __all__ = ["effective_size", "effective_weights"]
 
 
-def _coded(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as codes (n, m) into the distinct values of their column, and the numbers of values (m,)."""
+def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells as codes (n, m) of the distinct values of their column, and the numbers of distinct values (m,)."""
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
     else:
@@ -32,20 +32,21 @@ def _coded(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @verb
 def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np.ndarray:
-    """Weigh each row by one over the number of rows that are like it: related sequences do not count in full.
+    """Return weights 1 / (number of similar rows), so that related sequences do not count in full.
 
     Parameters
     ----------
     data : DataFrame (pandas, polars), pyarrow Table, dict of lists or array, shape (n, m)
-        The columns to compare: as `readFasta` gives them, say, less a response. A missing value is a value like others.
+        The columns to compare, without a response, for example as `readFasta` returns them. Missing is a value, too.
     identity : float, default 0.8
-        Rows that agree in more than this share of the columns are alike; a row is always like itself and its copies.
+        Rows that agree in more than this share of the columns are similar; a row is always similar to itself and its
+        copies.
 
     Returns
     -------
     ndarray, shape (n,)
-        Real weights between 1/n and 1, which ``method="pvi"`` takes. Their sum is a first guess at the number of
-        independent rows; `effective_size` has another.
+        Real weights between 1/n and 1, which ``method="pvi"`` accepts. Their sum is a first estimate of the number of
+        independent rows; `effective_size` returns another.
 
     Raises
     ------
@@ -63,8 +64,8 @@ def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np
     >>> effective_weights(rows, identity=0.7).round(2).tolist()
     [0.33, 0.33, 0.33, 1.0]
     """
-    share = real("identity", identity, 0.0, 1.0)
-    return neighbour_weights(_coded(data)[0], share)
+    least_identity = real("identity", identity, 0.0, 1.0)
+    return neighbour_weights(_column_codes(data)[0], least_identity)
 
 
 @verb
@@ -77,22 +78,22 @@ def effective_size(
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> float:
-    """Return how many independent rows would show as much mutual information by chance as these.
+    """Return the number of independent rows whose columns would have, by chance, as much mutual information as these.
 
-    In few rows of many columns, most of the mutual information of two columns is coincidence. Its mean over all pairs
-    then tells how many independent rows there are. Where couplings are strong or rows are many it does not, and the
-    size comes out too small.
+    With few rows and many columns, most of the mutual information of two columns is due to chance, and its mean over
+    all pairs depends on the number of independent rows. With strong couplings or many rows, less of the information is
+    due to chance, and the returned size is too small.
 
     Parameters
     ----------
     data : as in `effective_weights`
         Two columns or more.
     weights : array_like, shape (n,), optional
-        Of the rows: those of `effective_weights`, say.
+        Weights of the rows, for example those of `effective_weights`.
     n_steps : int, default 1000
-        Steps of the stochastic approximation.
+        Number of steps of the stochastic approximation.
     batch : int, default 100
-        Pairs of columns drawn in each.
+        Pairs of columns that are drawn in each step.
     seed : int, numpy.random.Generator or None, default 0
     verbose : int, default 1
         0 for no progress bar.
@@ -100,12 +101,12 @@ def effective_size(
     Returns
     -------
     float
-        Scale the weights to this sum: ``weights * size / weights.sum()``.
+        The size, to which the sum of weights should be scaled: ``weights * size / weights.sum()``.
 
     Raises
     ------
     DataError, OptionError, BBLTypeError
-        If there are no two columns, or weights are negative, missing or all zero.
+        If there are fewer than two columns, or weights are negative, missing or all zero.
 
     References
     ----------
@@ -119,10 +120,10 @@ def effective_size(
     >>> bool(75 < effective_size(np.repeat(rows, 3, axis=0), n_steps=100) < 130)
     True
     """
-    codes, n_levels = _coded(data)
+    codes, n_levels = _column_codes(data)
     if codes.shape[1] < 2:
         raise DataError("effective_size compares pairs of columns; data have one.", argument="data")
-    w = check_weights(weights, len(codes), whole=False)
-    rng, steps, size = generator(seed), integer("n_steps", n_steps, 1), integer("batch", batch, 1)
-    with progress_bar(1, "effective_size", verbose) as step:
-        return matched_size(codes, n_levels, w, rng, steps, size, step)
+    row_weights = check_weights(weights, len(codes), whole=False)
+    rng, n_steps, batch = generator(seed), integer("n_steps", n_steps, 1), integer("batch", batch, 1)
+    with progress_bar(1, "effective_size", verbose) as progress:
+        return matched_size(codes, n_levels, row_weights, rng, n_steps, batch, progress)

@@ -1,4 +1,4 @@
-"""The verb that compares a list of interactions with known ones: enrichment."""
+"""The public function `enrichment`: compare a ranked list of interactions with known pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bbl.stats.enrichment import hypergeometric, rank_test
 
 __all__ = ["enrichment"]
 
-TOP = (50, 100, 150, 200, 250)  # of the paper's Table 2
+TOP = (50, 100, 150, 200, 250)  # lengths in Table 2 of the paper (see References)
 
 
 @verb
@@ -26,21 +26,20 @@ def enrichment(
     predictors: Sequence | None = None,
     top: Sequence[int] | None = None,
 ) -> EnrichmentResults:
-    """Ask whether a ranked list of interactions begins with known ones.
+    """Test whether known pairs come first in a ranked list of interactions.
 
     Parameters
     ----------
     terms : DataFrame, or sequence of tuples of names
-        Strongest first, such as ``fit.interactions()`` or ``fit.terms``: a frame with ``predictor``, ``predictor2``
-        and so on, or with tuples in ``predictors``. A term of three or more predictors stands for its pairs, and a
-        pair that comes again counts where it came first. Single predictors are passed over.
+        Strongest first, such as ``fit.interactions()`` or ``fit.terms``: a frame with columns ``predictor``,
+        ``predictor2`` and so on, or with tuples in a column ``predictors``. A term of three or more predictors is
+        replaced by its pairs. A repeated pair counts at its first position. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
-        Pairs are unordered. Those of other predictors do not count.
+        Pairs are unordered. Pairs with names that are not among `predictors` are ignored.
     predictors : sequence of names, optional
-        All predictors, whose pairs might have been listed; those that `terms` name by default.
+        All predictors whose pairs could have been listed; by default the predictors in `terms`.
     top : sequence of int, optional
-        Lengths of the beginnings that are looked at: 50, 100, ..., 250 and the whole list by default, as far as
-        there are so many.
+        Numbers of first pairs to test; by default 50, 100, ..., 250, as far as the list is longer, and the whole list.
 
     Returns
     -------
@@ -49,12 +48,12 @@ def enrichment(
     Raises
     ------
     DataError, BBLTypeError
-        If a list cannot be read, or names a predictor that is none.
+        If a list cannot be read, or `terms` has a name that is not among `predictors`.
 
     References
     ----------
     Min, Ning, Cheng, Gerstein (2014). Interpretable sparse high-order Boltzmann machines. AISTATS, Table 2. There the
-    expected number is that of all pairs; here it is that of as many pairs as were taken.
+    expected number is that among all pairs; here it is that among `top` random pairs.
 
     Examples
     --------
@@ -69,38 +68,38 @@ def enrichment(
     """
     ranked = _rows("terms", terms)
     names = dict.fromkeys(name for term in ranked for name in term) if predictors is None else list(predictors)
-    number = {name: i for i, name in enumerate(names)}
+    position = {name: i for i, name in enumerate(names)}
     for name in (name for term in ranked for name in term):
-        if name not in number:
-            text = f"terms name {name!r}, which is not among the predictors{near_match(name, number) or '.'}"
+        if name not in position:
+            text = f"terms name {name!r}, which is not among the predictors{near_match(name, position) or '.'}"
             raise DataError(f"{text} Name all of them in predictors.", argument="terms")
-    listed_pairs = {frozenset(pair) for pair in _rows("known_pairs", known_pairs)}
-    odd = next((pair for pair in listed_pairs if len(pair) != 2), None)
-    if odd is not None:
-        raise DataError(f"known_pairs holds {tuple(odd)!r}; give two different names each.", argument="known_pairs")
-    known_in_ranking = {pair for pair in listed_pairs if pair <= number.keys()}
-    listed = list(dict.fromkeys(frozenset(pair) for term in ranked for pair in combinations(term, 2)))
-    if not listed or not known_in_ranking:
-        argument = "terms" if not listed else "known_pairs"
+    all_known = {frozenset(pair) for pair in _rows("known_pairs", known_pairs)}
+    invalid = next((pair for pair in all_known if len(pair) != 2), None)
+    if invalid is not None:
+        raise DataError(f"known_pairs holds {tuple(invalid)!r}; give two different names each.", argument="known_pairs")
+    known = {pair for pair in all_known if pair <= position.keys()}
+    ranked_pairs = list(dict.fromkeys(frozenset(pair) for term in ranked for pair in combinations(term, 2)))
+    if not ranked_pairs or not known:
+        argument = "terms" if not ranked_pairs else "known_pairs"
         raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
-    is_known = np.array([pair in known_in_ranking for pair in listed])
-    n_known, n_pairs = len(known_in_ranking), len(number) * (len(number) - 1) // 2
-    lengths = [n for n in TOP if n < len(listed)] + [len(listed)]
+    is_known = np.array([pair in known for pair in ranked_pairs])
+    n_known, n_pairs = len(known), len(position) * (len(position) - 1) // 2
+    lengths = [n for n in TOP if n < len(ranked_pairs)] + [len(ranked_pairs)]
     if top is not None:
-        lengths = [integer("top", n, 1, len(listed)) for n in top]
+        lengths = [integer("top", n, 1, len(ranked_pairs)) for n in top]
     list_lengths = np.array(lengths, dtype=np.int64)
     observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
     expected = list_lengths * n_known / n_pairs
     enriched = pd.DataFrame(
         {"top": list_lengths, "observed": observed, "expected": expected, "enrichment": observed / expected, "p": p}
     )
-    pairs = [sorted(pair, key=number.__getitem__) for pair in listed]
+    pairs = [sorted(pair, key=position.__getitem__) for pair in ranked_pairs]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
     return EnrichmentResults(enriched, *rank_test(is_known, n_pairs, n_known), frame, n_pairs, n_known)
 
 
 def _rows(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
-    """Return the terms that a caller lists, as tuples of distinct names."""
+    """Return `terms`, the value of `argument`, as a list of tuples of distinct names; missing names are left out."""
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:
             terms = terms["predictors"].tolist()
@@ -114,7 +113,7 @@ def _rows(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
             argument=argument,
         )
     rows = list(terms)
-    bad = next((row for row in rows if isinstance(row, str) or not isinstance(row, Iterable)), None)
-    if bad is not None:
-        raise BBLTypeError(f"{argument} holds {bad!r}, which is no tuple of names.", argument=argument)
+    invalid = next((row for row in rows if isinstance(row, str) or not isinstance(row, Iterable)), None)
+    if invalid is not None:
+        raise BBLTypeError(f"{argument} holds {invalid!r}, which is no tuple of names.", argument=argument)
     return [tuple(dict.fromkeys(row)) for row in rows]

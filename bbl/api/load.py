@@ -1,4 +1,4 @@
-"""The verb that reads models from files: load."""
+"""The public function `load`: read a model from a file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bbl.storage import read_any
 
 __all__ = ["load", "restored"]
 
-KINDS: dict[str, Any] = {
-    kind.kind: kind
-    for kind in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
+KINDS: dict[str, Any] = {  # classes of results, by the kind that is stored in a model file
+    results.kind: results
+    for results in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
 }
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return a fitted model; `meta` and `arrays` are what `pack` of a model of this kind returned."""
+    """Return the fitted model of this `kind` whose method `pack` returned `meta` and `arrays`."""
     return KINDS[kind].unpack(meta, arrays)
 
 
@@ -41,19 +41,19 @@ def load(path: str | os.PathLike) -> Any:
     Returns
     -------
     ModelResults or BiclusterResults
-        Of the class that was saved (such as `BBLResults`), with the same numbers to the last bit; without training rows
-        unless they were stored.
+        Of the class that was saved (such as `BBLResults`), bitwise equal; without training rows unless they were
+        stored.
 
     Raises
     ------
     ModelFileError
-        If the file is not such a model, is damaged, or was written by a later format version.
+        If the file is not a saved model, is damaged, or has a later format version.
     FileNotFoundError, OSError
-        If it cannot be read.
+        If the file cannot be read.
 
     Notes
     -----
-    Nothing in the file is run: it holds text and numbers, checked by a digest.
+    The file holds text and numbers, checked by a digest, and no code.
     """
     kind, meta, arrays = read_any(path, KINDS)
     try:

@@ -1,4 +1,8 @@
-"""The verb of sparse regression on products of predictors: shooter."""
+"""The public function `shooter`: sparse logistic regression on products of predictors.
+
+Terms: a *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of penalties that were
+fitted; a *stage* is the fit of a penalty to the terms up to an order.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 __all__ = ["shooter"]
 
 RULES = ("ebic", "cv")
-WIDE = 2000  # predictors of which all pairs are candidates at most
+MAX_ALL_PAIRS = 2000  # predictors; with more, the pairs of screen="all" would be over 2 million candidates
 
 
 @verb
@@ -55,16 +59,16 @@ def shooter(
     n_jobs: int | None = None,
     verbose: int = 1,
 ) -> ShooterResults:
-    """Fit a sparse logistic regression of the response on its predictors and their products, of any order.
+    """Fit a sparse logistic regression of the response on predictors and their products, of any order.
 
-    Of all products of up to `order` predictors those are chosen that tell the response groups apart. Order by order,
-    the penalised likelihood is minimised exactly over the terms chosen so far and all products of a chosen term with
-    one more predictor; terms of lower order may drop out again.
+    The fit chooses products of up to `order` predictors that separate the response groups. For each order in turn, the
+    penalised negative log-likelihood is minimised exactly over the terms chosen so far and all products of a chosen
+    term with one more predictor; chosen terms of lower order may be dropped again.
 
     Parameters
     ----------
     formula : str
-        ``"y ~ ."`` or ``"y ~ a + b + c"``; interactions are what is looked for.
+        ``"y ~ ."`` or ``"y ~ a + b + c"``, without interactions, which the fit chooses.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
@@ -72,25 +76,26 @@ def shooter(
     order : int, default 3
         Largest number of predictors in a term; an order above the number of predictors is the same as that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
-        Penalty of each order. By "ebic" and "cv" one for all orders is chosen from a path: by the extended BIC of the
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path, by the extended BIC of the
         refitted terms (gamma = 0.5), or by the loss of held-out rows.
     penalty : {"group", "l1"}, default "group"
-        ``lambda sqrt(d) ||W||`` for each term with its d weights, so that a term is chosen as a whole; or
-        ``lambda`` times the sum of the sizes of its weights, one by one. With two levels and groups both are the same.
+        "group": ``lambda sqrt(d) ||W||`` for a term of d weights W, which is then chosen as a whole. "l1": ``lambda``
+        times the sum of the absolute weights. With two levels and two groups both are the same.
     refit : "auto", True or False, default "auto"
-        Whether the chosen terms are fitted once more without penalty. "auto" does what has the smaller loss on held-out
-        rows: a refit is better where the right terms were chosen, and worse where they were not.
+        Whether the chosen terms are refitted without penalty. "auto" takes the option of smaller loss on held-out rows:
+        a refit is better if the right terms were chosen, and worse if not.
     screen : {"heredity", "all"}, default "heredity"
-        Which pairs are candidates: those with a chosen predictor, or all (of up to 2,000 predictors). See Notes.
+        Which pairs are candidates: pairs with a chosen predictor, or all pairs (of up to 2,000 predictors). See Notes.
     scale : {"sum", "mean"}, default "sum"
-        Whether numbers given as `lambda_` belong to the sum of the losses of all observations, as in the paper, or to
-        their mean: then they are multiplied by the sum of the weights.
+        Whether numbers in `lambda_` are penalties on the sum of the losses of all observations, as in the paper, or on
+        their mean; the latter are multiplied by the sum of the weights.
     nfold : int, default 5
-        Folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; as many as observations at most.
+        Number of folds for ``lambda_="cv"`` and ``refit="auto"``, drawn within each group; at most the number of
+        observations.
     xlevels, novarOk : optional
         As in `bbl`.
     missing : {"raise", "drop", "level"}, default "raise"
-        What is done with missing values: they are an error, their rows are dropped, or they are a level of their own.
+        Missing values are an error; or their rows are dropped; or they are a level of their predictor.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -110,22 +115,22 @@ def shooter(
     Warns
     -----
     DataWarning
-        If the penalties that are given keep no term.
+        If no term is chosen under the penalties in `lambda_`.
     ConvergenceWarning
-        If refitted terms separate groups, so that their weights would grow without end; they are named. A ridge of 1e-7
-        per observation keeps them finite.
+        If refitted terms separate groups, so that their weights have no finite optimum; names the terms. A ridge of
+        1e-7 per observation keeps the weights finite.
 
     Notes
     -----
-    A predictor with L levels has L - 1 features, the corners of a simplex; with two levels -1 and 1. Products of these
-    are uncorrelated with their factors where levels are equally frequent and independent; products of 0 and 1 are not.
-    With two groups the loss is ``ln(1 + exp(-y f))``, the penalties 80, 100, 100 of the paper are ``lambda_=(80, 100,
-    100)``, and with ``scale="mean"`` for its 8,000 rows ``lambda_=(0.01, 0.0125, 0.0125)``. In folds penalties go by
-    the square root of the number of observations.
+    A predictor with L levels has L - 1 features: its levels are the corners of a simplex, with two levels -1 and 1.
+    Products of such features are uncorrelated with their factors if levels are equally frequent and predictors are
+    independent; products of 0 and 1 are not. With two groups the loss is ``ln(1 + exp(-y f))``. The penalties 80, 100,
+    100 of the paper, for 8,000 rows, are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with
+    ``scale="mean"``. In folds, penalties are proportional to the square root of the number of observations.
 
-    A product of three predictors none of whose pairs, or pairs none of whose predictors, are chosen is not found: a
-    response that is the parity of three predictors looks like noise to the lower orders. ``screen="all"`` finds pairs
-    without chosen predictors.
+    A term is only found if one of its sub-terms with one predictor less is chosen. If the response is the parity of
+    three predictors, no sub-term has an effect, and the term is not found. ``screen="all"`` finds pairs without chosen
+    predictors.
 
     References
     ----------
@@ -149,51 +154,54 @@ def shooter(
     choice("screen", screen, SCREENS)
     choice("missing", missing, ("raise", "drop", "level"))
     order = integer("order", order, 1)
-    rule, penalties = _penalties(lambda_, order)
+    rule, penalties = _penalties(lambda_, order)  # penalties: None if `rule` chooses them
     choice("scale", scale, ("sum", "mean"))
     refit, nfold = _refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
     shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
-    call = call_text("shooter", _shown(formula, weights, shown))
+    call_string = call_text("shooter", _changed_arguments(formula, weights, shown))
     check_formula(formula)
     refuse_batches(data, "shooter()", "data")
     rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
     encoded = encode_data(TrainingData(formula, data, weights, xlevels, flag("novarOk", novarOk), missing), rules)
     design, sample, index = encoded.design, encoded.rows, encoded.index
-    _check(design, sample, screen)
+    _check_feasible(design, sample, screen)
     order = min(order, len(design.labels.names))
     if penalties is not None:
-        penalties = tuple(v * (sample.total if scale == "mean" else 1.0) for v in penalties[:order])
+        penalties = tuple(value * (sample.total if scale == "mean" else 1.0) for value in penalties[:order])
     K = len(design.labels.groups)
-    with progress_bar(None, "shooter", verbose) as step:
+    with progress_bar(None, "shooter", verbose) as progress:
         selection = choose(
             Problem.make(sample.codes, design.n_levels.tolist(), sample.response, K, sample.weights), order=order,
             lambda_=rule if penalties is None else penalties, group=penalty == "group", screen=screen, refit=refit,
-            nfold=nfold, rng=rng, workers=workers, progress=step,
+            nfold=nfold, rng=rng, workers=workers, progress=progress,
         )  # fmt: skip
-    _warn(design, sample, selection, penalties, penalty == "group", screen)
-    totals = np.bincount(sample.response, sample.weights, K)
-    record = _held_out(selection, totals, rule)
-    warn_record(record, 4)
+    _warn_no_terms_or_separation(design, sample, selection, penalties, penalty == "group", screen)
+    class_totals = np.bincount(sample.response, sample.weights, K)
+    loss = _out_of_fold_loss(selection, class_totals, rule)
+    warn_record(loss, 4)
     path, entered = path_frame(selection, sample.total)
     chosen_penalties = selection.path[selection.chosen].penalty.lambdas
     return ShooterResults(
-        call, design, sample, index, selection.weights, selection.intercept, selection.refitted, selection.unbounded,
-        chosen_penalties, penalty, path, entered, totals / sample.total, stored_loss=record,
+        call_string, design, sample, index, selection.weights, selection.intercept, selection.refitted,
+        selection.unbounded, chosen_penalties, penalty, path, entered, class_totals / sample.total, stored_loss=loss,
     )  # fmt: skip
 
 
-def _held_out(selection: Choice, totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of chosen terms, where folds were needed; without terms it is the shares'."""
+def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
+    """Return the out-of-fold log-loss of the chosen terms; None without folds or without terms.
+
+    `class_totals` (K,) are the total weights of the groups.
+    """
     loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
     if np.isnan(loss) or not selection.weights:
         return None
-    return LossRecord(loss, shares_loss(totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
+    return LossRecord(loss, shares_loss(class_totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
 def _penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str, tuple[float, ...] | None]:
-    """Return the rule, or the penalty of each order."""
+    """Check `lambda_`; return (rule, None), or ("given", penalty of each order)."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
     values = tuple(reals("lambda_", lambda_, partial(real, low=0.0, open_low=True)).tolist())
@@ -208,12 +216,12 @@ def _penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str,
 
 
 def _refit(refit: str | bool) -> str | bool:
-    """Return `refit`, checked: "auto", True or False."""
+    """Check that `refit` is "auto", True or False, and return it."""
     return choice("refit", refit, ("auto",)) if isinstance(refit, str) else flag("refit", refit)
 
 
-def _shown(formula: str, weights: Weights | None, options: dict[str, tuple]) -> dict[str, Any]:
-    """Return the arguments to show in the call; of `options`, (value, default) by name, those that differ."""
+def _changed_arguments(formula: str, weights: Weights | None, options: dict[str, tuple]) -> dict[str, Any]:
+    """Return the arguments to show in the text of the call; `options` are (value, default) by name."""
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
@@ -223,8 +231,8 @@ def _shown(formula: str, weights: Weights | None, options: dict[str, tuple]) -> 
     return shown
 
 
-def _check(design: Design, sample: Sample, screen: str) -> None:
-    """Raise an error if the formula has interactions, or the fit would take too much time or memory."""
+def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
+    """Raise an error if the formula has interactions, or the fit would need too much time or memory."""
     names, m = design.labels.names, len(design.labels.names)
     pair = design.terms.interactions.first(2)
     if pair is not None:
@@ -235,27 +243,31 @@ def _check(design: Design, sample: Sample, screen: str) -> None:
             "term as order=.",
             argument="formula",
         )
-    if screen == "all" and m > WIDE:
+    if screen == "all" and m > MAX_ALL_PAIRS:
         raise OptionError(
-            f"screen='all' takes all pairs of up to {WIDE} predictors, not of {m}; use 'heredity'.", argument="screen"
+            f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use 'heredity'.",
+            argument="screen",
         )
     check_memory(
         4.0 * sample.codes.nbytes + 2e8, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
     )
 
 
-def _warn(
+def _warn_no_terms_or_separation(
     design: Design, sample: Sample, selection: Choice, penalties: tuple[float, ...] | None, group: bool, screen: str
 ) -> None:
-    """Warn if given penalties keep no term, or if refitted weights separate groups."""
+    """Warn if no term is chosen under given `penalties`, or if refitted weights separate groups.
+
+    `group` is True for the group penalty.
+    """
     if penalties is not None and not selection.weights:
         problem = Problem.make(
             sample.codes, design.n_levels.tolist(), sample.response, len(design.labels.groups), sample.weights
         )
-        top = largest_penalty(problem, group, screen)
+        first = largest_penalty(problem, group, screen)
         warnings.warn(
-            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {top:.6g} on the sum of "
-            f"losses ({top / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
+            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {first:.6g} on "
+            f"the sum of losses ({first / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
             DataWarning,
             stacklevel=4,
         )
@@ -270,28 +282,32 @@ def _warn(
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame, and for each chosen term the row since which it is there."""
+    """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
+
+    `total` is the sum of the weights of the rows of data. A term entered at the first row of the unbroken run of rows
+    that have it and that ends with the chosen stage; of longer paths only the last stage of each penalty counts.
+    """
     rows: list[tuple] = []
-    ends, terms_seen = [], []
+    is_last_stage, terms_of_rows = [], []
     for k, point in enumerate(selection.path):
         for order, stage in enumerate(point.stages, 1):
-            last = order == len(point.stages)
-            ends.append(last)
-            terms_seen.append(stage.weights.keys())
-            tail = (point.ebic, *point.held_out_loss) if last else (np.nan,) * 3
+            is_last = order == len(point.stages)
+            is_last_stage.append(is_last)
+            terms_of_rows.append(stage.weights.keys())
+            tail = (point.ebic, *point.held_out_loss) if is_last else (np.nan,) * 3
             rows.append(
                 (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
-                 stage.violation, *tail, last and k == selection.chosen)
+                 stage.violation, *tail, is_last and k == selection.chosen)
             )  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
-    until = int(np.flatnonzero(frame["chosen"])[0])
-    steps = [r for r in range(until + 1) if ends[r] or len(selection.path) == 1]
+    chosen_row = int(np.flatnonzero(frame["chosen"])[0])
+    compared_rows = [r for r in range(chosen_row + 1) if is_last_stage[r] or len(selection.path) == 1]
     entered = []
     for term in selection.weights:
-        since = until
-        for r in reversed(steps):
-            if term not in terms_seen[r]:
+        entry_row = chosen_row
+        for r in reversed(compared_rows):
+            if term not in terms_of_rows[r]:
                 break
-            since = r
-        entered.append(since)
+            entry_row = r
+        entered.append(entry_row)
     return frame, np.array(entered, dtype=np.int64)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.refining import refine
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, Tuning, tune, tune_many
 from bbl.crossval import Scored, calibrated
-from bbl.design.labels import Labels
 from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
-from bbl.model.layout import Layout
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores, convex_weights
@@ -99,58 +97,49 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
-def _fitted(sample: Sample, labels: Labels, layout: Layout, engine: Engine, found: Tuning, common: dict) -> Member:
+def _fitted(task: Task, engine: Engine, found: Tuning, run: Run) -> Member:
     """Return a member that is fitted to all rows."""
-    fitted = estimate(sample, layout, len(labels.groups), engine, labels=labels, **common)
+    fitted = estimate(task, engine, run.reporting(None))
     return Member(engine, replace(fitted, calibration=found.calibration), replace(found, engine=engine))
 
 
-def _members(
-    sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
-) -> list[Member]:
-    """Tune on all folds."""
+def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
+    """Return the members, tuned on all folds."""
     counts = [PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in PRIOR_COUNTS]
     scales = [Conditional(scale=scale, early_stopping=True) for scale in CONDITIONAL_SCALES]
     kinds: list[tuple[Engine, Any]] = [(MeanField(), None), (counts[0], (counts, PseudoLikelihood.tuned.grid))]
-    if sample.missing is None:
+    if task.sample.complete:
         kinds.append((Conditional(early_stopping=True), (scales, CONDITIONAL_RIDGES)))
     members = []
     for engine, among in kinds:
-        tuning_options = {"calibrate": CALIBRATION, "progress": progress, "folds": folds, "among": among}
-        tuned = tune(sample, labels, layout, engine, "cv", **tuning_options, **common)
-        members.append(_fitted(sample, labels, layout, tuned.engine or engine, tuned, common))
+        tuned = tune(task, engine, "cv", CALIBRATION, run, folds=folds, among=among)
+        members.append(_fitted(task, tuned.engine or engine, tuned, run))
     return members
 
 
-def _members_of_many(
-    sample: Sample, labels: Labels, layout: Layout, folds: Folds, progress: Callable | None, **common: Any
-) -> list[Member]:
+def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
     """Return the members for many rows, tuned on a sample of the first fold, then on the whole first fold."""
     first_fold = Folds(folds.train[:1], folds.held[:1])
     sample_folds = Folds(
         *(
-            _sample_weights(fold_rows, n_rows, common["rng"])
+            _sample_weights(fold_rows, n_rows, run.rng)
             for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
         )
     )
-    tuning_options: dict[str, Any] = {"calibrate": CALIBRATION_OF_MANY_ROWS, "progress": progress, **common}
-    tuned, _, _ = tune_many(sample, labels, layout, MeanField(), first_fold, sample_folds, **tuning_options)
+    calibrate = CALIBRATION_OF_MANY_ROWS
+    tuned, _, _ = tune_many(task, MeanField(), first_fold, sample_folds, calibrate, run)
     assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
-    members = [_fitted(sample, labels, layout, tuned.engine, tuned, common)]
+    members = [_fitted(task, tuned.engine, tuned, run)]
     pseudo_likelihood = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
-    tuned, last, warm_starts = tune_many(
-        sample, labels, layout, pseudo_likelihood, first_fold, sample_folds, **tuning_options
-    )
+    tuned, last, warm_starts = tune_many(task, pseudo_likelihood, first_fold, sample_folds, calibrate, run)
     assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
-    members.append(
-        _fitted(sample, labels, layout, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, common)
-    )
-    if sample.missing is None:
-        fitted, tuned = refine(sample, labels, layout, folds, last, warm_starts, **common)
+    members.append(_fitted(task, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, run))
+    if task.sample.complete:
+        fitted, tuned = refine(task, folds, last, warm_starts, run.reporting(None))
         assert tuned.engine is not None  # noqa: S101
         members.append(Member(tuned.engine, replace(fitted, calibration=tuned.calibration), tuned))
-    if progress is not None:
-        progress(float(NFOLD))
+    if run.progress is not None:
+        run.progress(float(NFOLD))
     return members
 
 
@@ -161,31 +150,22 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
     return out
 
 
-def fit_average(
-    sample: Sample,
-    labels: Labels,
-    layout: Layout,
-    *,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
-    progress: Callable | None = None,
-) -> Averaged:
+def fit_average(task: Task, run: Run) -> Averaged:
     """Tune, fit and calibrate mean field, pseudo-likelihood and conditional likelihood, and weigh them.
 
     All are compared on the same shuffled folds; over 5,000 rows on one fold, and their settings on some of the rows.
     There conditional likelihood may refine pseudo-likelihood. Where values are missing, it is left out. Neither
     repeated rows, against weights, nor the order of rows make a difference.
     """
-    sample = sample.by_state(layout.n_levels, len(labels.groups))
-    folds = shuffled_folds(sample, NFOLD, rng)
+    sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
+    task, folds = task.of(sample), shuffled_folds(sample, NFOLD, run.rng)
     fit_members, kind = (
         (_members_of_many, CALIBRATION_OF_MANY_ROWS) if sample.n > SINGLE_HOLDOUT_ABOVE else (_members, CALIBRATION)
     )
-    members = fit_members(sample, labels, layout, folds, progress, log_z=log_z, workers=workers, rng=rng)
+    members = fit_members(task, folds, run)
     scored: list[Any] = [member.tuning.scored for member in members]
     log_p = np.array([out_of_fold(oof_scores, kind) for oof_scores in scored])
-    totals = np.bincount(sample.response, sample.weights, len(labels.groups))
+    totals = np.bincount(sample.response, sample.weights, task.K)
     weights, losses, record = weigh(log_p, scored[0], totals)
     return Averaged(tuple(members), weights, losses, record)
 

@@ -12,6 +12,7 @@ from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
@@ -145,21 +146,19 @@ def fit_group(
     engine: Engine,
     values: Sequence[float] | None,
     log_z: str,
-    workers: int,
-    rng: np.random.Generator | None = None,
+    run: Run,
     keep_sites: bool = False,
     warm_starts: WarmStarts | None = None,
-    progress: Callable | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
 
     The (D, D) site matrices are dropped unless `keep_sites`, or with `warm_starts` of earlier fits: then fits are just
-    precise enough to compare settings. A group without rows gets zeros; its share is zero, so it is never predicted. An
-    engine that samples gets `rng`, and tells `progress` of each share of the fit.
+    precise enough to compare settings. A group without rows gets zeros; its share is zero, so it is never predicted.
+    Only an engine that samples uses ``run.rng`` and ``run.progress``.
     """
     if not sample.n:
-        if progress is not None:
-            progress()
+        if run.progress is not None:
+            run.progress()
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
@@ -169,15 +168,17 @@ def fit_group(
 
     rows = prepared() if warm_starts is None else warm_starts.once("rows", prepared)
     out = []
-    sampling_arguments: dict[str, Any] = {"rng": rng, "progress": progress} if engine.samples else {}
-    if warm_starts is None:
-        fits = engine.path(rows, layout, values, workers, **sampling_arguments)
-    else:
+    path: Callable[..., list[EngineFit]] = engine.path
+    if warm_starts is not None:
         fits = engine.compare(rows, layout, values, warm_starts)
+    elif engine.samples:
+        fits = path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
+    else:
+        fits = path(rows, layout, values, run.workers)
     for fit in fits:
         value, error = np.nan, 0.0
         if log_z == "ais":
-            sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=rng, n_jobs=workers)
+            sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=run.rng, n_jobs=run.workers)
             value, error = sampled.log_z, sampled.standard_error
         elif log_z != "exact":
             engine_log_z = fit.log_z(log_z)
@@ -192,39 +193,31 @@ def fit_group(
 
 
 def estimate_path(
-    sample: Rows,
-    layout: Layout,
-    K: int,
+    task: Task,
     engine: Engine,
-    values: Sequence[float] | None = None,
-    *,
-    log_z: str = "auto",
-    pooled: bool = False,
-    workers: int = 1,
-    rng: np.random.Generator | None = None,
-    progress: Callable | None = None,
-    labels: Labels | None = None,
+    values: Sequence[float] | np.ndarray | None,
+    run: Run,
     warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `labels` name the groups and predictors in errors. `warm_start_sets`, one for each group, ask for a comparison, see
-    `fit_group`.
+    `warm_start_sets`, one for each group, ask for fits that are just precise enough to compare settings.
 
     Returns
     -------
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
-    layout = engine.layout(cast(Sample, sample), layout)
+    sample, K, labels, workers = task.sample, task.K, task.labels, run.workers
+    layout = engine.layout(cast(Sample, sample), task.layout)
     if engine.joint:
-        return estimate_jointly(cast(Sample, sample), layout, K, engine, values, log_z, workers, rng, progress)
+        return estimate_jointly(replace(task, layout=layout), engine, values, run)
     wide = engine.widened(layout)
     # of terms that are yet to be chosen, ln Z comes later
-    kind = "exact" if engine.chooses else resolve_log_z(log_z, wide, engine.log_z)
+    kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
     order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
-    pooled = pooled and not engine.chooses  # what all rows share has terms of its own
+    pooled = task.pooled and not engine.chooses  # what all rows share has terms of its own
     parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
     for y, group_sample in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
@@ -233,28 +226,32 @@ def estimate_path(
         workers = 1
     outer = min(workers, len(parts))
     guard_memory(sample, layout, K, engine, values, outer, extra=int(pooled))
-    rngs = engine.generator(np.random.default_rng(0) if rng is None else rng).spawn(len(parts))
+    rngs = engine.generator(run.rng).spawn(len(parts))
     inner = max(1, workers // outer)
     kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
     warm_starts = [None] * len(parts) if warm_start_sets is None else warm_start_sets
-    inside, outside = (progress, None) if engine.samples else (None, progress)
-    tasks = [
-        (group_sample, layout, engine, values, k, inner, r, False, group_starts, inside)
+    inside, outside = (run.progress, None) if engine.samples else (None, run.progress)
+    fit_arguments = [
+        (group_sample, layout, engine, values, k, Run(inner, r, inside), False, group_starts)
         for group_sample, k, r, group_starts in zip(parts, kinds, rngs, warm_starts, strict=True)
     ]
-    settings = list(zip(*_fit_groups(sample, tasks, outer, outside, labels), strict=True))
+    settings = list(zip(*_fit_groups(sample, fit_arguments, outer, outside, labels), strict=True))
     groups = parts[:K]
     if engine.chooses:
-        shared_arguments = (layout, cast(list[Sample], groups), engine, log_z, rngs, workers)
-        return [_estimate_of_chosen([run[0] for run in runs], *shared_arguments) for runs in settings]
+        shared_arguments = (layout, cast(list[Sample], groups), engine, task.log_z, rngs, workers)
+        return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in settings]
     totals, out = np.array([g.total for g in groups]), []
-    for runs in settings:
-        fits = [run[0] for run in runs]
+    for group_fits in settings:
+        fits = [fit for fit, _, _ in group_fits]
         theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = log_sum(layout.factors(theta), order) if kind == "exact" else np.array([run[1] for run in runs[:K]])
+        ln_z = (
+            log_sum(layout.factors(theta), order)
+            if kind == "exact"
+            else np.array([value for _, value, _ in group_fits[:K]])
+        )
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
-        error = np.array([run[2] for run in runs[:K]])
+        error = np.array([standard_error for _, _, standard_error in group_fits[:K]])
         starts = (
             [annealing_start(group_sample, layout) for group_sample in groups]
             if kind == "ais" and engine.samples
@@ -267,13 +264,13 @@ def estimate_path(
 
 
 def _fit_groups(
-    sample: Rows, tasks: list[tuple], workers: int, progress: Callable | None, labels: Labels | None
+    sample: Rows, fit_arguments: list[tuple], workers: int, progress: Callable | None, labels: Labels | None
 ) -> list[list[tuple[EngineFit, float, float]]]:
-    """Return `fit_group` of each of `tasks`; for rows in a file, `progress` is called after each pass over them."""
+    """Return `fit_group` of each of `fit_arguments`; `progress` is called after each pass over rows in a file."""
     if progress is not None:
         sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
     try:
-        return run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
+        return run_tasks(fit_group, fit_arguments, workers, progress, shared=not sample.in_memory)
     except NoProgress as stall:
         raise stalled(stall, labels) from stall
     finally:
@@ -299,15 +296,10 @@ def _estimate_of_chosen(
 
 
 def estimate_jointly(
-    sample: Sample,
-    layout: Layout,
-    K: int,
+    task: Task,
     engine: Engine,
-    values: Sequence[float] | None,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator | None,
-    progress: Callable | None,
+    values: Sequence[float] | np.ndarray | None,
+    run: Run,
     start: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
     """Fit all groups at once; in place of ln Z stands what makes the class scores.
@@ -316,21 +308,21 @@ def estimate_jointly(
     """
 
     def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
-        return estimate_path(rows, layout, K, own, grid, log_z=log_z, workers=workers, rng=stream)
+        return estimate_path(replace(task.of(rows), labels=None), own, grid, Run(run.workers, stream))
 
-    rng = np.random.default_rng(0) if rng is None else rng
+    sample, K = cast(Sample, task.sample), task.K
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for joint_fit in joint_path(sample, layout, K, engine, values, generative, rng, start):
+    for joint_fit in joint_path(sample, task.layout, K, engine, values, generative, run.rng, start):
         ln_z = np.where(share > 0.0, log_share - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh
-        out.append(Estimate(Parameters(layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))
-    if progress is not None:
-        progress(float(K))
+        out.append(Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))
+    if run.progress is not None:
+        run.progress(float(K))
     return out
 
 
-def estimate(sample: Rows, layout: Layout, K: int, engine: Engine, **options) -> Estimate:
-    """Fit all K groups at the engine's own settings; `options` as in `estimate_path`."""
-    return estimate_path(sample, layout, K, engine, None, **options)[0]
+def estimate(task: Task, engine: Engine, run: Run | None = None) -> Estimate:
+    """Fit all K groups at the engine's own settings."""
+    return estimate_path(task, engine, None, run or Run())[0]

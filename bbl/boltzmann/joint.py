@@ -34,7 +34,7 @@ def joint_path(
     layout: Layout,
     K: int,
     engine: Engine,
-    values: Sequence[float] | None,
+    values: Sequence[float] | np.ndarray | None,
     generative: Callable[..., list],
     rng: np.random.Generator,
     start: tuple[OutOfFoldScores, Any] | None = None,

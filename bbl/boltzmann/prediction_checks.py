@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored, fold_log_shares
 from bbl.design.labels import Labels
@@ -201,9 +202,8 @@ def check_validation(
                 [_naive_scores(rows, layout, shares, validation_rows) for rows, shares, validation_rows in by_fold]
             )
         else:
-            rng = np.random.default_rng(0)  # which naive Bayes does not use
-            options: dict[str, Any] = {"log_z": "auto", "workers": workers, "rng": rng, "judge": scored.judge}
-            naive = validate(sample, labels, layout, BASELINE, None, folds, **options).scores[0]
+            task = Task(sample, layout, K, labels=labels)
+            naive = validate(task, BASELINE, None, folds, Run(workers), judge=scored.judge).scores[0]
         text = _worse_than_naive(scores, naive, scored)
         if text:
             _warn(f"On the validated rows the {text}", engine, fitted, K, stacklevel)

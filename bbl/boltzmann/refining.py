@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate, estimate_jointly
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import Tuning, descend
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
-from bbl.design.labels import Labels
 from bbl.engines import Conditional, PseudoLikelihood
 from bbl.engines.engine_fit import JointFit
 from bbl.engines.traits import OutOfFoldScores
@@ -36,16 +36,7 @@ COMPARISON_ROWS = (6000, 5000)  # rows of a fit, and held-out rows, where settin
 
 
 def refine(
-    sample: Sample,
-    labels: Labels,
-    layout: Layout,
-    folds: Folds,
-    generative: Tuning,
-    warm_starts: list[WarmStarts],
-    *,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
+    task: Task, folds: Folds, generative: Tuning, warm_starts: list[WarmStarts], run: Run
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least held-out log-loss.
 
@@ -67,14 +58,12 @@ def refine(
     Pseudo-likelihood that is refined needs a weaker penalty than alone: the refinement corrects scores that are too
     sure, but does not bring back effects that a penalty has shrunk.
     """
-    K, start_engine, scored = len(labels.groups), generative.engine, generative.scored
+    sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
+    start_engine, scored = generative.engine, generative.scored
     assert isinstance(start_engine, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
-    fitting_options: dict[str, Any] = {"log_z": log_z, "workers": workers, "rng": rng}
     other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(start_engine.setting)]
     starts = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
-    other_scored = validate(
-        sample, labels, layout, start_engine, setting, other_folds, warm_start_sets=starts, **fitting_options
-    )
+    other_scored = validate(task, start_engine, setting, other_folds, run, warm_start_sets=starts)
     scored_arrays = [(validated.rows, validated.weights, validated.scores[0]) for validated in (scored, other_scored)]
     oof = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*scored_arrays, strict=True)))
     held_out, training = np.split(np.arange(len(oof.rows)), [len(scored.rows)])
@@ -108,8 +97,8 @@ def refine(
     engine = engine_at(best, sample.total, epochs)
     calibration = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
     refined = Tuning(None, np.zeros(1), np.array([loss]), 0, calibration, [], out, engine)
-    start = (oof, estimate(sample, layout, K, start_engine, labels=labels, **fitting_options)) if engine.start else None
-    return estimate_jointly(sample, layout, K, engine, None, log_z, workers, rng, None, start)[0], refined
+    start = (oof, estimate(task, start_engine, run)) if engine.start else None
+    return estimate_jointly(task, engine, None, run, start)[0], refined
 
 
 def _by_batches(

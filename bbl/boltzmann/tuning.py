@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.convergence_warnings import Problem
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
-from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.warm_starts import WarmStarts
 from bbl.memory import check_memory
@@ -77,17 +77,12 @@ class Tuning:
 
 
 def tune(
-    sample: Rows,
-    labels: Labels,
-    layout: Layout,
+    task: Task,
     engine: Engine,
     rule: str | None,
-    *,
     calibrate: str,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
-    progress: Callable | None = None,
+    run: Run,
+    *,
     folds: AnyFolds | None = None,
     among: tuple[Sequence[Engine], Sequence[float]] | None = None,
 ) -> Tuning:
@@ -106,38 +101,22 @@ def tune(
         Variants of the engine and rising settings; default: ``engine.variants()`` and the grid of its tuned option.
     """
     if folds is None:
-        rows = cast(Sample, sample)
-        sample = rows = rows.by_state(layout.n_levels, len(labels.groups)) if engine.joint else rows
-        folds = shuffled_folds(rows, NFOLD, rng)
-    fitting_options: dict[str, Any] = {"calibrate": calibrate, "log_z": log_z, "workers": workers, "rng": rng}
+        rows = cast(Sample, task.sample)
+        rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
+        task, folds = task.of(rows), shuffled_folds(rows, NFOLD, run.rng)
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(folds, Folds):  # of rows in memory
-        sample = cast(Sample, sample)
-        held_out = engine.held_out(sample, engine.layout(sample, layout), len(labels.groups), folds)
+        sample = cast(Sample, task.sample)
+        held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
         if held_out is not None:
-            return _tune_together(
-                sample, engine, variants, settings, rule, folds, held_out, calibrate, workers, progress
-            )
-    tuned = []
-    for variant in variants:
-        step = scaled_progress(progress, 1.0 / len(variants))
-        tuned.append(
-            _tune_one(sample, labels, layout, variant, settings, rule, folds, progress=step, **fitting_options)
-        )
+            return _tune_together(sample, engine, variants, settings, rule, folds, held_out, calibrate, run)
+    step = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
+    tuned = [_tune_one(task, variant, settings, rule, folds, calibrate, step) for variant in variants]
     return min(tuned, key=lambda tuning: tuning.loss[tuning.chosen])
 
 
 def tune_many(
-    sample: Sample,
-    labels: Labels,
-    layout: Layout,
-    engine: Engine,
-    folds: Folds,
-    sample_folds: Folds,
-    *,
-    calibrate: str,
-    progress: Callable | None = None,
-    **validation_options: Any,
+    task: Task, engine: Engine, folds: Folds, sample_folds: Folds, calibrate: str, run: Run
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
     """Choose the engine's tuned option for many rows: first on a sample, then weaker penalties on all rows.
 
@@ -147,9 +126,7 @@ def tune_many(
     Parameters
     ----------
     folds, sample_folds : Folds
-        One fold of all rows, and one of a sample of them.
-    validation_options : dict
-        `log_z`, `workers` and `rng`. The other parameters are those of `tune`.
+        One fold of all rows, and one of a sample of them. The other parameters are those of `tune`.
 
     Returns
     -------
@@ -158,21 +135,22 @@ def tune_many(
     warm_starts : list of WarmStarts
         The solution of each group at the weakest penalty on the training rows, where the next fits may start.
     """
-    tuned, fitted = engine.tuned, engine.layout(sample, layout)
+    sample, progress, quiet = cast(Sample, task.sample), run.progress, run.reporting(None)
+    tuned, fitted = engine.tuned, engine.layout(sample, task.layout)
     assert tuned is not None  # noqa: S101  # it is asked for
     stepwise = engine.stepwise(sample, fitted)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
     def losses_of(used_folds: Folds, starts: list[WarmStarts], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        options: dict[str, Any] = {"warm_start_sets": [starts] if stepwise else None, **validation_options}
-        scored = validate(sample, labels, layout, engine, settings, used_folds, **options)
+        warm_start_sets = [starts] if stepwise else None
+        scored = validate(task, engine, settings, used_folds, quiet, warm_start_sets=warm_start_sets)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    (warm_starts,) = _empty_warm_starts(sample, fitted, len(labels.groups), 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted, task.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
         progress(0.5 * NFOLD)
-    (warm_starts,) = _empty_warm_starts(sample, fitted, len(labels.groups), 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted, task.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())):
         loss, new = losses_of(folds, warm_starts, grid[[k]])
@@ -236,39 +214,28 @@ def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[i
 
 
 def _tune_one(
-    sample: Rows,
-    labels: Labels,
-    layout: Layout,
-    engine: Engine,
-    settings: Sequence[float],
-    rule: str | None,
-    folds: AnyFolds,
-    *,
-    calibrate: str,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
-    progress: Callable | None,
+    task: Task, engine: Engine, settings: Sequence[float], rule: str | None, folds: AnyFolds, calibrate: str, run: Run
 ) -> Tuning:
     """Tune one variant of an engine, fold by fold."""
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
-    judge = "class_scores" if len(labels.groups) > 1 else "pseudo_scores"
-    run = partial(
-        validate, sample, labels, layout, engine, folds=folds, log_z=log_z, workers=workers, rng=rng, judge=judge
-    )
-    fitted = engine.layout(cast(Sample, sample), layout)
-    if tuned is not None and values is not None and engine.stepwise(sample, fitted):
-        warm_start_sets = _empty_warm_starts(sample, fitted, len(labels.groups), len(folds))
+    judge = "class_scores" if task.K > 1 else "pseudo_scores"
+    fitted = engine.layout(cast(Sample, task.sample), task.layout)
+    if tuned is not None and values is not None and engine.stepwise(task.sample, fitted):
+        warm_start_sets = _empty_warm_starts(task.sample, fitted, task.K, len(folds))
         check_memory(
-            8.0 * fitted.D * (1 + fitted.D) * len(labels.groups) * len(folds) * len(values),
-            f"Choosing {tuned.option} for {len(labels.groups)} groups with {fitted.D} non-reference levels",
+            8.0 * fitted.D * (1 + fitted.D) * task.K * len(folds) * len(values),
+            f"Choosing {tuned.option} for {task.K} groups with {fitted.D} non-reference levels",
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
-        compare = partial(run, warm_start_sets=warm_start_sets)
-        values, scored, loss = _search(compare, values, calibrate, rule, progress)
+
+        def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
+            step = run.reporting(progress)
+            return validate(task, engine, settings, folds, step, warm_start_sets=warm_start_sets, judge=judge)
+
+        values, scored, loss = _search(compare, values, calibrate, rule, run.progress)
     else:
-        scored = run(values, progress=progress)
+        scored = validate(task, engine, values, folds, run, judge=judge)
         loss = score_settings(scored, "logloss", calibrate)[0][:, 0]
     chosen = int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))
     if rule == "cv-1se" and tuned is not None and values is not None:
@@ -291,8 +258,7 @@ def _tune_together(
     folds: Folds,
     held_out: Callable[..., np.ndarray],
     calibrate: str,
-    workers: int,
-    progress: Callable | None,
+    run: Run,
 ) -> Tuning:
     """Tune an engine that fits all folds together: ``held_out(...)`` returns their scores (N, K)."""
     tuned = engine.tuned
@@ -308,11 +274,11 @@ def _tune_together(
     loss: dict[tuple[int, int], float] = {}
 
     def fit(v: int, k: int, exactly: bool = False) -> float:
-        scores = held_out(variants[v], float(grid[k]), rows, exactly, workers)
+        scores = held_out(variants[v], float(grid[k]), rows, exactly, run.workers)
         tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
         return loss[v, k]
 
-    report_variant = scaled_progress(progress, len(folds) / len(variants))
+    report_variant = scaled_progress(run.progress, len(folds) / len(variants))
     _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
     exact: set[tuple[int, int]] = set()
     while (best := min(loss, key=loss.__getitem__)) not in exact:  # an early end of a fit may flatter its loss

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -12,11 +12,11 @@ import numpy as np
 from bbl.boltzmann.convergence_warnings import Problem, problems
 from bbl.boltzmann.cost_limits import check_annealing, guard_memory
 from bbl.boltzmann.estimate import Estimate, estimate_path
+from bbl.boltzmann.task import Run, Task
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.warm_starts import WarmStarts
-from bbl.model.layout import Layout
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
@@ -43,17 +43,12 @@ class Validated(Scored):
 
 
 def validate(
-    sample: Rows,
-    labels: Labels,
-    layout: Layout,
+    task: Task,
     engine: Engine,
     values: Sequence[float] | np.ndarray | None,
     folds: AnyFolds,
+    run: Run,
     *,
-    log_z: str,
-    workers: int,
-    rng: np.random.Generator,
-    progress: Callable | None = None,
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
@@ -62,16 +57,18 @@ def validate(
     With `warm_start_sets`, one for each fold, fits are precise enough to compare settings, see `Engine.compare`; their
     solutions are added to the sets. `judge` is the method of `Estimate` that scores rows.
     """
-    K, nfold = len(labels.groups), len(folds)
-    fitted = engine.layout(cast(Sample, sample), layout)
-    models = K * nfold * (1 if values is None else len(values))
-    check_annealing(log_z, fitted, models, workers)
-    guard_memory(sample, fitted, K, engine, values, min(workers, nfold), folds=nfold)
-    fit = partial(_fit_fold, labels, layout, engine, values, log_z)
+    labels, nfold = cast(Labels, task.labels), len(folds)
+    fitted = engine.layout(cast(Sample, task.sample), task.layout)
+    models = task.K * nfold * (1 if values is None else len(values))
+    check_annealing(task.log_z, fitted, models, run.workers)
+    guard_memory(task.sample, fitted, task.K, engine, values, min(run.workers, nfold), folds=nfold)
+    fit = partial(_fit_fold, task, engine, values)
     fold_tasks = list(
-        zip(rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
+        zip(run.rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
     )
-    scored = cross_validate(sample, folds, fit, fold_tasks, judge=judge, workers=workers, progress=progress)
+    scored = cross_validate(
+        task.sample, folds, fit, fold_tasks, judge=judge, workers=run.workers, progress=run.progress
+    )
     if warm_start_sets is not None and values is not None:
         for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):
             _extend(warm_starts, values, fits)
@@ -86,19 +83,14 @@ def validate(
 
 
 def _fit_fold(
-    labels: Labels,
-    layout: Layout,
+    task: Task,
     engine: Engine,
-    values,
-    log_z: str,
+    values: Sequence[float] | np.ndarray | None,
     train: Rows,
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    K = len(labels.groups)
-    return estimate_path(
-        train, layout, K, engine, values, log_z=log_z, rng=rng, labels=labels, warm_start_sets=warm_starts
-    )
+    return estimate_path(task.of(train), engine, values, Run(rng=rng), warm_starts)
 
 
 def _extend(warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.task import Task
 from bbl.engines import MeanField, NaiveBayes
 from bbl.model.energy import Energy
 from bbl.model.layout import Layout
@@ -87,7 +88,7 @@ def bbl_naive(problem: Problem, options: Options) -> Measurement:
         scores = Energy(layout, result.parameters.theta)(codes) - result.log_z
         return -float(scores[np.arange(len(y)), y].mean()), float("nan"), {}
 
-    return measured(lambda: estimate(sample, layout, K, NaiveBayes(prior_count=1.0), log_z="exact"), check, options)
+    return measured(lambda: estimate(Task(sample, layout, K, "exact"), NaiveBayes(prior_count=1.0)), check, options)
 
 
 @method("naive", "sklearn-categoricalnb")

@@ -180,9 +180,9 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
     seen = []
     real = tuning.validate
 
-    def watched(sample, labels, layout, engine, values, folds, **more):
+    def watched(task, engine, values, folds, run, **options):
         seen.append((engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values))))
-        return real(sample, labels, layout, engine, values, folds, **more)
+        return real(task, engine, values, folds, run, **options)
 
     monkeypatch.setattr(tuning, "validate", watched)
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)

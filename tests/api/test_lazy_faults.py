@@ -151,8 +151,8 @@ def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
     table, notes = lazydata.make_table(9000, m=9), []
     fit = estimate_module.estimate
 
-    def watched(*arguments, progress, **told):
-        return fit(*arguments, progress=lambda share=1.0, note="": notes.append((share, note)), **told)
+    def watched(task, engine, run):
+        return fit(task, engine, run.reporting(lambda share=1.0, note="": notes.append((share, note))))
 
     monkeypatch.setattr("bbl.api.machine.call.estimate", watched)
     found = bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=0.01, lambdah=0.01, testNull=False)

@@ -15,6 +15,7 @@ import bbl
 from bbl.__main__ import main
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.inference.covariance import bootstrap, covariances
+from bbl.boltzmann.task import Task
 from bbl.design.design import Design
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood
 from bbl.engines.meanfield import covariance
@@ -498,7 +499,7 @@ class TestUncertainty:
         for _ in range(200):
             theta, x = self.simulated(rng)
             sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
-            result = estimate(sample, layout, 1, engine)
+            result = estimate(Task(sample, layout, 1), engine)
             found = covariances(sample, result, engine)
             estimates.append(result.parameters.theta[0])
             errors.append(found.standard_errors(found.group[0]))
@@ -531,7 +532,7 @@ class TestUncertainty:
         _, x = self.simulated(np.random.default_rng(6), 1500)
         sample = as_sample(x, np.ones(len(x)), np.zeros(len(x), dtype=np.intp))
         engine = PseudoLikelihood(lambda_=0.0)
-        result = estimate(sample, self.LAYOUT, 1, engine)
+        result = estimate(Task(sample, self.LAYOUT, 1), engine)
         refits = bootstrap(sample, result, engine, 150, np.random.default_rng(0), 1)[:, 0]
         found = covariances(sample, result, engine)
         np.testing.assert_allclose(refits.std(axis=0, ddof=1), found.standard_errors(found.group[0]), rtol=0.15)

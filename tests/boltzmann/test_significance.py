@@ -10,6 +10,7 @@ from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import covariances
 from bbl.boltzmann.inference.permutation import permutation_tests
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
+from bbl.boltzmann.task import Task
 from bbl.engines import PseudoLikelihood
 from bbl.errors import ConvergenceWarning, DataError, OptionError
 from bbl.model.layout import Layout
@@ -220,7 +221,7 @@ def test_the_naive_bayes_test_of_the_summary_is_exact_where_counts_are_small():
 def test_a_group_without_rows_has_no_tests_and_the_others_have():
     rng, layout, engine = np.random.default_rng(9), Layout([2, 2]), PseudoLikelihood()
     sample = Sample(rng.integers(0, 2, (400, 2)).astype(np.uint8), np.ones(400), np.repeat([0, 1], 200))
-    result = estimate(sample, layout, 3, engine, pooled=True)
+    result = estimate(Task(sample, layout, 3, pooled=True), engine)
     found = covariances(sample, result, engine)
     assert np.isfinite(found.standard_errors(found.group[0])).all() and found.composite[2] == (0.0, 0.0)
     assert (

@@ -13,6 +13,7 @@ import bbl.boltzmann.tuning as tuning
 import bbl.engines.pseudo.engine as pseudo
 import bbl.engines.pseudo.path as pseudo_path
 import bbl.engines.pseudo.solvers as solvers
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import Validated
 from bbl.design.design import Design
 from bbl.engines.warm_starts import WarmStarts
@@ -275,9 +276,6 @@ def test_variants_share_the_progress(monkeypatch):
         taken.append(share)
 
     variants = [engine, replace(engine, prior_count=1.0)]
-    told = {"calibrate": "none", "log_z": "auto", "workers": 1, "rng": np.random.default_rng(0)}
-    layout = Layout(design.n_levels, design.pairs)
-    tuning.tune(
-        sample, design.labels, layout, engine, "cv", progress=progress, among=(variants, engine.tuned.grid), **told
-    )
+    task = Task(sample, Layout(design.n_levels, design.pairs), len(design.labels.groups), labels=design.labels)
+    tuning.tune(task, engine, "cv", "none", Run(progress=progress), among=(variants, engine.tuned.grid))
     assert sum(taken) == pytest.approx(tuning.NFOLD)

@@ -6,6 +6,7 @@ import pytest
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.inference.covariance import covariances
+from bbl.boltzmann.task import Task
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.engines.pseudo import path as pseudo_path
@@ -180,7 +181,7 @@ def test_a_stall_without_memory_says_so(monkeypatch):
     assert 0 <= error.value.predictor < 6
     assert (error.value.rows, error.value.n) == (60, 20_000)
     with pytest.raises(DataError, match=r"makes no progress from a sample of 60: .*bbl\.lump"):
-        estimate(stored(make_rows(n=20_000, seed=10)), layout, 1, engine, log_z="half")
+        estimate(Task(stored(make_rows(n=20_000, seed=10)), layout, 1, "half"), engine)
 
 
 def test_memory_goes_by_the_sample_not_by_the_rows():
@@ -205,7 +206,7 @@ def test_covariances_of_estimates_go_over_blocks():
     for y in range(2):
         file.append((y, 0), sample.group(y))
     rows = file.finish()
-    found = [covariances(each, estimate(each, layout, 2, engine, pooled=True), engine) for each in (sample, rows)]
+    found = [covariances(each, estimate(Task(each, layout, 2, pooled=True), engine), engine) for each in (sample, rows)]
     for one, other in zip(found[0].group + found[0].shift, found[1].group + found[1].shift, strict=True):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-12)

@@ -17,6 +17,7 @@ from bbl.api.machine.call import Call
 from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold, weigh
 from bbl.boltzmann.convergence_warnings import problems, warn_problems
 from bbl.boltzmann.prediction_checks import held_out_record, warn_record
+from bbl.boltzmann.task import Run
 from bbl.boltzmann.tuning import NFOLD
 from bbl.capabilities import NOT_COUNTS, lacking
 from bbl.checks import choice, generator, verb
@@ -87,10 +88,7 @@ def _average_results(
 def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(AUTO_MEMBERS * NFOLD, "auto", verbose) as progress:
-        averaged = fit_average(
-            call.rows, call.design.labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng,
-            progress=progress,
-        )  # fmt: skip
+        averaged = fit_average(call.task.of(call.rows), call.run(progress))
     labels = call.design.labels
     warn_problems([problem for member in averaged.members for problem in problems(member.estimate.fits, labels)], 4)
     warn_record(averaged.log_loss, 4)
@@ -105,10 +103,9 @@ def cross_auto(
     Returns the table of the `score`, the out-of-fold class scores, and the model: fitted to all rows if `refit`, else
     that of the last fold.
     """
-    labels = call.design.labels
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
-        return [fit_average(train, labels, call.layout, log_z=call.log_z, workers=1, rng=rng)]
+        return [fit_average(call.task.of(train), Run(rng=rng))]
 
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
@@ -116,7 +113,7 @@ def cross_auto(
     score_table, _ = score_settings(scored, score)
     averaged = scored.fits[-1][0]
     if refit:
-        averaged = fit_average(call.rows, labels, call.layout, log_z=call.log_z, workers=call.workers, rng=call.rng)
+        averaged = fit_average(call.task.of(call.rows), call.run())
     loss = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
     warn_record(loss, 4)
     frame = score_frame(score_table, score, "setting", np.nan)

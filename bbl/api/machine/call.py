@@ -19,6 +19,7 @@ from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.cost_limits import announce_terms
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.prediction_checks import held_out_record, remedy
+from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import RULES, Tuning
 from bbl.checks import arguments, choice, flag, generator
 from bbl.crossval import calibrated
@@ -114,10 +115,16 @@ class Call(EncodedData):
 
     def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
         """Fit every group by an engine and, with `pooled`, all rows as one group too."""
-        return estimate(
-            self.sample, self.layout, self.K, engine, log_z=self.log_z, pooled=pooled, workers=self.workers,
-            rng=self.rng, progress=progress, labels=self.design.labels,
-        )  # fmt: skip
+        return estimate(replace(self.task, pooled=pooled), engine, self.run(progress))
+
+    @property
+    def task(self) -> Task:
+        """The rows, groups and terms that are fitted."""
+        return Task(self.sample, self.layout, self.K, self.log_z, self.design.labels)
+
+    def run(self, progress: Callable | None = None) -> Run:
+        """Return how fits are computed."""
+        return Run(self.workers, self.rng, progress)
 
     def with_training_summary(self, fit: MachineFit) -> MachineFit:
         """Add number, log-likelihood and level counts of the training rows to a fit that does not keep them."""

@@ -184,7 +184,7 @@ def bbl(
     call = prepare(
         bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=auto
     )
-    design, sample, layout, engine, tuning = call.design, call.sample, call.layout, call.engine, None
+    design, sample, engine, tuning = call.design, call.sample, call.engine, None
     if auto:
         check_auto(options, calibrate, design.classes)
     fits_pooled = test_null and design.classes and not engine.joint  # without classes the one group has all rows
@@ -193,10 +193,7 @@ def bbl(
         return fit_auto(call_string, call, class_shares, verbose)
     if _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
-            tuning = tune(
-                sample, design.labels, layout, engine, tuning_rule, calibrate=calibrate, log_z=call.log_z,
-                workers=call.workers, rng=call.rng, progress=progress, folds=call.dealt_folds,
-            )  # fmt: skip
+            tuning = tune(call.task, engine, tuning_rule, calibrate, call.run(progress), folds=call.dealt_folds)
         engine = tuning.engine or engine
     with progress_bar(call.K + fits_pooled, "bbl", verbose) as progress:
         estimate = call.estimate(engine, fits_pooled, progress)
@@ -335,10 +332,7 @@ def crossVal(
         return CVResults(frame, 0, score, _validated_rows(oof, call, folds), oof, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
-        validated = validate(
-            sample, labels, layout, engine, settings, folds, log_z=call.log_z, workers=call.workers, rng=call.rng,
-            progress=progress, judge=judge,
-        )  # fmt: skip
+        validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
     score_table, best = score_settings(validated, score, calibrate)
     warn_problems(validated.found)
     if cv is None and not shuffle:

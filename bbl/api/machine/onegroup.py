@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from bbl.boltzmann.convergence_warnings import Problem, warn_problems
 from bbl.boltzmann.cost_limits import check_known
 from bbl.boltzmann.estimate import fit_group
+from bbl.boltzmann.task import Run
 from bbl.checks import arguments, choice, flag, generator
 from bbl.design.design import MISSING
 from bbl.design.values import missing_remedy
@@ -112,10 +113,8 @@ def mlestimate(
     check_known(sample, layout, engine, log_z_method, "xi", range(m))
     rng = engine.generator(generator(seed))
     with progress_bar(1, "mlestimate", verbose) as progress:
-        fit, lz, _ = fit_group(
-            sample, layout, engine, None, log_z_method, n_workers(n_jobs), rng=rng, keep_sites=True,
-            progress=progress if engine.samples else None,
-        )[0]  # fmt: skip
+        run = Run(n_workers(n_jobs), rng, progress)
+        fit, lz, _ = fit_group(sample, layout, engine, None, log_z_method, run, keep_sites=True)[0]
     if log_z_method == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_problem(note) for note in fit.notes])

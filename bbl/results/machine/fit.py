@@ -11,6 +11,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.estimate import estimate as fit_estimate
 from bbl.boltzmann.prediction_checks import remedy
+from bbl.boltzmann.task import Run, Task
 from bbl.checks import real, verb
 from bbl.design.decisions import Costs, Priors
 from bbl.model.attribution import zero_sum_factors
@@ -165,8 +166,8 @@ class BBLResults(MachineResults, ClassifierResults):
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
         """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration."""
-        layout, K = self.parameters.layout, len(self.labels.groups)
-        refit = fit_estimate(train, layout, K, self.engine, log_z=self.estimate.log_z_kind, rng=rng, labels=self.labels)
+        K, log_z = len(self.labels.groups), self.estimate.log_z_kind
+        refit = fit_estimate(Task(train, self.parameters.layout, K, log_z, self.labels), self.engine, Run(rng=rng))
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:

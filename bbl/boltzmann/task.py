@@ -1,0 +1,68 @@
+"""Task: what a Boltzmann machine is fitted to. Run: how the fit is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.model.layout import Layout
+from bbl.rows.on_disk import Rows
+
+__all__ = ["Run", "Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows, groups and terms that are fitted, and how their ln Z is computed.
+
+    Attributes
+    ----------
+    sample : Rows
+    layout : Layout
+        Predictors and terms, before an engine changes them.
+    K : int
+        Number of groups.
+    log_z : str
+        How ln Z is computed; see `bbl.bbl`.
+    labels : Labels, optional
+        Names of groups and predictors, for errors.
+    pooled : bool
+        Whether all rows are fitted too, as one group.
+    """
+
+    sample: Rows
+    layout: Layout
+    K: int
+    log_z: str = "auto"
+    labels: Labels | None = None
+    pooled: bool = False
+
+    def of(self, sample: Rows) -> Task:
+        """Return the same task for other rows, without the pooled fit."""
+        return replace(self, sample=sample, pooled=False)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a fit is computed.
+
+    Attributes
+    ----------
+    workers : int
+        Number of threads; results do not depend on it.
+    rng : Generator
+        Source of random numbers; default: from a fixed seed.
+    progress : callable, optional
+        ``progress(share=1.0, note="")`` is called as the fit goes on.
+    """
+
+    workers: int = 1
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    progress: Callable | None = None
+
+    def reporting(self, progress: Callable | None) -> Run:
+        """Return the same run with another `progress`."""
+        return replace(self, progress=progress)

@@ -1,4 +1,4 @@
-"""Averages of classifiers: probabilities with convex weights, which are fitted to out-of-fold probabilities."""
+"""Averages of class probabilities of several classifiers (members), and convex weights fitted on out-of-fold rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-AT_REST = 1e-12  # change of a weight at which the optimum is reached
-ROUNDS = 200  # at most
-EVEN = 1e-15  # rise that rounding hides
+MAX_GRADIENT = 1e-12  # per total weight and parameter, in ln w, at which the optimum is reached
+MAX_STEPS = 200
+ROUNDING = 1e-15  # relative rounding error of the objective
 
 
 def averaged_scores(
-    scores: Sequence[np.ndarray], weights: np.ndarray, silent: Sequence[np.ndarray | None] = ()
+    scores: Sequence[np.ndarray], weights: np.ndarray, abstaining: Sequence[np.ndarray | None] = ()
 ) -> np.ndarray:
     """Return ``ln sum_m w_m P_m(y|x)``, shape (n, K).
 
@@ -26,17 +26,17 @@ def averaged_scores(
         Class scores of each member.
     weights : ndarray, shape (M,)
         Positive.
-    silent : sequence of M ndarrays of bool, shape (n,), or None
-        Rows of which a member says nothing; the others then share its weight.
+    abstaining : sequence of M ndarrays of bool, shape (n,), or None
+        Rows for which a member makes no prediction; the other members then share its weight.
 
     Examples
     --------
     >>> np.exp(averaged_scores([np.log([[0.2, 0.8]]), np.log([[0.6, 0.4]])], np.array([0.5, 0.5]))).round(3)
     array([[0.4, 0.6]])
     """
-    log_p = np.array([log_probabilities(each) for each in scores])
+    log_p = np.array([log_probabilities(member_scores) for member_scores in scores])
     log_w = np.log(np.repeat(weights[:, None], log_p.shape[1], axis=1))
-    for m, rows in enumerate(silent):
+    for m, rows in enumerate(abstaining):
         if rows is not None:
             log_w[m, rows] = -np.inf
     log_w -= np.logaddexp.reduce(log_w, axis=0)
@@ -44,22 +44,22 @@ def averaged_scores(
 
 
 def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np.ndarray:
-    """Return the weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m``.
+    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m``.
 
     Parameters
     ----------
     log_p : ndarray, shape (M, N)
-        Log-probability that each member gave to what was observed in rows that it was not fitted to.
+        Out-of-fold log probability of the observed class of each row under each member.
     weights : ndarray, shape (N,)
         Weights v of the rows.
     a : float, default 1.0
-        What draws the weights to one another; it keeps them positive.
+        Strength of the term that draws the weights towards equality and keeps them positive.
 
     Notes
     -----
     Newton's method on ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m - (sum_k v_k + a M) sum_m w_m``, which is concave
-    and whose maximum over all positive w lies where they sum to 1. Rows of which all members say that they cannot be
-    tell nothing.
+    and whose maximum over all positive w lies where they sum to 1. Rows of probability 0 under all members are left
+    out.
 
     Examples
     --------
@@ -74,21 +74,23 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
     p = np.exp(log_p - log_p.max(axis=0))
     total = weights.sum() + a * len(w)
 
-    def value(w: np.ndarray) -> float:
+    def objective(w: np.ndarray) -> float:
         return float(weights @ np.log(w @ p)) + a * float(np.log(w).sum()) - total * float(w.sum())
 
-    now = value(w)
-    for _ in range(ROUNDS):
-        q = w @ p
-        gradient = p @ (weights / q) + a / w - total
-        if np.abs(w * gradient).max() <= AT_REST * total:
+    value = objective(w)
+    for _ in range(MAX_STEPS):
+        mixture = w @ p
+        gradient = p @ (weights / mixture) + a / w - total
+        if np.abs(w * gradient).max() <= MAX_GRADIENT * total:
             break
-        step = np.linalg.solve((p * (weights / q**2)) @ p.T + np.diag(a / w**2), gradient)
-        length = min(1.0, 0.9 / max(1e-300, float((-step / w).max())))
-        rise = float(step @ gradient)
-        while not (new := value(w + length * step)) >= now + 1e-4 * length * rise and length * rise > EVEN * abs(now):
-            length *= 0.5
-        w, now = w + length * step, new
-        if rise <= EVEN * abs(now):
+        direction = np.linalg.solve((p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient)
+        step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))  # keeps w positive
+        slope = float(direction @ gradient)
+        new_value = objective(w + step * direction)
+        while not new_value >= value + 1e-4 * step * slope and step * slope > ROUNDING * abs(value):
+            step *= 0.5
+            new_value = objective(w + step * direction)
+        w, value = w + step * direction, new_value
+        if slope <= ROUNDING * abs(value):
             break
     return w / w.sum()

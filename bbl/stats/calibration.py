@@ -9,11 +9,12 @@ import numpy as np
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = ("none", "offset", "temperature")
-HELD = {"firm": 10.0}  # what the penalty weighs in observations, where that is not one
-AT_REST = 1e-10  # change of a parameter at which the optimum is reached
-ROUNDS = 200  # at most
-LONGEST = 5.0  # change of an offset or of ln T in a step
-EVEN = 1e-15  # decrease that rounding hides
+FIRM_PENALTY = 10.0  # weight of the penalty with "firm", in observations; 1 otherwise
+MAX_GRADIENT = 1e-10  # of the mean loss, at which the optimum is reached
+MAX_STEPS = 200
+LONGEST_STEP = 5.0  # largest change of an offset or of ln T in a step
+ROUNDING = 1e-15  # relative rounding error of the loss
+LEAST_SCORE = -1e6  # in place of scores of -inf
 
 
 @dataclass(frozen=True)
@@ -41,27 +42,22 @@ def fit_calibration(
 ) -> Calibration:
     """Fit the calibration by penalised log-loss.
 
+    The penalty is that of a normal prior on the offsets and ``ln T`` with the weight of one observation: few rows
+    hardly change the scores. An error of ln Z, the same for all rows, is removed by the offsets whatever its size.
+
     Parameters
     ----------
     scores : ndarray, shape (N, K)
         Class scores of rows by models that were not fitted to them.
     y : ndarray of int, shape (N,)
+        Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        Nothing; an offset for each group; or offsets and one temperature, which the penalty may hold firmly.
+        No calibration; an offset for each group; offsets and one temperature; the latter with a penalty of the weight
+        of ten observations. "firm" is for settings chosen by calibrated losses, which would otherwise favour settings
+        whose calibration fits the noise of few rows.
     start : Calibration, optional
-        Where to begin: what was found on much the same rows.
-
-    Returns
-    -------
-    Calibration
-
-    Notes
-    -----
-    An error of ln Z is the same for all rows, so an offset per group takes it out whatever its size. The penalty
-    weighs as much as one observation: with few rows the scores are left nearly as they are. ``"firm"`` lets it weigh as
-    much as ten, for settings that are chosen by calibrated losses: of many settings, on a hundred rows, the one that
-    wins is else the one whose calibration follows chance best.
+        Warm start from similar rows.
 
     Examples
     --------
@@ -71,70 +67,71 @@ def fit_calibration(
     True
     """
     K = scores.shape[1]
-    # rows of a group that their fold's training rows did not have tell nothing of how well scores are scaled
+    # rows whose group did not occur in the training rows of their fold have score -inf and no information on the scale
     is_possible = np.isfinite(scores[np.arange(len(y)), y])
     if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
     scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
-    finite = np.maximum(scores, -1e6)  # any other group may score -inf
+    finite = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
     start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
     tempered = kind != "offset"
-    x = _minimum(np.ascontiguousarray(finite.T), y, weights, tempered, start_x, HELD.get(kind, 1.0))
+    penalty = FIRM_PENALTY if kind == "firm" else 1.0
+    x = _minimise(np.ascontiguousarray(finite.T), y, weights, tempered, start_x, penalty)
     return Calibration(float(np.exp(x[K])) if tempered else 1.0, x[:K] - x[:K].mean())
 
 
-def _minimum(
-    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, tempered: bool, x: np.ndarray, held: float
+def _minimise(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, tempered: bool, x: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), from `x` on.
+    """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), starting from `x` (K + 1,).
 
-    Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
+    `tempered` says whether ln T is fitted; `penalty` is its weight in observations. Newton's method with the absolute
+    eigenvalues of the Hessian, since the loss is not convex in ln T.
     """
     K = len(scores)
-    share, prior = weights / weights.sum(), held / weights.sum()
-    own_scores = scores[y, np.arange(len(y))]
-    hits, hit = np.bincount(y, share, K), float(share @ own_scores)
+    share, prior = weights / weights.sum(), penalty / weights.sum()  # per total weight
+    row_scores = scores[y, np.arange(len(y))]
+    observed_share, observed_score = np.bincount(y, share, K), float(share @ row_scores)
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return value, probabilities times shares (K, N), and tempered scores."""
+        """Return the penalised loss, probabilities times row shares (K, N), and ``T * scores`` (K, N)."""
         z = np.exp(x[K]) * scores if tempered else scores
         p = z + x[:K, None]
         top = p.max(axis=0)
         p -= top
         np.exp(p, out=p)
         total = p.sum(axis=0)
-        value = float(share @ (np.log(total) + top)) - float(hits @ x[:K]) + 0.5 * prior * float(x @ x)
-        value -= (float(np.exp(x[K])) if tempered else 1.0) * hit
+        value = float(share @ (np.log(total) + top)) - float(observed_share @ x[:K]) + 0.5 * prior * float(x @ x)
+        value -= (float(np.exp(x[K])) if tempered else 1.0) * observed_score
         p *= share / total
         return value, p, z
 
     value, p, z = loss(x)
-    for _ in range(ROUNDS):
-        mean = p.sum(axis=1)
+    for _ in range(MAX_STEPS):
+        group_share = p.sum(axis=1)
         gradient, hessian = prior * x, prior * np.eye(K + 1)
-        gradient[:K] += mean - hits
-        hessian[:K, :K] += np.diag(mean) - (p / share) @ p.T
+        gradient[:K] += group_share - observed_share
+        hessian[:K, :K] += np.diag(group_share) - (p / share) @ p.T
         if tempered:
-            slope = p * z
-            centre = slope.sum(axis=0) / share
-            spread = slope - p * centre
-            extra = float(slope.sum()) - float(np.exp(x[K])) * hit
-            gradient[K] += extra
-            hessian[:K, K] = hessian[K, :K] = spread.sum(axis=1)
-            hessian[K, K] += float((spread * z).sum()) + extra
-        if np.abs(gradient).max() <= AT_REST:
+            score_p = p * z
+            mean_score = score_p.sum(axis=0) / share
+            centred = score_p - p * mean_score
+            ln_T_gradient = float(score_p.sum()) - float(np.exp(x[K])) * observed_score
+            gradient[K] += ln_T_gradient
+            hessian[:K, K] = hessian[K, :K] = centred.sum(axis=1)
+            hessian[K, K] += float((centred * z).sum()) + ln_T_gradient
+        if np.abs(gradient).max() <= MAX_GRADIENT:
             break
-        values, vectors = np.linalg.eigh(hessian)
-        step = -vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(values), prior))
-        step /= max(1.0, np.abs(step).max() / LONGEST)
-        slope, length = float(step @ gradient), 1.0
+        eigenvalues, eigenvectors = np.linalg.eigh(hessian)
+        direction = -eigenvectors @ ((eigenvectors.T @ gradient) / np.maximum(np.abs(eigenvalues), prior))
+        direction /= max(1.0, np.abs(direction).max() / LONGEST_STEP)
+        slope, step, rounding = float(direction @ gradient), 1.0, ROUNDING * (1.0 + abs(value))
         while True:
-            new = loss(x + length * step)
-            if new[0] <= value + 1e-4 * length * slope or -length * slope < EVEN * (1.0 + abs(value)):
+            trial = loss(x + step * direction)
+            if trial[0] <= value + 1e-4 * step * slope or -step * slope < rounding:
                 break
-            length *= 0.5
-        still = -slope < EVEN * (1.0 + abs(value))
-        x, (value, p, z) = x + length * step, new
-        if still:  # Newton's step is exact here to the last bits
+            step *= 0.5
+        x, (value, p, z) = x + step * direction, trial
+        if -slope < rounding:  # Newton's step is exact to the last bits
             break
     return x

@@ -1,4 +1,4 @@
-"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes; shortest intervals of draws."""
+"""Convergence diagnostics of Markov chains: split R-hat, effective sample sizes (ESS); shortest intervals of draws."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["effective_sample_size", "highest_density", "monte_carlo_error", "spl
 def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     """Return split R-hat, rank-normalised by default (Vehtari et al. 2021, eqs. 1-4 and section 4.1).
 
-    Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say that the chains
-    have not mixed. NaN where all draws are equal; inf where chains stand still at different values.
+    Each chain is cut in two halves, so that trends within a chain count too. Values above 1.01 say that the chains have
+    not mixed. NaN where all draws are equal; inf where each chain is constant but chains differ.
 
     Parameters
     ----------
     draws : array_like, shape (n_chains, n_draws, ...)
-        At least four draws per chain of one or more quantities: energies, level indicators.
+        At least four draws per chain of one or more quantities (energies, say).
     rank : bool, default True
-        Replace the values by normal scores of their ranks first.
+        Whether values are replaced by normal scores of their ranks.
     folded : bool, default False
-        Return the larger one of that and R-hat of the distances from the median (section 4.2 there), which also sees
-        chains that differ in their spread.
+        Whether to return the maximum of R-hat and R-hat of distances from the median (section 4.2 there), which also
+        detects chains of different spread.
 
     Returns
     -------
@@ -50,19 +50,11 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
-    """Return the effective sample size of all chains together; with `rank` the bulk-ESS of Vehtari et al. (2021).
+    """Return the effective sample size of all chains together, shape (...); with `rank` the bulk-ESS.
 
-    Autocorrelations are summed over Geyer's initial monotone sequence of the split chains (eqs. 9-14); the estimate
-    is at most ``S log10(S)`` for S draws. NaN where all draws are equal.
-
-    Parameters
-    ----------
-    draws, rank
-        As for `split_rhat`.
-
-    Returns
-    -------
-    ndarray of float64, shape (...)
+    `draws` (n_chains, n_draws, ...) and `rank` are as for `split_rhat`. Autocorrelations are summed over Geyer's
+    initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14); the estimate is at most ``S
+    log10(S)`` for S draws. NaN where all draws are equal.
 
     Examples
     --------
@@ -74,16 +66,7 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 
 
 def tail_sample_size(draws) -> np.ndarray:
-    """Return the tail-ESS: the smaller effective sample size of the 5 % and 95 % quantiles (Vehtari et al. 2021).
-
-    Parameters
-    ----------
-    draws
-        As for `split_rhat`.
-
-    Returns
-    -------
-    ndarray of float64, shape (...)
+    """Return the tail-ESS (...): the smaller ESS of the 5 % and 95 % quantiles of draws (n_chains, n_draws, ...).
 
     Examples
     --------
@@ -91,21 +74,12 @@ def tail_sample_size(draws) -> np.ndarray:
     >>> bool(3000 < tail_sample_size(draws) < 5000)
     True
     """
-    sizes = [_per_quantity(draws, False, _ess, lambda x, q=q: x <= np.quantile(x, q), whole=True) for q in (0.05, 0.95)]
+    sizes = [_per_quantity(draws, False, _ess, lambda x, q=q: x <= np.quantile(x, q), True) for q in (0.05, 0.95)]
     return np.minimum(*sizes)
 
 
 def monte_carlo_error(draws) -> np.ndarray:
-    """Return the standard error of the mean of all draws: their sd over the root of their effective sample size.
-
-    Parameters
-    ----------
-    draws
-        As for `split_rhat`.
-
-    Returns
-    -------
-    ndarray of float64, shape (...)
+    """Return the standard error (...) of the mean of draws (n_chains, n_draws, ...): sd over the root of the ESS.
 
     Examples
     --------
@@ -117,16 +91,7 @@ def monte_carlo_error(draws) -> np.ndarray:
 
 
 def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the limits of the shortest interval that holds a share of the draws.
-
-    Parameters
-    ----------
-    draws : array_like, shape (n_chains, n_draws, ...)
-    level : float, default 0.95
-
-    Returns
-    -------
-    lower, upper : ndarray of float64, shape (...)
+    """Return the ends (...) of the shortest interval that holds a share `level` of draws (n_chains, n_draws, ...).
 
     Examples
     --------
@@ -135,16 +100,19 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     (1.0, 1.2)
     """
     draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
-    inside = min(int(np.floor(level * len(draws))), len(draws) - 1)
-    width = draws[inside:] - draws[: len(draws) - inside]
-    at = width.argmin(axis=0)[None]
-    return np.take_along_axis(draws, at, axis=0)[0], np.take_along_axis(draws, at + inside, axis=0)[0]
+    n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)
+    width = draws[n_steps:] - draws[: len(draws) - n_steps]
+    first = width.argmin(axis=0)[None]
+    return np.take_along_axis(draws, first, axis=0)[0], np.take_along_axis(draws, first + n_steps, axis=0)[0]
 
 
-def _per_quantity(draws, rank: bool, function: Callable, of: Callable | None = None, whole: bool = False) -> np.ndarray:
-    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of every quantity, or of what `of` makes of them.
+def _per_quantity(
+    draws, rank: bool, function: Callable, transform: Callable | None = None, before_split: bool = False
+) -> np.ndarray:
+    """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the values (...).
 
-    `of` sees the split chains, in which the middle draw of an odd number is missing, or the `whole` ones.
+    `transform` is applied to the split chains, which lack the middle draw of an odd number, or to the whole chains
+    with `before_split`; then come normal scores if `rank`.
     """
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():
@@ -155,14 +123,15 @@ def _per_quantity(draws, rank: bool, function: Callable, of: Callable | None = N
     half, rank = draws.shape[1] // 2, flag("rank", rank)
     values = []
     for x in np.moveaxis(draws.reshape(*draws.shape[:2], -1), 2, 0):
-        x = of(x).astype(float) if of is not None and whole else x
+        x = transform(x).astype(float) if transform is not None and before_split else x
         split = np.concatenate((x[:, :half], x[:, -half:]))
-        split = of(split) if of is not None and not whole else split
+        split = transform(split) if transform is not None and not before_split else split
         values.append(function(_normal_scores(split) if rank else split))
     return np.reshape(values, draws.shape[2:])
 
 
 def _normal_scores(x: np.ndarray) -> np.ndarray:
+    """Replace the values of x, of any shape, by normal quantiles of their ranks among all values."""
     from scipy.special import ndtri
 
     _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)
@@ -171,31 +140,33 @@ def _normal_scores(x: np.ndarray) -> np.ndarray:
 
 
 def _variances(x: np.ndarray) -> tuple[float, float]:
-    """Return the within-chain variance W and the pooled estimate var+ of the chains `x` (eqs. 1-3)."""
-    W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0  # exactly, where no chain moves
+    """Return the within-chain variance W and the pooled estimate var+ of chains x (chains, draws), eqs. 1-3."""
+    W = float(x.var(axis=1, ddof=1).mean()) if np.ptp(x, axis=1).any() else 0.0  # exactly 0 if all chains are constant
     n = x.shape[1]
     return W, W * (n - 1) / n + float(x.mean(axis=1).var(ddof=1))
 
 
 def _rhat(x: np.ndarray) -> float:
-    W, total = _variances(x)
+    """Return R-hat of chains x (chains, draws)."""
+    W, pooled = _variances(x)
     if x.min() == x.max():
         return np.nan
-    return float(np.sqrt(total / W)) if W > 0.0 else np.inf
+    return float(np.sqrt(pooled / W)) if W > 0.0 else np.inf
 
 
 def _ess(x: np.ndarray) -> float:
+    """Return the effective sample size of chains x (chains, draws)."""
     if x.min() == x.max():
         return np.nan
     m, n = x.shape
-    W, total = _variances(x)
-    size = 2 ** int(np.ceil(np.log2(2 * n)))  # zeros keep the circular sum from wrapping round
-    spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), size, axis=1)
-    covariance = np.fft.irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :n].mean(axis=0) / n
-    rho = 1.0 - (W - covariance) / total
+    W, pooled = _variances(x)
+    fft_size = 2 ** int(np.ceil(np.log2(2 * n)))  # zero padding keeps the circular convolution from wrapping around
+    spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), fft_size, axis=1)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, fft_size, axis=1)[:, :n].mean(axis=0) / n
+    rho = 1.0 - (W - covariance) / pooled
     rho[0] = 1.0
-    pairs = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
-    # Geyer's sequence ends before the first pair that is not positive; of that one the first lag counts if it is
-    stop = np.append(np.flatnonzero(pairs <= 0.0), len(pairs) - 1)[0]
-    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pairs[:stop]).sum()) + max(float(rho[2 * stop]), 0.0)
+    pair_sums = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
+    # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag counts if positive
+    n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
+    tau = -1.0 + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum()) + max(float(rho[2 * n_pairs]), 0.0)
     return m * n / max(tau, 1.0 / np.log10(m * n))

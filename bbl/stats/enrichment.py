@@ -1,4 +1,7 @@
-"""Whether the known ones among all pairs come early in a ranked list: hypergeometric and rank test."""
+"""Tests whether known pairs come early in a ranked list of pairs: hypergeometric test and rank test.
+
+All pairs are either known or not; the list ranks some of them.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,25 @@ import numpy as np
 
 __all__ = ["hypergeometric", "rank_test"]
 
-NORMAL_FROM = 20  # known, and unknown, pairs from which on rank sums are taken for normal
-PERMUTATIONS = 9999  # of the ranks of fewer pairs
+NORMAL_FROM = 20  # least number of known, and of unknown, pairs for the normal approximation of rank sums
+PERMUTATIONS = 9999  # drawn if there are fewer
 
 
 def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many known pairs are among the first of a list, and the probability of as many by chance.
+    """Return the number of known pairs among the first pairs of a list, and the probability of as many by chance.
 
     Parameters
     ----------
     known : ndarray of bool, shape (n,)
-        Of the listed pairs, in their order.
+        Whether each listed pair is known, in the order of the list.
     taken : ndarray of int, shape (T,)
-        Lengths of the beginnings that are looked at.
+        Numbers of first pairs to test.
     pairs, total : int
-        All pairs, and the known ones among them.
+        Number of all pairs, and of all known pairs.
+
+    Returns
+    -------
+    n_known, p : ndarray, shape (T,)
 
     Examples
     --------
@@ -30,22 +37,16 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     """
     from scipy.stats import hypergeom
 
-    n_known_above = np.concatenate([[0], np.cumsum(known)])[taken]
-    return n_known_above, hypergeom.sf(n_known_above - 1, pairs, total, taken)
+    n_known = np.concatenate([[0], np.cumsum(known)])[taken]
+    return n_known, hypergeom.sf(n_known - 1, pairs, total, taken)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the probability that a known pair comes before another one, and the p-value of its being over a half.
+    """Return the probability that a known pair ranks before an unknown one (AUC), and the p-value of its exceeding 1/2.
 
-    Pairs that are not listed share the last rank. Mann and Whitney's test with its correction for ties; with fewer than
-    20 known or other pairs the share of 9,999 random choices of the known ones that are as early (always the same).
-
-    Parameters
-    ----------
-    known : ndarray of bool, shape (n,)
-        Of the listed pairs, in their order.
-    pairs, total : int
-        All pairs, and the known ones among them.
+    Mann and Whitney's test with correction for ties; pairs that are not listed share the last rank. With fewer than 20
+    known or unknown pairs, p is the share of 9,999 random permutations (from a fixed seed) that rank the known pairs as
+    early. Arguments are those of `hypergeometric`.
 
     Examples
     --------
@@ -60,12 +61,12 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
         return float("nan"), float("nan")
     n = len(known)
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
-    of_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
-    test = mannwhitneyu(score[of_known], score[~of_known], alternative="greater", method="asymptotic")
+    is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
+    test = mannwhitneyu(score[is_known], score[~is_known], alternative="greater", method="asymptotic")
     area = float(test.statistic) / (total * n_unknown)
     if min(total, n_unknown) >= NORMAL_FROM:
         return area, float(test.pvalue)
-    rank = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
-    rng, rank_sum = np.random.default_rng(0), rank[of_known].sum()
-    drawn = np.array([rank[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)])
-    return area, float((1 + (drawn <= rank_sum + 1e-9).sum()) / (PERMUTATIONS + 1))
+    ranks = np.concatenate([np.arange(n), np.full(pairs - n, 0.5 * (n + pairs - 1))])  # mean ranks
+    rng, rank_sum = np.random.default_rng(0), ranks[is_known].sum()
+    rank_sums = np.array([ranks[rng.choice(pairs, total, replace=False)].sum() for _ in range(PERMUTATIONS)])
+    return area, float((1 + (rank_sums <= rank_sum + 1e-9).sum()) / (PERMUTATIONS + 1))

@@ -1,4 +1,8 @@
-"""Exact conditional tests and intervals of one log odds ratio, from its conditional distribution."""
+"""Exact conditional tests and confidence limits of one log odds ratio.
+
+Given the margins of 2 x 2 tables, a count T (the sufficient statistic of the log odds ratio psi) has the distribution
+``P(T = t) ~ c_t exp(psi t)``: a `PowerSeries`.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,16 @@ import numpy as np
 
 __all__ = ["PowerSeries", "hypergeometric", "root"]
 
-FURTHEST = 60.0  # log odds ratio beyond which a limit counts as infinite
-STEPS = 200  # of Newton's method and bisection together; bisection alone takes 50
+FURTHEST = 60.0  # log odds ratios beyond count as infinite
+MAX_STEPS = 200  # of Newton's method and bisection together; bisection alone takes 50
 PRECISION = 1e-10  # of a root
-WIDEST = 16  # polynomials of more coefficients are multiplied one by one; a power of 2
+MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
-    """Return where an increasing function is zero; infinite where it is not within `end` of zero.
+    """Return the root of an increasing function; -inf or inf if there is none in [-end, end].
 
-    Parameters
-    ----------
-    increasing : callable
-        Returns the value and the slope.
-    end : float
-
-    Notes
-    -----
-    Newton's method from 0; bisection where it leaves the bracket, whose ends count as of unlike signs until one is hit.
+    `increasing` returns value and slope. Newton's method from 0, with bisection where it leaves the bracket.
 
     Examples
     --------
@@ -35,32 +31,32 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
     (2.0, inf)
     """
     low, high, x = -end, end, 0.0
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         value, slope = increasing(x)
         if value == 0.0:
             return x
         low, high = (x, high) if value < 0.0 else (low, x)
-        last, x = x, x - value / slope if slope > 0.0 else np.inf
+        previous, x = x, x - value / slope if slope > 0.0 else np.inf
         if not low < x < high:
             x = 0.5 * (low + high)
-        if abs(x - last) < PRECISION:
+        if abs(x - previous) < PRECISION:
             break
     return float(np.copysign(np.inf, x)) if end - abs(x) < 2.0 * PRECISION else x
 
 
 @dataclass(frozen=True)
 class PowerSeries:
-    """A count with ``P(t) ~ c_t exp(psi t)``, given all that depends on other parameters, and its value.
+    """The distribution ``P(T = t) ~ c_t exp(psi t)`` of a count given all that depends on other parameters.
 
     Attributes
     ----------
     log_c : ndarray, shape (support,)
-        Logarithms of the coefficients.
+        Logarithms of the coefficients of t = 0, 1, ...
     t : int
-        What was observed, from 0.
+        Observed count.
     share : float, default 0.5
-        How much of ``P(T = t)`` both tails have: one half (mid-p) where margins vary from sample to sample, which keeps
-        the level on average over them; all of it for a binomial count, where nothing varies.
+        Share of ``P(T = t)`` that each tail includes: one half (mid-p) where margins vary from sample to sample, which
+        keeps the level on average over them; 1 for a binomial count, where nothing varies.
     """
 
     log_c: np.ndarray
@@ -68,23 +64,23 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution for the difference of two parameters, given the sum of both counts."""
+        """Return the distribution for the difference of the two parameters, given the sum of both counts."""
         total = self.t + other.t
-        counts_here = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
-        return PowerSeries(self.log_c[counts_here] + other.log_c[total - counts_here], self.t - int(counts_here[0]))
+        t = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
+        return PowerSeries(self.log_c[t] + other.log_c[total - t], self.t - int(t[0]))
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution given that the estimate is finite; None where that leaves nothing to test.
+        """Return the distribution given that the estimate is finite; None if it is not.
 
-        At the ends of the support the estimate is infinite and no test is made; a test of those that remain holds its
-        level only if it knows that.
+        The estimate is infinite at the ends of the support, where no test is made; the tests that are made keep their
+        level only if the distribution is conditioned on that.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
         return PowerSeries(self.log_c[1:-1], self.t - 1, self.share)
 
     def moments(self, psi: float) -> tuple[float, float]:
-        """Return the mean and the variance of the count at a value of the parameter."""
+        """Return the mean and the variance of the count at parameter `psi`."""
         t = np.arange(len(self.log_c))
         log_p = self.log_c + psi * t
         p = np.exp(log_p - log_p.max())
@@ -93,28 +89,28 @@ class PowerSeries:
         return mean, float(p @ (t - mean) ** 2)
 
     def mean(self, psi: float) -> float:
-        """Return the mean of the count at a value of the parameter."""
+        """Return the mean of the count at parameter `psi`."""
         return self.moments(psi)[0]
 
     def solve(self, mean: float) -> float:
-        """Return the value of the parameter at which the count has this mean; infinite if there is none."""
+        """Return the parameter at which the count has this mean; infinite if there is none."""
 
         if not 0.0 < mean < len(self.log_c) - 1:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
-            at, variance = self.moments(psi)
-            return at - mean, variance
+            mean_at_psi, variance = self.moments(psi)
+            return mean_at_psi - mean, variance
 
         return root(excess, FURTHEST)
 
     @cached_property
     def estimate(self) -> float:
-        """The parameter at which the mean equals the observed value; infinite at the ends of the support."""
+        """Maximum-likelihood estimate of psi, at which the mean is `t`; infinite at the ends of the support."""
         return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:
-        """Return ``P(T <= t)`` and ``P(T >= t)``, with a `share` of ``P(T = t)``, at a value of the parameter."""
+        """Return ``P(T <= t)`` and ``P(T >= t)`` at parameter `psi`, each with a `share` of ``P(T = t)``."""
         log_p = self.log_c + psi * np.arange(len(self.log_c))
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
@@ -122,102 +118,95 @@ class PowerSeries:
         return float(p[: self.t].sum() + share_of_observed), float(p[self.t + 1 :].sum() + share_of_observed)
 
     def p(self) -> float:
-        """Return the two-sided p-value of the parameter being zero: twice the smaller tail."""
+        """Return the two-sided p-value of ``psi = 0``: twice the smaller tail."""
         return min(1.0, 2.0 * min(self.tails(0.0)))
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Return the confidence limits of the parameter: the values at which a tail is ``(1 - level) / 2``."""
+        """Return the confidence limits of psi: the values at which a tail is ``(1 - level) / 2``."""
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
-        """Return the parameter at which the lower (0) or the upper (1) tail is `alpha`; infinite if there is none."""
+        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; infinite if there is none."""
         t = np.arange(len(self.log_c))
-        inside = (t > self.t if side else t < self.t) + self.share * (t == self.t)
+        tail_share = (t > self.t if side else t < self.t) + self.share * (t == self.t)
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            # the logarithm of a tail is nearly linear far out
+            # solved for the logarithm of the tail, which is nearly linear far out
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
-            tail = p * inside
-            size, total = float(tail.sum()), float(p.sum())
-            if size == 0.0:
+            tail_p = p * tail_share
+            tail_sum, p_sum = float(tail_p.sum()), float(p.sum())
+            if tail_sum == 0.0:
                 return -sign * np.inf, np.nan
-            slope = float(tail @ t) / size - float(p @ t) / total
-            return sign * float(np.log(size / total / alpha)), sign * slope
+            slope = float(tail_p @ t) / tail_sum - float(p @ t) / p_sum
+            return sign * float(np.log(tail_sum / p_sum / alpha)), sign * slope
 
         return root(excess, FURTHEST)
 
 
 def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray) -> PowerSeries:
-    """Return the distribution of the sum of the first cells of 2 x 2 tables with one common odds ratio.
+    """Return the distribution of the sum of the first cells of 2 x 2 tables with one odds ratio, given all margins.
+
+    It is the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970).
 
     Parameters
     ----------
-    n11 : ndarray
-        First cell of every table.
-    rows, columns, n : ndarray
+    n11 : ndarray, shape (tables,)
+        First cell of each table.
+    rows, columns, n : ndarray, shape (tables,)
         Sum of the first row, of the first column, and of the whole table.
-
-    Returns
-    -------
-    PowerSeries
-        Given all margins: the product of the tables' hypergeometric generating functions (Birch 1964; Gart 1970).
     """
     from scipy.special import gammaln
 
-    low = np.maximum(0, rows + columns - n)
-    size = (np.minimum(rows, columns) - low).astype(np.intp) + 1
-    first = round(float((n11 - low).sum()))
-    informative = size > 1
-    rows, columns, n, low, size = (v[informative] for v in (rows, columns, n, low, size))
-    start = np.cumsum(size) - size
-    table = np.repeat(np.arange(len(size)), size)
-    t = low[table] + np.arange(len(table)) - start[table]
+    lowest = np.maximum(0, rows + columns - n)
+    n_coefficients = (np.minimum(rows, columns) - lowest).astype(np.intp) + 1
+    observed = round(float((n11 - lowest).sum()))
+    is_informative = n_coefficients > 1
+    rows, columns, n, lowest, n_coefficients = (v[is_informative] for v in (rows, columns, n, lowest, n_coefficients))
+    start = np.cumsum(n_coefficients) - n_coefficients
+    table = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
+    t = lowest[table] + np.arange(len(table)) - start[table]
     log_c = -(
         gammaln(t + 1) + gammaln(rows[table] - t + 1) + gammaln(columns[table] - t + 1)
         + gammaln((n - rows - columns)[table] + t + 1)
     )  # fmt: skip
-    if len(size):
+    if len(n_coefficients):
         log_c -= np.maximum.reduceat(log_c, start)[table]
     with np.errstate(divide="ignore"):
-        return PowerSeries(np.log(_product(np.exp(log_c), size, start)), first)
+        return PowerSeries(np.log(_product(np.exp(log_c), n_coefficients, start)), observed)
 
 
-def _product(c: np.ndarray, size: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the product of polynomials, its largest coefficient being 1.
+def _product(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the coefficients of the product of polynomials, scaled to a maximum of 1.
 
-    Parameters
-    ----------
-    c : ndarray
-        Coefficients of one polynomial after the other.
-    size, start : ndarray of intp
-        How many coefficients each has, and where they begin.
-
-    Notes
-    -----
-    Strata are many and small, so short polynomials are multiplied two by two, all pairs of one width at once.
+    `c` holds the coefficients of one polynomial after the other; polynomial i has `n_coefficients[i]` from `start[i]`
+    on. Strata are many and small, so short polynomials are padded to equal widths and multiplied pairwise, all at once.
     """
     products, width = np.ones((0, 2)), 2
-    while width <= WIDEST:
-        here = np.flatnonzero((size <= width) & (2 * size > width))
-        at = np.arange(width) < size[here, None]
-        padded = np.zeros((len(here), width))
-        padded[at] = c[(start[here, None] + np.arange(width))[at]]
+    while width <= MAX_PAIRED_WIDTH:
+        polynomials = np.flatnonzero((n_coefficients <= width) & (2 * n_coefficients > width))
+        is_coefficient = np.arange(width) < n_coefficients[polynomials, None]
+        padded = np.zeros((len(polynomials), width))
+        padded[is_coefficient] = c[(start[polynomials, None] + np.arange(width))[is_coefficient]]
         products, width = _products_of_pairs(np.concatenate([products, padded])), 2 * width
-    out = np.ones(1)
-    for factor in [*products, *(c[a : a + n] for a, n in zip(start, size, strict=True) if n > WIDEST)]:
-        out = np.convolve(out, factor)
-        out /= out.max()
-    return out[: int((size - 1).sum()) + 1]
+    product = np.ones(1)
+    wide = [c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH]
+    for factor in [*products, *wide]:
+        product = np.convolve(product, factor)
+        product /= product.max()
+    return product[: int((n_coefficients - 1).sum()) + 1]
 
 
 def _products_of_pairs(factors: np.ndarray) -> np.ndarray:
-    """Return the products (half as many, twice as wide) of successive polynomials, one in each row."""
+    """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count / 2, 2 width).
+
+    An odd last polynomial is returned as it is.
+    """
     count, width = factors.shape
-    out = np.zeros(((count + 1) // 2, 2 * width))
-    out[count // 2 :, :width] = factors[count - count % 2 :]
-    one, second, product = factors[: count - 1 : 2], factors[1::2], out[: count // 2]
+    products = np.zeros(((count + 1) // 2, 2 * width))
+    products[count // 2 :, :width] = factors[count - count % 2 :]
+    first, second, pair_products = factors[: count - 1 : 2], factors[1::2], products[: count // 2]
     for k in range(width if count > 1 else 0):
-        product[:, k : k + width] += one[:, k : k + 1] * second
-    return out / out.max(axis=1, keepdims=True)
+        pair_products[:, k : k + width] += first[:, k : k + 1] * second
+    return products / products.max(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Tail probabilities of weighted sums of gamma variables: of quadratic forms, and of means under a Dirichlet."""
+"""Tail probabilities of weighted sums of gamma variables, as of quadratic forms and of means under a Dirichlet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import numpy as np
 __all__ = ["tail"]
 
 STEP = 0.1  # between nodes of the trapezoid rule
-NODES = 25  # in a block
+BLOCK_NODES = 25  # nodes that are summed at a time
 MAX_BLOCKS = 40
+MAX_BISECTIONS = 60
 
 
 def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
-    """Return ``P(sum_i c_i G_i > x)`` of independent gamma variables ``G_i`` of scale one.
+    """Return ``P(sum_i c_i G_i > x)`` of independent gamma variables ``G_i`` of scale one, to about ten digits.
 
     Parameters
     ----------
@@ -20,11 +21,6 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
         Weights ``c_i``, of either sign, and shapes of the variables. A chi-square with d degrees of freedom is twice a
         gamma variable of shape ``d / 2``.
     x : float, default 0.0
-
-    Returns
-    -------
-    float
-        With about ten significant digits, in the tails too.
 
     Notes
     -----
@@ -37,51 +33,57 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     0.05
     """
     coefficient, shape = np.asarray(coefficient, dtype=float), np.asarray(shape, dtype=float)
-    used = coefficient != 0.0
-    coefficient, shape = coefficient[used], shape[used]
-    spread = np.abs(coefficient).max(initial=0.0)
-    if not spread:
+    nonzero = coefficient != 0.0
+    coefficient, shape = coefficient[nonzero], shape[nonzero]
+    scale = np.abs(coefficient).max(initial=0.0)
+    if not scale:
         return float(x < 0.0)
-    c, x = coefficient / spread, x / spread
+    c, x = coefficient / scale, x / scale
     if x < float(shape @ c):
-        return 1.0 - _upper(-c, shape, -x)
-    return _upper(c, shape, x)
+        return 1.0 - _upper_tail(-c, shape, -x)
+    return _upper_tail(c, shape, x)
 
 
-def _upper(c: np.ndarray, a: np.ndarray, x: float) -> float:
-    """Return the upper tail at an `x` that is not below the mean."""
-    top = c.max()
-    if top <= 0.0 and x >= 0.0:
+def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
+    """Return ``P(sum_i c_i G_i > x)`` for shapes `a`, at an `x` that is not below the mean.
+
+    The contour is ``s(v) = saddle + scale (bend (cosh v - 1) + i sinh v)``.
+    """
+    c_max = c.max()
+    if c_max <= 0.0 and x >= 0.0:
         return 0.0
-    end = 1.0 / top if top > 0.0 else np.inf
-    at = max(_saddle(c, a, x, end), min(0.5 / np.sqrt(float(a @ c**2)), 0.5 * end))
-    scale = min(1.0 / np.sqrt(float(a @ (c / (1.0 - c * at)) ** 2)), end - at)
-    # beyond the saddle the factor exp(-s x) is made to fall; where there are many variables, they fall by themselves
+    pole = 1.0 / c_max if c_max > 0.0 else np.inf
+    saddle = max(_saddle(c, a, x, pole), min(0.5 / np.sqrt(float(a @ c**2)), 0.5 * pole))
+    scale = min(1.0 / np.sqrt(float(a @ (c / (1.0 - c * saddle)) ** 2)), pole - saddle)
+    # bend the contour so that exp(-s x) falls; less with many variables, whose generating function falls by itself
     bend = np.sign(x) / max(1.0, float(a.sum()))
     total = peak = 0.0
     for block in range(MAX_BLOCKS):
-        v = STEP * (NODES * block + np.arange(NODES))
-        s = at + scale * (bend * (np.cosh(v) - 1.0) + 1j * np.sinh(v))
-        slope = scale * (bend * np.sinh(v) + 1j * np.cosh(v))
-        log_f = -(a @ np.log(1.0 - np.multiply.outer(c, s))) - s * x
-        f = np.exp(log_f) * slope / s
+        v = STEP * (BLOCK_NODES * block + np.arange(BLOCK_NODES))
+        s = saddle + scale * (bend * (np.cosh(v) - 1.0) + 1j * np.sinh(v))
+        ds_dv = scale * (bend * np.sinh(v) + 1j * np.cosh(v))
+        log_integrand = -(a @ np.log(1.0 - np.multiply.outer(c, s))) - s * x
+        integrand = np.exp(log_integrand) * ds_dv / s
         if not block:
-            f[0] *= 0.5
-            peak = float(np.abs(f).max())
-        total += float(f.imag.sum())
-        if np.abs(f[-1]) <= 1e-17 * peak:
+            integrand[0] *= 0.5
+            peak = float(np.abs(integrand).max())
+        total += float(integrand.imag.sum())
+        if np.abs(integrand[-1]) <= 1e-17 * peak:
             break
     return min(max(STEP * total / np.pi, 0.0), 1.0)
 
 
-def _saddle(c: np.ndarray, a: np.ndarray, x: float, end: float) -> float:
-    """Return where the derivative of the cumulant generating function is `x`, at 0 or right of it."""
-    low, high = 0.0, end
+def _saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
+    """Return the saddle point in [0, pole): where the derivative of the cumulant generating function is `x`.
+
+    `pole` is the singularity 1 / max(c) of the generating function, inf if there is none on the right.
+    """
+    low, high = 0.0, pole
     if not np.isfinite(high):
         high = 1.0
         while float(a @ (c / (1.0 - c * high))) < x:
             high *= 2.0
-    for _ in range(60):
+    for _ in range(MAX_BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if float(a @ (c / (1.0 - c * middle))) < x else (low, middle)
         if high - low < 1e-3 * high:

@@ -1,4 +1,4 @@
-"""The likelihood-ratio test of each predictor under naive Bayes, exact where counts are small."""
+"""Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
-CELL = 5.0  # expected rows in a cell below which the test is exact
-RANDOM_TABLES = 1999  # drawn if the tables with the same margins are too many to list
-MAX_TABLES = 10**6  # with the same margins that are listed
+EXACT_BELOW = 5.0  # expected count of a cell below which the test is exact
+RANDOM_TABLES = 1999  # tables drawn if not all tables with the same margins are listed
+MAX_TABLES = 10**6  # largest number of 2 x 2 tables with the same margins that are listed
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class LikelihoodRatio:
     Attributes
     ----------
     h : list of m ndarrays, shape (K, L_i - 1)
-        ``ln f_i(x)/f_i(0)`` of every group (eq. 25): -inf for a level that never occurs, inf where only the
-        reference level never occurs, nan where neither does.
+        ``ln f_i(x)/f_i(0)`` of every group (eq. 25): -inf for a level that never occurs, inf where only the reference
+        level never occurs, nan where neither does.
     h0 : list of m ndarrays, shape (L_i - 1,)
         The same for all groups together.
     chisq : ndarray, shape (m,)
@@ -30,11 +30,12 @@ class LikelihoodRatio:
     df : ndarray of int, shape (m,)
         ``(K - 1)(L_i - 1)``, counting groups that have rows and levels that occur.
     p : ndarray, shape (m,)
-        Probability that a chi-square variable of `df` degrees of freedom exceeds `chisq`. Where a cell is expected to
-        hold fewer than 5 rows, the share of tables with the same margins whose statistic is as large: of all of them
-        for two groups and two levels, else of 1,999 random ones (always the same). nan where `df` is zero.
+        Asymptotic p-value: that of `chisq` under a chi-square with `df` degrees of freedom. Exact p-value, if the
+        expected count of a cell is below 5: the probability of tables with the same margins and at least as large a
+        statistic, over all tables for two groups and two levels, else over 1,999 random ones (from a fixed seed). nan
+        where `df` is zero.
     exact : ndarray of bool, shape (m,)
-        Whether p is such a share.
+        Whether p is exact.
     """
 
     h: list[np.ndarray]
@@ -46,7 +47,7 @@ class LikelihoodRatio:
 
 
 def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> LikelihoodRatio:
-    """Test, predictor by predictor, whether its levels are distributed alike in all groups.
+    """Test, predictor by predictor, whether its levels have the same distribution in all groups.
 
     Parameters
     ----------
@@ -55,16 +56,12 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     prior_count : float, default 0.0
         Pseudocount of each group, and of all groups together, spread evenly over the levels of a predictor.
 
-    Returns
-    -------
-    LikelihoodRatio
-
     Notes
     -----
-    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``. Interactions play no part. The chi-square distribution needs
-    some rows in every cell (Cochran 1954); the permutation distribution given the margins, which Fisher's test has too,
-    holds its level whatever they are. Sums of weights that are no counts have neither, so there is no p (nan). A
-    `prior_count` changes `chisq`, not the exact p-value.
+    Eqs. (25) and (27) of Woo & Wang, with ``0 ln 0 = 0``, without interactions. The chi-square distribution needs some
+    rows in every cell (Cochran 1954); the permutation distribution given the margins, as in Fisher's test, keeps its
+    level for any counts. Neither holds for weights that are not whole numbers: p is then nan. A `prior_count` changes
+    `chisq`, not the exact p-value.
 
     Examples
     --------
@@ -81,56 +78,59 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     chisq = np.array([fit[2] for fit in fits])
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
-    exact = np.array([bool(d) and _least_expected(n) < CELL for n, d in zip(occurring, df, strict=True)])
-    counted = np.array([bool((n == np.rint(n)).all()) for n in tables])
-    exact &= counted
-    p = np.where((df > 0) & counted, chdtrc(np.maximum(df, 1), chisq), np.nan)
+    exact = np.array([bool(d) and _least_expected(n) < EXACT_BELOW for n, d in zip(occurring, df, strict=True)])
+    is_count = np.array([bool((n == np.rint(n)).all()) for n in tables])
+    exact &= is_count
+    p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
     for i in np.flatnonzero(exact):
         p[i] = _exact_p(occurring[i])
     return LikelihoodRatio([fit[0] for fit in fits], [fit[1] for fit in fits], chisq, df, p, exact)
 
 
 def _least_expected(n: np.ndarray) -> float:
+    """Return the smallest expected count of a cell of a table (K, L)."""
     return float(n.sum(axis=1).min() * n.sum(axis=0).min() / n.sum())
 
 
 def _statistic(n: np.ndarray) -> np.ndarray:
-    """Return the part of q that tables (..., K, L) of the same margins do not share."""
+    """Return q, up to a constant of the margins, of tables (..., K, L)."""
     from scipy.special import xlogy
 
     return 2.0 * xlogy(n, n).sum(axis=(-2, -1))
 
 
 def _exact_p(n: np.ndarray) -> float:
-    """Return the probability, given the margins of a table, of a statistic at least as large as its own."""
+    """Return the probability, given the margins, of a statistic at least as large as that of a table n (K, L)."""
     from scipy.stats import hypergeom, random_table
 
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
     observed_statistic = _statistic(n) * (1.0 - 1e-12)
-    least = min(rows.min(), columns.min())
-    if n.shape == (2, 2) and least <= MAX_TABLES:
-        # the smaller row and the smaller column meet in a cell of at most `least`
+    max_cell = min(rows.min(), columns.min())
+    if n.shape == (2, 2) and max_cell <= MAX_TABLES:
+        # a table is determined by the cell of the smaller row and the smaller column
         r, c = rows.min(), columns.min()
-        first = np.arange(least + 1)
-        tables = np.stack([first, r - first, c - first, rows.sum() - r - c + first], axis=-1).astype(float)
+        cell = np.arange(max_cell + 1)
+        tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(float)
         possible = (tables >= 0).all(axis=1)
-        chance = hypergeom.pmf(first, rows.sum(), r, c)[possible]
+        probability = hypergeom.pmf(cell, rows.sum(), r, c)[possible]
         as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
-        return min(1.0, float(chance[as_large].sum()))
+        return min(1.0, float(probability[as_large].sum()))
     drawn = random_table(rows, columns).rvs(size=RANDOM_TABLES, random_state=np.random.default_rng(0))
     return (1.0 + float((_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the fields (K, L - 1), the pooled fields (L - 1,) and the statistic q of one predictor."""
+    """Return the fields (K, L - 1), the pooled fields (L - 1,) and the statistic q of one predictor with counts n (K,
+    L).
+    """
     from scipy.special import xlogy
 
-    group, pooled = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]
+    group_counts, pooled_counts = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_group, log_pooled = np.log(group), np.log(pooled)
+        log_group, log_pooled = np.log(group_counts), np.log(pooled_counts)
         h, h0 = log_group[:, 1:] - log_group[:, :1], log_pooled[1:] - log_pooled[0]
-        f = np.nan_to_num(group / group.sum(axis=1, keepdims=True))  # 0/0 in a group without rows
-        f0 = pooled / pooled.sum()
+        f = np.nan_to_num(group_counts / group_counts.sum(axis=1, keepdims=True))  # 0/0 in a group without rows
+        f0 = pooled_counts / pooled_counts.sum()
     q = 2.0 * float(n.sum(axis=1) @ (xlogy(f, f).sum(axis=1) - xlogy(f0, f0).sum()))
-    # rounding, or a prior count (it pulls small groups harder than all rows together), can make q negative
+    # q can be negative by rounding, or by a prior count, which shrinks small groups more than all rows together
     return h, h0, max(q, 0.0)

@@ -1,4 +1,7 @@
-"""Log-loss of a classifier and of the shares of the groups, and the warning if the former is larger."""
+"""Log-loss of a classifier beside its baseline, and the warning if the classifier's loss is larger.
+
+The *baseline* is the loss of the constant prediction: the shares of the groups, for every row.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,24 @@ __all__ = ["HELD_OUT", "TRAINING", "LossRecord", "log_share", "shares_loss"]
 
 HELD_OUT = "validated rows"
 TRAINING = "training rows"
-MARGIN = 1e-3  # share of the baseline up to which a loss above it is as good: pseudocounts and ridges make so much
-DIGITS = range(3, 12)  # significant digits: as few as tell the two losses apart
+TOLERANCE = 1e-3  # relative excess over the baseline that counts as equal: pseudocounts and ridges cause as much
+DIGITS = range(3, 12)  # significant digits to try: the fewest in which the two losses differ are printed
 
 
 @dataclass(frozen=True)
 class LossRecord:
-    """The log-loss of a fitted classifier on some rows, beside that of the shares of the groups.
+    """The log-loss of a fitted classifier on some rows, and the baseline.
 
     Attributes
     ----------
     loss : float
         Mean of ``-ln P(y | x)``.
     baseline : float
-        The same of the constant prediction: of each row the shares of the groups in the training rows.
+        Mean loss of the shares of the groups in the training rows.
     rows : str
-        Which rows these are: "validated rows" of a cross-validation inside the fit, or "training rows".
+        Which rows the losses are of: "validated rows" of a cross-validation inside the fit, or "training rows".
     remedy : str
-        What lowers the loss, as a sentence; empty where nothing is known that does.
+        A sentence on what lowers the loss; empty if nothing is known.
 
     Examples
     --------
@@ -45,15 +48,15 @@ class LossRecord:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the constant prediction has the smaller loss, by more than a thousandth."""
-        return self.loss > self.baseline * (1.0 + MARGIN)
+        """Whether the loss exceeds the baseline by more than a thousandth of it."""
+        return self.loss > self.baseline * (1.0 + TOLERANCE)
 
     @property
     def verdict(self) -> str:
-        """The sentence about a log-loss above that of the shares, with the remedy; empty if it is not above."""
+        """The warning about a loss above the baseline, with the remedy; empty if `is_worse` is false."""
         if not self.is_worse:
             return ""
-        loss, baseline = self._numbers
+        loss, baseline = self._formatted
         remedy = self.remedy or "No better prediction from these predictors and terms is known than these shares."
         return (
             f"On the {self.rows} the log-loss is {loss}, against {baseline} of the shares of the groups: the same "
@@ -61,28 +64,27 @@ class LossRecord:
         )
 
     @property
-    def _numbers(self) -> tuple[str, str]:
+    def _formatted(self) -> tuple[str, str]:
+        """Loss and baseline with the fewest digits in which they differ; with three if they do not."""
         for digits in DIGITS:
             loss, baseline = f"{self.loss:.{digits}g}", f"{self.baseline:.{digits}g}"
             if loss != baseline:
-                break
-        else:
-            return f"{self.loss:.3g}", f"{self.baseline:.3g}"
-        return loss, baseline
+                return loss, baseline
+        return f"{self.loss:.3g}", f"{self.baseline:.3g}"
 
     def __str__(self) -> str:
-        loss, baseline = self._numbers
+        loss, baseline = self._formatted
         return f"{loss} of {self.rows}; {baseline} of the shares of the groups"
 
 
 def log_share(totals: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the shares of the groups, shape (..., K), from their `totals`; -inf of an empty one."""
+    """Return the log shares (..., K) of groups with total weights `totals` (..., K); -inf for an empty group."""
     with np.errstate(divide="ignore"):
         return np.log(totals / totals.sum(axis=-1, keepdims=True))
 
 
 def shares_loss(totals: np.ndarray) -> float:
-    """Return the log-loss of the shares of the groups on rows of which each group has `totals` (K,).
+    """Return the log-loss of the shares of the groups, on the rows with total weights `totals` (K,).
 
     Examples
     --------

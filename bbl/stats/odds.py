@@ -1,4 +1,7 @@
-"""Odds of levels against a reference level in two samples: the cells that decide, and limits against both together."""
+"""Odds of levels against a reference level in two samples, as 2 x 2 tables: smallest cells, and limits of shifts.
+
+Counts of a sample have shape (2, D): at each of D levels, and at the reference level.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,9 @@ __all__ = ["least_cells", "shifts_from_pooled"]
 
 
 def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the smallest count, observed or expected, of 2 x 2 tables: two samples by level and reference level.
+    """Return the smallest observed or expected count (D,) of the 2 x 2 tables of samples `one` and `other` (2, D).
 
-    Parameters
-    ----------
-    one, other : ndarray, shape (2, D)
-        Counts at each of D levels (first row), and at their reference level.
-
-    Returns
-    -------
-    ndarray, shape (D,)
-        Expected are the counts of the same margins if the odds were the same in both samples.
+    Expected counts have the same margins and equal odds in both samples.
 
     Examples
     --------
@@ -34,58 +29,63 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Turn limits of log odds ratios of group `g` and the other groups into limits of its shift from all groups.
+    """Turn limits (D,) of log odds ratios of group `g` against the others into limits (D,) of its shift.
 
-    The shift is the log odds of group `g` less the log odds of all groups together. It is zero where the log odds ratio
-    is, and has the same sign.
+    The shift is the log odds of group `g` less the log odds of all groups together; its sign is that of the log odds
+    ratio.
 
     Parameters
     ----------
     log_ratios : ndarray, shape (D,)
         Limits of the log odds of `g` less those of the other groups together; may be infinite, or nan.
     counts : ndarray, shape (K, 2, D)
-        Counts of each group at D levels, and at their reference level.
+        Counts of each group.
     sizes : ndarray, shape (K, D)
-        Observations of each group, those at further levels included.
+        Observations of each group, further levels included.
     g : int
-
-    Returns
-    -------
-    ndarray, shape (D,)
 
     Notes
     -----
     Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed, and a log odds ratio
-    determines the cells. The shift of these cells has the standard error s that holds given the margins. The estimate
-    has the standard error S given the sizes of the groups, which is larger where groups differ. So limits are moved
-    away from the estimate d: with ``(limit / d) ** (S / s)`` in place of ``limit / d``, which keeps their sign.
+    determines the cells, and so the shift, with standard error s. Given only the sizes of the groups, the estimate d
+    has standard error S, which is larger where groups differ. Limits are therefore moved away from d: ``limit / d``
+    becomes ``(limit / d) ** (S / s)``, with the same sign.
     """
-    total, one = counts.sum(axis=0), counts[g]
+    total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = np.log(total[0]) - np.log(total[1])
-        limits = _log_odds(log_ratios, one, total) - pooled
-        estimate = np.log(one[0]) - np.log(one[1]) - pooled
-        given_margins = (1.0 / one).sum(axis=0) ** 2 / ((1.0 / one).sum(axis=0) + (1.0 / (total - one)).sum(axis=0))
-        ratio = limits / estimate
-        moved = estimate * np.sign(ratio) * np.abs(ratio) ** np.sqrt(_variance(counts, sizes, g) / given_margins)
+        limits = _log_odds(log_ratios, group_counts, total) - pooled
+        estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
+        group_variance, other_variance = (1.0 / group_counts).sum(axis=0), (1.0 / (total - group_counts)).sum(axis=0)
+        variance_given_margins = group_variance**2 / (group_variance + other_variance)
+        ratios = limits / estimate
+        power = np.sqrt(_variance(counts, sizes, g) / variance_given_margins)
+        moved = estimate * np.sign(ratios) * np.abs(ratios) ** power
     return np.where(estimate == 0.0, limits, moved)
 
 
 def _log_odds(log_ratios: np.ndarray, one: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the log odds (D,) of the first sample in 2 x 2 tables of given margins and log odds ratios."""
-    # the cell that is smaller than expected, from which the other one of the sample follows without cancellation
-    low = log_ratios <= 0.0
-    n, size, column = total.sum(axis=0), one.sum(axis=0), np.where(low, total[0], total[1])
+    """Return the log odds (D,) of the first sample, given its log odds ratios and the margins of the tables.
+
+    The margins are the sums of its counts `one` (2, D) and the counts `total` (2, D) of both samples.
+    """
+    # solve for the cell that is smaller than expected, from which the other one follows without cancellation
+    is_low = log_ratios <= 0.0
+    n, size, column = total.sum(axis=0), one.sum(axis=0), np.where(is_low, total[0], total[1])
     ratio = np.exp(-np.abs(log_ratios))
-    b = n - size - column + ratio * (size + column)
-    root = np.sqrt(b**2 + 4.0 * (1.0 - ratio) * ratio * size * column)
-    cell = np.where(b > 0.0, 2.0 * ratio * size * column / (b + root), (root - b) / (2.0 * (1.0 - ratio)))
+    coefficient = n - size - column + ratio * (size + column)
+    root = np.sqrt(coefficient**2 + 4.0 * (1.0 - ratio) * ratio * size * column)
+    cell = np.where(
+        coefficient > 0.0,
+        2.0 * ratio * size * column / (coefficient + root),
+        (root - coefficient) / (2.0 * (1.0 - ratio)),
+    )
     log_odds = np.log(cell) - np.log(size - cell)
-    return np.where(low, log_odds, -log_odds)
+    return np.where(is_low, log_odds, -log_odds)
 
 
 def _variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
-    """Return the variance (D,) of the shift of group `g`, given the sizes of all groups (delta method)."""
+    """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by the delta method."""
     total = counts.sum(axis=0)
     slopes = np.broadcast_to(-1.0 / total, counts.shape).copy()
     slopes[g] += 1.0 / counts[g]

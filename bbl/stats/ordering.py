@@ -1,4 +1,4 @@
-"""Whether the levels of a predictor are spread over folds as by chance: a bound on an exact p-value."""
+"""Test whether levels of a predictor are spread over folds as by random order of the rows: a bound on an exact p."""
 
 from __future__ import annotations
 
@@ -8,24 +8,19 @@ __all__ = ["log_p_bound"]
 
 
 def log_p_bound(tables: np.ndarray) -> np.ndarray:
-    """Bound the logarithm of the p-value of tables of counts, under random order of the rows.
+    """Return an upper bound (...) of the log p-value of tables of counts, under random order of the rows.
 
     Parameters
     ----------
     tables : ndarray, shape (..., K, F, L)
-        How many rows of each of K groups, F folds and L levels there are.
-
-    Returns
-    -------
-    ndarray, shape (...)
-        At least the logarithm of the probability, given the totals of folds and of levels, of tables that are as
-        improbable as these or more so.
+        Numbers of rows in each of K groups, F folds and L levels.
 
     Notes
     -----
-    A table has the probability ``prod N_f! prod n_l! / (N! prod o_fl!)``. Those that are no more probable than the one
-    seen are at most as many as there are tables with these totals: at most the ways to spread each level but one
-    over the folds, or each fold but one over the levels. So the level holds exactly, however sparse the tables are.
+    p is the probability, given the totals of folds and levels, of tables that are at most as probable as the observed
+    ones. A table has the probability ``prod N_f! prod n_l! / (N! prod o_fl!)``. The bound is the observed probability
+    times the number of tables with these totals, itself bounded by the ways to spread all levels but one over the
+    folds, or all folds but one over the levels. So the test keeps its level exactly, however sparse the tables are.
 
     Examples
     --------
@@ -41,13 +36,12 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 
     tables = np.asarray(tables, dtype=float)
     folds, levels, total = tables.sum(axis=-1), tables.sum(axis=-2), tables.sum(axis=(-1, -2))
-    F = tables.shape[-2]
-    L = tables.shape[-1]
+    F, L = tables.shape[-2:]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)
     log_p -= gammaln(total + 1) + gammaln(tables + 1).sum(axis=(-1, -2))
-    spread = (
+    log_ways = (
         gammaln(levels + F) - gammaln(levels + 1) - gammaln(F),
         gammaln(folds + L) - gammaln(folds + 1) - gammaln(L),
     )
-    ways = [s.sum(axis=-1) - s.max(axis=-1) for s in spread]
-    return (log_p + np.minimum(*ways)).sum(axis=-1)
+    log_n_tables = [log_way.sum(axis=-1) - log_way.max(axis=-1) for log_way in log_ways]
+    return (log_p + np.minimum(*log_n_tables)).sum(axis=-1)

@@ -1,4 +1,7 @@
-"""Classification by Bayes' rule: class scores, link, probabilities (section 2.5)."""
+"""Classification by Bayes' rule (section 2.5).
+
+*Class scores* (n, K): log probabilities of K groups for n rows, each row up to a constant.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["class_scores", "least_cost", "link", "log_probabilities", "with_prio
 
 
 def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K); -inf for a group without rows."""
+    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K), from `energy` (n, K); -inf for a group with `prior` 0."""
     with np.errstate(divide="ignore"):
         return energy - log_z + np.log(prior)
 
@@ -22,9 +25,9 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def link(scores: np.ndarray) -> np.ndarray:
-    """Return ``F_y(x)`` of eq. (29): a group's score less the log-sum of the others'.
+    """Return ``F_y(x)`` of eq. (29), shape (n, K): a group's score less the log-sum-exp of the other scores.
 
-    -inf for a group without rows, +inf for one where no other has any.
+    -inf for a group of score -inf, inf if all other scores are -inf.
     """
     n, K = scores.shape
     out = np.empty((n, K))
@@ -32,18 +35,17 @@ def link(scores: np.ndarray) -> np.ndarray:
         other_scores = np.delete(scores, y, axis=1)
         if not K - 1:
             return np.full((n, 1), np.inf)
-        top = other_scores.max(axis=1)
-        top = np.where(np.isneginf(top), 0.0, top)
+        largest = other_scores.max(axis=1)
+        largest = np.where(np.isneginf(largest), 0.0, largest)
         with np.errstate(divide="ignore"):
-            out[:, y] = scores[:, y] - (top + np.log(np.exp(other_scores - top[:, None]).sum(axis=1)))
+            out[:, y] = scores[:, y] - (largest + np.log(np.exp(other_scores - largest[:, None]).sum(axis=1)))
     return out
 
 
 def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K) of rows with the `priors` of the groups in place of the `shares` behind the scores.
+    """Return class scores (n, K) with `priors` (K,) in place of the `shares` (K,) of the groups in the training rows.
 
-    By Bayes' rule the odds of two groups change by the ratio of their priors' odds to their shares' odds. A group
-    without rows has no parameters, and keeps -inf.
+    A group without rows has no parameters, and keeps -inf.
     """
     with np.errstate(divide="ignore"):
         shift = np.where(shares > 0.0, np.log(priors) - np.log(np.where(shares > 0.0, shares, 1.0)), -np.inf)
@@ -51,9 +53,9 @@ def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> n
 
 
 def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return the group of least expected cost of each row, shape (n,); costs are true by predicted groups.
+    """Return the group of least expected cost of each row (n,); `costs` are (true group, predicted group).
 
-    Of equally cheap groups the first is taken, as of equally likely ones.
+    The first of several groups of equal cost is taken.
     """
-    unit = np.abs(costs).max()
-    return first_largest(-np.exp(log_p) @ (costs / unit if unit else costs))
+    scale = np.abs(costs).max()
+    return first_largest(-np.exp(log_p) @ (costs / scale if scale else costs))

@@ -9,15 +9,15 @@ import numpy as np
 __all__ = ["adjust", "wald"]
 
 
-def wald(parts: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Test that tables of parameters are zero.
 
     Parameters
     ----------
-    parts : sequence of ndarray, shape (q,)
-        Estimates of each table.
+    tables : sequence of ndarray, shape (q,)
+        Estimates of the parameters of each table.
     covariances : sequence of ndarray, shape (q, q)
-        Their covariances.
+        Their covariances V.
 
     Returns
     -------
@@ -33,40 +33,40 @@ def wald(parts: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tupl
     """
     from scipy.special import chdtrc
 
-    sizes = np.array([len(estimates) for estimates in parts], dtype=np.intp)
-    statistic, df = np.full(len(parts), np.nan), sizes.copy()
+    sizes = np.array([len(estimates) for estimates in tables], dtype=np.intp)
+    statistic, df = np.full(len(tables), np.nan), sizes.copy()
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:
-        estimate = np.array([parts[k][0] for k in single])
+        estimate = np.array([tables[k][0] for k in single])
         variance = np.array([covariances[k][0, 0] for k in single])
         statistic[single] = estimate**2 / variance
     for k in (k for k, size in enumerate(sizes) if size > 1):
-        solved, _, df[k], _ = np.linalg.lstsq(covariances[k], parts[k], rcond=1e-12)
-        statistic[k] = parts[k] @ solved
+        scaled, _, df[k], _ = np.linalg.lstsq(covariances[k], tables[k], rcond=1e-12)
+        statistic[k] = tables[k] @ scaled
     return statistic, df, np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
 
 
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
-    """Return p-values adjusted for all of them together; nan, where no test was made, stays and does not count.
+    """Return p-values (n,) adjusted for multiple testing; nan (no test) stays nan and does not count.
 
     Parameters
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
-        Holm (1979), for the chance of any false rejection; Benjamini & Hochberg (1995), for their share.
+        Holm (1979) controls the probability of any false rejection; Benjamini & Hochberg (1995) their share.
 
     Examples
     --------
     >>> adjust(np.array([0.01, np.nan, 0.02]), "holm")
     array([0.02,  nan, 0.02])
     """
-    out = np.full(len(p), np.nan)
+    adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
     n = len(order)
     if method == "fdr_bh":
-        raw = p[order] / (np.arange(1, n + 1) / n)
-        out[order] = np.minimum(np.minimum.accumulate(raw[::-1])[::-1], 1.0)
+        scaled = p[order] / (np.arange(1, n + 1) / n)
+        adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
     else:
-        out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(n, 0, -1)), 1.0)
-    return out
+        adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(n, 0, -1)), 1.0)
+    return adjusted

@@ -1,4 +1,4 @@
-"""Bayesian network classifiers: the verbs, as ``bbl.networks``."""
+"""Bayesian network classifiers: the public functions of ``bbl.networks``."""
 
 from bbl.api.network.fit import bnc, lp, structure
 from bbl.api.network.judge import accuracy, cmi, cv

@@ -1,1 +1,1 @@
-"""The room of the verbs: they check, call the rooms below, and wrap the results."""
+"""Public functions: they check arguments, call the packages that compute, and wrap the results."""

@@ -1,4 +1,4 @@
-"""Messages of the command line: errors and warnings of the package in terms of options and files."""
+"""Messages of the command line: errors and warnings that name options and files, not Python arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 __all__ = ["in_options"]
 
-# Remedies that only a Python program has, and what stands in their place; {column} is the column at fault.
+# (pattern, replacement) of remedies that only a Python program has; {column} is the column at fault
 REMEDIES = (
     (r" Drop these rows: data\.dropna\(.*\); or missing", r" Leave these rows out of the table; or missing"),
     (
@@ -23,33 +23,35 @@ REMEDIES = (
     (r" Give the name of one, or an array\.", r" Give the name of one."),
     (r" the data; did you mean", r" the table; did you mean"),
 )
-# arguments that are words of the language too: they are options only as NAME=, or at the beginning of a message
-WORDS = frozenset({"data", "help", "method", "missing", "plot", "save", "score", "seed", "shuffle", "type", "weights"})
+# arguments that are also English words: replaced only as NAME=, or at the beginning of a message
+ENGLISH_WORDS = frozenset(
+    {"data", "help", "method", "missing", "plot", "save", "score", "seed", "shuffle", "type", "weights"}
+)
 
 
 def in_options(
     text: str, options: Mapping[str, str], files: Mapping[str, object], argument: str | None = None, column: object = ""
 ) -> str:
-    """Return a message with options in place of arguments, and file names in place of ``data`` and ``newdata``.
+    """Replace arguments in a message by options, and ``data`` and ``newdata`` by file names.
 
     Parameters
     ----------
     text : str
         Message of an error or warning.
     options : mapping of argument to option
-        As ``{"lambda_": "--lambda"}``.
+        Such as ``{"lambda_": "--lambda"}``.
     files : mapping of argument to file
-        As ``{"data": "people.csv"}``.
+        Such as ``{"data": "people.csv"}``.
     argument, column : optional
-        The argument and the column at fault, of an error.
+        The argument and the column at fault.
 
     Examples
     --------
     >>> in_options("use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {})
     'use --log-z auto, or raise --lambda.'
     """
-    for phrase, instead in REMEDIES:
-        text = re.sub(phrase, instead.replace("{column}", str(column).replace("\\", r"\\")), text)
+    for pattern, replacement in REMEDIES:
+        text = re.sub(pattern, replacement.replace("{column}", str(column).replace("\\", r"\\")), text)
     text = re.sub(r"^(data|newdata)\b", lambda m: str(files.get(m[1], m[1])), text)
     if argument in options:
         text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)
@@ -61,5 +63,5 @@ def in_options(
     )
     if argument in options:  # as in "'eps' is not an option of ..."
         text = text.replace(f"'{argument}'", options[str(argument)])
-    bare = "|".join(name for name in names.split("|") if name not in WORDS)
-    return re.sub(rf"(?<![\w'.-])({bare})(?![\w'=])", lambda m: options[m[1]], text)
+    unambiguous = "|".join(name for name in names.split("|") if name not in ENGLISH_WORDS)
+    return re.sub(rf"(?<![\w'.-])({unambiguous})(?![\w'=])", lambda m: options[m[1]], text)

@@ -1,4 +1,4 @@
-"""Options of the command line; each is stored under the name of the argument that it stands for."""
+"""Options of the command line. Each is stored under the name of the argument of `bbl.bbl`, ... that it sets."""
 
 from __future__ import annotations
 
@@ -24,15 +24,11 @@ __all__ = ["engine_options", "option_names", "parse"]
 PROGRAM = "python -m bbl"
 ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax", "gauge")
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
-# of Boltzmann machines alone, with their defaults
-MACHINE_OPTIONS: dict[str, Any] = {
-    **dict.fromkeys(ENGINE_OPTIONS),
-    "method": DEFAULT,
-    "log_z": "auto",
-    "calibrate": "none",
-    "novarOk": False,
-    "shuffle": False,
-}
+# arguments that only Boltzmann machines have, with their defaults
+MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
+    "method": DEFAULT, "log_z": "auto", "calibrate": "none", "novarOk": False, "shuffle": False,
+}  # fmt: skip
+DEFAULT_BINS = 5
 EXAMPLES = f"""\
 examples:
   {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
@@ -51,7 +47,7 @@ for each row in the order of the table. Columns are read as the model needs them
 
 
 def numbers(text: str) -> float | list[float] | str:
-    """Return one number, a list of numbers, or the name of a rule that finds one."""
+    """Parse ``X``, ``X,X,...`` or a tuning rule such as ``cv``; return a number, a list of numbers, or the rule."""
     if text in RULES:
         return text
     try:
@@ -62,7 +58,7 @@ def numbers(text: str) -> float | list[float] | str:
 
 
 def column_type(text: str) -> tuple[str | None, str]:
-    """Return column (None for all) and type of ``COL=TYPE`` or ``TYPE``."""
+    """Parse ``COL=TYPE`` or ``TYPE``; return (column, type), the column None for all."""
     column, sign, kind = text.rpartition("=")
     if kind not in TYPES:
         type_names = " or ".join(TYPES)
@@ -73,45 +69,42 @@ def column_type(text: str) -> tuple[str | None, str]:
 
 
 def bin_rule(text: str) -> tuple[str, int]:
-    """Return method and number of ``METHOD`` or ``METHOD:NUMBER``."""
+    """Parse ``METHOD`` or ``METHOD:NUMBER``; return (method, number of bins)."""
     method, _, number = text.partition(":")
-    if method not in CUTS or not (number or "5").isdigit():
+    if method not in CUTS or not (number or str(DEFAULT_BINS)).isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is no way of binning; give {', '.join(CUTS)}, or as quantile:4")
-    return method, int(number or 5)
+    return method, int(number or DEFAULT_BINS)
 
 
-def _table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options of tables, and return their group."""
     group = parser.add_argument_group(
         "tables",
         "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
         "Folders and globs of Parquet files are read in batches.",
     )
     group.add_argument(
-        "--na",
-        action="append",
-        metavar="TEXT",
+        "--na", action="append", metavar="TEXT",
         help="a cell that means missing, besides empty ones; repeat for more. Default: "
         + ", ".join(text for text in MISSING_TEXTS if text),
-    )
+    )  # fmt: skip
     return group
 
 
-def _prediction_options(group: argparse._ArgumentGroup) -> None:
+def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options of predictions to a group."""
     group.add_argument(
-        "--type",
-        choices=PREDICTIONS,
-        default="prob",
+        "--type", choices=PREDICTIONS, default="prob",
         help="prob: a probability per group, and the likeliest group (default); link: log-odds; class: the group alone",
-    )
+    )  # fmt: skip
     group.add_argument(
-        "--unseen",
-        choices=("raise", "ignore"),
-        default="raise",
+        "--unseen", choices=("raise", "ignore"), default="raise",
         help="levels that the model does not know are an error (raise, default), or say nothing (ignore)",
-    )
+    )  # fmt: skip
 
 
-def _model_options(parser: argparse.ArgumentParser) -> None:
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the fit of a model."""
     group = parser.add_argument_group("model")
     group.add_argument("--weights", metavar="COL", help="column of frequencies")
     group.add_argument(
@@ -129,11 +122,10 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tolerance", type=float, metavar="X", help="gradient at which iterations end (pseudo)")
     group.add_argument("--itmax", type=int, metavar="N", help="most iterations (pseudo)")
     group.add_argument(
-        "--missing",
-        choices=MISSING,
+        "--missing", choices=MISSING,
         help="missing values are an error (raise, default), their rows are dropped (drop), they are a level of their "
         "own (level), or they are summed out (marginal, default with --learner)",
-    )
+    )  # fmt: skip
     group.add_argument("--novar-ok", dest="novarOk", action="store_true", help="keep predictors with a single level")
     group.add_argument("--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto")
     group.add_argument("--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none")
@@ -141,7 +133,8 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
 
 
-def _fold_options(parser: argparse.ArgumentParser) -> None:
+def _add_fold_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of cross-validation."""
     group = parser.add_argument_group("cross-validation")
     group.add_argument(
         "--cv", action="store_true", help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best"
@@ -156,6 +149,7 @@ def _fold_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
+    """Return the parser of command lines that fit a model."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]",
@@ -168,36 +162,30 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("data", nargs="?", type=Path, metavar="DATA", help="table with the columns of the formula")
     parser.add_argument("--version", action="version", version=f"bbl {bbl.__version__}")
 
-    _model_options(parser)
+    _add_model_options(parser)
     group = parser.add_argument_group("Bayesian network classifiers", "In place of the Boltzmann machine.")
     group.add_argument("--learner", choices=tuple(LEARNERS), help="how the structure is learnt; 'y ~ .' is the formula")
     group.add_argument("--smooth", type=float, metavar="X", help="prior count of every cell; default: 0")
-    _fold_options(parser)
+    _add_fold_options(parser)
 
-    group = _table_options(parser)
+    group = _add_table_options(parser)
     group.add_argument(
-        "--dtype",
-        action="append",
-        type=column_type,
-        metavar="COL=TYPE",
+        "--dtype", action="append", type=column_type, metavar="COL=TYPE",
         help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. By default columns of "
         "numbers are numbers, but text where one has a leading zero, as in 01, or over 18 digits",
-    )
-
+    )  # fmt: skip
     group.add_argument(
-        "--bin",
-        type=bin_rule,
-        metavar="HOW[:N]",
+        "--bin", type=bin_rule, metavar="HOW[:N]",
         help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what tells the groups "
         "apart); new data are cut alike",
-    )
+    )  # fmt: skip
     group.add_argument(
         "--lump", type=int, metavar="N", help="put levels that occur less than N times together, as (rare)"
     )
 
     group = parser.add_argument_group("results")
     group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
-    _prediction_options(group)
+    _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
     group.add_argument("--report", type=Path, metavar="PAGE", help="write everything about the model to this HTML page")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
@@ -205,21 +193,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _predict_parser() -> argparse.ArgumentParser:
+    """Return the parser of command lines that begin with ``predict``."""
     parser = argparse.ArgumentParser(prog=f"{PROGRAM} predict", description=PREDICT_TEXT, allow_abbrev=False)
     parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
     parser.add_argument("newdata", type=Path, metavar="NEWDATA", help="table with the predictors of the model")
-    _prediction_options(parser.add_argument_group("predictions"))
-    _table_options(parser)
+    _add_prediction_options(parser.add_argument_group("predictions"))
+    _add_table_options(parser)
     return parser
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Return the arguments of a command line; those of ``predict`` have a ``model``.
+    """Parse a command line; only ``predict`` sets the argument ``model``.
 
-    Raises
-    ------
-    SystemExit
-        With status 2, if they cannot be understood; with 0 after ``--help`` and ``--version``.
+    Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0 after ``--help`` and
+    ``--version``.
     """
     if argv and argv[0] == "predict":
         return _predict_parser().parse_args(argv[1:])
@@ -247,10 +234,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def engine_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the method that are set on the command line, by argument."""
+    """Return the options of the method that are set on the command line, by argument name."""
     return {name: getattr(args, name) for name in ENGINE_OPTIONS if getattr(args, name) is not None}
 
 
 def option_names() -> dict[str, str]:
-    """Return the option of each argument: from ``lambda_`` to ``--lambda``, from ``n_jobs`` to ``--jobs``."""
+    """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
     return {action.dest: action.option_strings[-1] for action in _parser()._actions if action.option_strings}

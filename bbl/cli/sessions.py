@@ -1,4 +1,4 @@
-"""Sessions of the command line: that of the paper, a fit or cross-validation of a user's table, predictions."""
+"""Sessions of the command line: the paper's example, a fit or cross-validation of a user's table, or predictions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that 
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the session that the arguments ask for, after checking files and options that need no fit."""
+    """Check files and options, and run the session that the parsed arguments describe."""
     if "model" in args:
         _check_readable(args.newdata)
         _predict(bbl.load(args.model), args)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def user_session(args: argparse.Namespace) -> None:
-    """Fit or cross-validate the user's formula on the user's table; predict, save and draw as the options say."""
+    """Fit or cross-validate a model on the user's table; then save, draw, report and predict as the options say."""
     data: TrainingInput
     if in_batches(args.data):
         for name in ("dtype", "na", "bin", "lump"):
@@ -65,29 +65,25 @@ def user_session(args: argparse.Namespace) -> None:
         types = dict(args.dtype or [])
         if args.weights is not None:
             types.setdefault(args.weights, "number")
-        data = _prepared(args, read_training(args.data, _missing_texts(args), types))
+        data = _bin_and_lump(args, read_training(args.data, _missing_texts(args), types))
     if args.learner is not None:
-        _finish(args, *_network(args, data))
+        _finish(args, *_fit_network(args, data))
         return
-    fit_options: dict[str, Any] = {
-        name: getattr(args, name) for name in ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
-    } | engine_options(args)
-    shown: dict[str, Any]
+    names = ("missing", "novarOk", "log_z", "calibrate", "seed", "n_jobs")
+    fit_options: dict[str, Any] = {name: getattr(args, name) for name in names} | engine_options(args)
+    shown: dict[str, Any]  # values to print, or functions that return them, by title
     fit: Any
     if args.cv:
-        folds = {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
-        cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **folds, **fit_options)
-        fit, shown, draw = cv.model, {"cv": cv}, lambda: cv.plot().figure
+        fit_options |= {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
+        cv = bbl.crossVal(args.formula, data, args.weights, args.method, shuffle=args.shuffle, **fit_options)
+        fit, shown, plot = cv.model, {"cv": cv}, cv.plot
     else:
         fit = bbl.bbl(args.formula, data, args.weights, args.method, **fit_options)
-        shown, draw = (
-            {"fit": fit, "fit.summary()": fit.summary},
-            lambda: np.atleast_1d(np.asarray(fit.plot(), dtype=object))[0].figure,
-        )
-    _finish(args, fit, shown, draw)
+        shown, plot = {"fit": fit, "fit.summary()": fit.summary}, fit.plot
+    _finish(args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure)
 
 
-def _prepared(args: argparse.Namespace, data: Frame) -> TrainingInput:
+def _bin_and_lump(args: argparse.Namespace, data: Frame) -> TrainingInput:
     """Return the table with numbers binned (--bin) and rare levels lumped (--lump)."""
     if args.bin is None and args.lump is None:
         return data
@@ -100,10 +96,10 @@ def _prepared(args: argparse.Namespace, data: Frame) -> TrainingInput:
     return table
 
 
-def _network(
+def _fit_network(
     args: argparse.Namespace, data: TrainingInput
 ) -> tuple[ClassifierResults, dict[str, Any], Callable[[], Figure]]:
-    """Return a fitted Bayesian network classifier, the values to print by title, and a function that draws it."""
+    """Fit a Bayesian network classifier; return it, the values to print by title, and a function that draws it."""
     smooth = 0.0 if args.smooth is None else args.smooth
     fit = bbl.networks.bnc(
         args.learner, args.formula, data, smooth, missing=args.missing, weights=args.weights, seed=args.seed
@@ -119,14 +115,14 @@ def _network(
 def _finish(
     args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Callable[[], Figure]
 ) -> None:
-    """Save, draw and report a fit, then print values by title, or predictions if there are new data."""
+    """Save, draw and report a fit; then print predictions of --newdata, or without it the `shown` values by title."""
     if args.save is not None:
         fit.save(args.save)
         note(f"The model is in {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
     if args.report is not None:
-        _without_screen()
+        _draw_into_files()
         fit.report(args.report)
         note(f"The report is in {args.report}")
     if args.newdata is None:
@@ -137,7 +133,7 @@ def _finish(
 
 
 def titanic_session(path: Path) -> None:
-    """Run the session of section 3.2 of the paper: print, summary, prediction, cross-validation, figure."""
+    """Run the example of section 3.2 of the paper, and save its figure at `path`."""
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
     show('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)
@@ -161,22 +157,22 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _without_screen() -> None:
-    """Make matplotlib draw into files only."""
+def _draw_into_files() -> None:
+    """Make matplotlib draw into files, without a screen."""
     import matplotlib
 
     matplotlib.use("Agg")
 
 
 def save_figure(draw: Callable[[], Figure], path: Path) -> None:
-    """Draw a figure without a screen and save it."""
-    _without_screen()
+    """Call `draw` and save the figure that it returns."""
+    _draw_into_files()
     draw().savefig(path, dpi=150)
     note(f"The figure is in {path}")
 
 
 def _predict(fit: Model, args: argparse.Namespace) -> None:
-    """Print predictions of the new rows as CSV; of a model without classes, log-probabilities."""
+    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes."""
     if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         header = True
         for rows in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
@@ -193,12 +189,12 @@ def _predict(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the cells of CSV files that mean a missing value (--na)."""
+    """Return the texts of cells that mean a missing value (--na)."""
     return MISSING_TEXTS if args.na is None else ("", *args.na)
 
 
 def _check_readable(path: Path) -> None:
-    """Raise an OSError if a single file cannot be opened."""
+    """Raise an OSError if a file cannot be opened; standard input and data read in batches are not checked."""
     if path != STDIN and not in_batches(path):
         with path.open("rb"):
             pass
@@ -209,20 +205,19 @@ def _check_writable(argument: str, path: Path | None) -> None:
     if path is None:
         return
     folder = path.parent
-    problem = (
-        f"{str(path)!r} is a folder. Give the name of a file in it."
-        if path.is_dir()
-        else f"there is no folder {str(folder)!r}. Make it first, or name another."
-        if not folder.is_dir()
-        else f"the folder {str(folder)!r} does not let you write into it. Name another."
-        if not os.access(folder, os.W_OK)
-        else None
-    )
+    problem = ""
+    if path.is_dir():
+        problem = f"{str(path)!r} is a folder. Give the name of a file in it."
+    elif not folder.is_dir():
+        problem = f"there is no folder {str(folder)!r}. Make it first, or name another."
+    elif not os.access(folder, os.W_OK):
+        problem = f"the folder {str(folder)!r} does not let you write into it. Name another."
     if problem:
         raise OptionError(f"{argument}: {problem}", argument=argument)
 
 
 def _check_figure(path: Path) -> None:
+    """Raise an OptionError if matplotlib cannot write a figure of the type of `path`, or the file is not writable."""
     from matplotlib.backend_bases import FigureCanvasBase
 
     file_types = sorted(FigureCanvasBase.get_supported_filetypes())

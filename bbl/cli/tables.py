@@ -1,4 +1,7 @@
-"""Tables of the command line: CSV and Parquet files as data frames, with rules for which columns are numbers."""
+"""Tables of the command line: CSV and Parquet files as data frames.
+
+The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain texts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ __all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types"
 TYPES = ("text", "number")
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
 STDIN = Path("-")
-# digits that are a name and no quantity: 01 and 1 differ, and float64 does not tell 19 digits apart
+# digits that are a name, not a quantity: 01 is not 1, and float64 does not represent all numbers of 19 digits
 CODE = re.compile(r"\s*[+-]?(?:0\d|\d{19})")
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
@@ -48,54 +51,54 @@ def read_table(
     path : Path
         ``-`` for standard input, which holds CSV. Endings such as ``.csv.gz`` are unpacked.
     missing : collection of str
-        Cells of a CSV file that stand for missing values.
+        Texts of cells of a CSV file that mean a missing value.
     types : mapping of column to {"text", "number", "numbers", "truth"}, optional
-        How its columns are read; None stands for all others. "number" refuses what is none; "numbers" and "truth" leave
-        it as text. A column without a type is one of numbers, or of True and False, if all its cells are, and
-        no number looks like a code: has a leading zero, or over 18 digits.
+        Types of columns of a CSV file; the key None is for all other columns. "number": a cell that is no number is an
+        error. "numbers", "truth": cells that are no numbers, or neither True nor False, remain texts. A column without
+        a type becomes one of numbers, or of True and False, if all its cells are; but of texts, if a number looks like
+        a code (has a leading zero, or over 18 digits).
     levels : mapping of column to collection of str, optional
-        Cells that are levels of these columns, whatever `missing` says.
+        Texts that are levels of a column, even if they are in `missing`.
 
     Raises
     ------
     DataError
-        If the file is no such table.
+        If the file is not such a table.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     endings = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
-        return _parsed(path, lambda: pd.read_parquet(path))
+        return _named_errors(path, lambda: pd.read_parquet(path))
     source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
         "sep": "\t" if {".tsv", ".tab"} & set(endings) else ",",
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
-    first = _parsed(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
+    header = _named_errors(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
     if isinstance(source, io.BytesIO):
         source.seek(0)
-    names = first.iloc[0].tolist()
-    markers = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
-    table = _parsed(path, lambda: pd.read_csv(source, dtype=str, na_values=markers, **options))
-    table.columns = pd.Index(names, dtype=object)  # as they are: pandas numbers names that occur twice
+    names = header.iloc[0].tolist()
+    missing_texts = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
+    table = _named_errors(path, lambda: pd.read_csv(source, dtype=str, na_values=missing_texts, **options))
+    table.columns = pd.Index(names, dtype=object)  # read_csv changes names that occur twice
     if table.index.nlevels > 1:
         raise DataError(f"the rows of {path} have more cells than its header has names. Name every column.")
-    unnamed = len(names) > 1 and names[0].strip() == ""
-    if unnamed or not isinstance(table.index, pd.RangeIndex):  # as R's write.csv and write.table write them
+    has_unnamed_column = len(names) > 1 and names[0].strip() == ""  # as R's write.csv writes row names
+    if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):  # or as R's write.table does
         message = f"the first column of {path} has no name and is taken for the names of the rows: it is left out."
         warnings.warn(message, DataWarning, stacklevel=2)
-        table = table.iloc[:, int(unnamed) :].reset_index(drop=True)
-    kinds = types or {}
+        table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
+    types = types or {}
     columns = [
-        _column(table.columns[k], table.iloc[:, k], kinds.get(table.columns[k], kinds.get(None)))
-        for k in range(table.shape[1])
+        _typed_column(name, table.iloc[:, k], types.get(name, types.get(None))) for k, name in enumerate(table.columns)
     ]
     return pd.concat(columns, axis=1) if columns else table
 
 
 def read_training(path: Path, missing: Collection[str], types: Mapping[Any, str]) -> Frame:
-    """Return the table of `read_table`, which says of which columns a Parquet file has lost the order of categories."""
+    """Return the table of `read_table`; columns of a Parquet file keep the declared order of their categories."""
     frame = to_frame(read_table(path, missing, types))
     if not _is_parquet(path):
         return frame
@@ -108,26 +111,24 @@ def _is_parquet(path: Path) -> bool:
 
 
 def model_types(design: Design) -> dict[Any, str]:
-    """Return how the columns of new data are read, for `read_table`: as the levels are that a model knows."""
-    words = {"number": "numbers", "bool": "truth"}
-    return {
-        str(factor.name): "numbers"
-        if factor.binned
-        else next((words[kind] for kind in words if kind in factor.kinds), "text")
-        for factor in design.predictors
-    }
+    """Return the `types` of `read_table` for new data: each predictor is read as the levels that the model knows."""
+    types = {}
+    for factor in design.predictors:
+        is_numeric = factor.binned or "number" in factor.kinds
+        types[str(factor.name)] = "numbers" if is_numeric else "truth" if "bool" in factor.kinds else "text"
+    return types
 
 
 def model_levels(design: Design) -> dict[Any, set[str]]:
-    """Return the texts that are levels of a model's predictors."""
+    """Return the `levels` of `read_table` for new data: the texts that are levels of each predictor."""
     return {
         str(factor.name): {level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind == "string"}
         for factor in design.predictors
     }
 
 
-def _parsed(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return the result of `read`; its ValueErrors become DataErrors that name the file."""
+def _named_errors(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return ``read()``; a ValueError becomes a DataError that names the file `path`."""
     try:
         return read()
     except UnicodeDecodeError as error:
@@ -137,8 +138,8 @@ def _parsed(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
-def _column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
-    """Return a column of texts as `kind` of `read_table`; with None, as the type that all its cells have."""
+def _typed_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
+    """Convert a column of texts to the type `kind`, see `types` of `read_table`; None finds the type."""
     codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)
     numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")

@@ -1,1 +1,1 @@
-"""The verbs of Boltzmann machines: fitting, cross-validation, averages, class scores, simulation."""
+"""Public functions of Boltzmann machines: fitting, cross-validation, averages, class scores, simulation."""

@@ -1,1 +1,1 @@
-"""The verbs of Bayesian network classifiers: learning, fitting, judging."""
+"""Public functions of Bayesian network classifiers: learning structures, fitting tables, cross-validation."""

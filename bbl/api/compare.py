@@ -9,7 +9,7 @@ import pandas as pd
 
 from bbl.checks import verb
 from bbl.report.model_table import ModelTable
-from bbl.results.comparison import compared_fits
+from bbl.results.comparison import compare_fits
 from bbl.results.model import ModelResults
 from bbl.results.together.side_by_side import model_table
 
@@ -64,7 +64,7 @@ def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame
     (1) y ~ a + b, pseudo           4      NaN   0  NaN
     (2) y ~ a * b, pseudo           6  90.7663   2  0.0
     """
-    return compared_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
+    return compare_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
 
 
 @verb

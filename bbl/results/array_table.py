@@ -1,4 +1,4 @@
-"""Tables of the arrays in a model file: dtype, shape and range of each, and the check of a file against its table."""
+"""Specifications of the arrays in a model file (dtype, shape, range), and the check of arrays against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBABILITY = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """What an array of a model file has to be.
+    """Required dtype, shape and range of an array of a model file.
 
     Attributes
     ----------
@@ -26,9 +26,9 @@ class ArraySpec:
     shape : tuple of int or None
         None for an axis of any length.
     interval : tuple of two floats, optional
-        Closed interval of all values, outside which nan lies. By default any value is taken, nan included.
+        Least and largest value; nan is refused. By default any value is accepted, nan included.
     required : bool, default True
-        Whether every file of the kind has the array.
+        Whether every model file of the same kind has the array.
     """
 
     kind: str
@@ -40,17 +40,17 @@ class ArraySpec:
         """Return whether an array has this dtype and shape, and no value outside the interval."""
         if array.dtype.kind != self.kind or array.ndim != len(self.shape):
             return False
-        if any(n not in (None, length) for n, length in zip(self.shape, array.shape, strict=True)):
+        if any(required not in (None, length) for required, length in zip(self.shape, array.shape, strict=True)):
             return False
         return self.interval is None or bool(((array >= self.interval[0]) & (array <= self.interval[1])).all())
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec]) -> None:
-    """Raise a ValueError for an array that is not as its table says; arrays outside the table are not looked at.
+def check_arrays(arrays: Mapping[str, np.ndarray], specs: Mapping[str, ArraySpec]) -> None:
+    """Raise a ValueError if an array is missing or violates its specification; arrays without one are ignored.
 
-    The checksum of a file does not say who wrote it, and kernels trust the arrays.
+    Kernels rely on shapes and ranges, and the checksum of a file does not prove that this package wrote it.
     """
-    for name, spec in table.items():
+    for name, spec in specs.items():
         if spec.required and name not in arrays:
             raise ValueError(f"it lacks the array {name!r}")
         if name in arrays and not spec.admits(arrays[name]):
@@ -58,6 +58,6 @@ def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec
 
 
 def refuse_unknown(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
-    """Raise a ValueError for an array that is not among the `names` of a kind of model."""
+    """Raise a ValueError for an array whose name is not in `names`, those of the arrays of a kind of model."""
     if unknown := arrays.keys() - set(names):
         raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")

@@ -1,4 +1,4 @@
-"""Frames of predictions, and of rows read in batches: one frame after the other, or all in a Parquet file."""
+"""Frames of predictions, of new rows read in batches, and their Parquet file. n rows, K groups."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ __all__ = ["new_frames", "prediction_frame", "write_frames"]
 def prediction_frame(
     scores: np.ndarray, groups: tuple, type: str, index: pd.Index, response: Hashable, costs: np.ndarray | None = None
 ) -> pd.DataFrame | pd.Series:
-    """Return class scores (n, K) as R's frame of predictions; for ``type="class"`` the predicted groups alone.
+    """Return predictions from class scores (n, K): a column for each group and ``yhat``, or ``yhat`` for type "class".
 
-    Predicted is the most likely group or, with a matrix of `costs` (K, K), that of least expected cost.
+    ``yhat`` is the most likely group or, with `costs` (K, K; observed by predicted), the group of least expected cost;
+    it is missing where scores are nan. The other columns are links or probabilities, by `type`.
     """
     columns = pd.Index(groups, dtype=object)
-    chosen = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
-    codes = np.where(np.isnan(scores).any(axis=1), -1, chosen)
+    predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
+    codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
     name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
-    best = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name=name)
+    yhat = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name=name)
     if type == "class":
-        return best
+        return yhat
     values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
-    return pd.concat([pd.DataFrame(values, index=index, columns=columns), best], axis=1)
+    return pd.concat([pd.DataFrame(values, index=index, columns=columns), yhat], axis=1)
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
-    """Yield the predictors of new rows, batch by batch from a source, or at once from a table.
+    """Yield the predictors of new rows: batch by batch from `source`, or `newdata` at once if that is None.
 
-    Rows of Arrow data are numbered on from batch to batch; tables of pandas keep their index.
+    Tables of pandas keep their index; rows of Arrow batches are numbered from 0 on through all batches.
     """
     if source is None:
         yield to_frame(newdata, "newdata")
@@ -59,48 +60,48 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
 
 
 def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike) -> int:
-    """Write frames with the same columns to one Parquet file; return the number of rows.
+    """Write frames with the same columns to one Parquet file, and return the number of rows.
 
-    They go to ``path + ".part"``, which gets its final name when all are written.
+    The file is named ``path + ".part"`` until it is complete.
     """
     from pyarrow import Table
     from pyarrow.parquet import ParquetWriter
 
     target = Path(path)
-    unfinished, writer, n = target.with_name(target.name + ".part"), None, 0
+    unfinished, writer, n_written = target.with_name(target.name + ".part"), None, 0
     try:
         for frame in frames:
             table = Table.from_pandas(_as_text(frame), preserve_index=False)
-            with _writing(target):
+            with _convert_write_errors(target):
                 if writer is None:
                     writer = ParquetWriter(unfinished, table.schema)
                 writer.write_table(table)
-            n += len(frame)
+            n_written += len(frame)
         if writer is None:
             raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
-        with _writing(target):
+        with _convert_write_errors(target):
             writer.close()
             os.replace(unfinished, target)
     except BaseException:
         if writer is not None:
-            with suppress(OSError):  # a full disk raises again
+            with suppress(OSError):  # on a full disk closing fails, too
                 writer.close()
         unfinished.unlink(missing_ok=True)
         raise
-    return n
+    return n_written
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of predictions for Parquet: column names, and groups of mixed types in its last, as text."""
-    *columns, groups = (frame.iloc[:, k] for k in range(frame.shape[1]))
-    if infer_dtype(groups.cat.categories).startswith("mixed"):
-        groups = groups.cat.rename_categories(distinct_names(map(str, groups.cat.categories)))
-    return pd.concat([*columns, groups], axis=1).set_axis(distinct_names(map(str, frame.columns)), axis=1)
+    """Return predictions with column names as text, and so the groups in the last column if their types are mixed."""
+    *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
+    if infer_dtype(yhat.cat.categories).startswith("mixed"):
+        yhat = yhat.cat.rename_categories(distinct_names(map(str, yhat.cat.categories)))
+    return pd.concat([*columns, yhat], axis=1).set_axis(distinct_names(map(str, frame.columns)), axis=1)
 
 
 @contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    """Turn an OSError into a DataError that names the file and the reason."""
+def _convert_write_errors(target: Path) -> Iterator[None]:
+    """Turn an OSError in the ``with`` block into a DataError that names the file and the reason."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,7 @@
-"""ClassifierResults: the contract of every fitted classifier: class scores, predictions, evaluation, explanation."""
+"""ClassifierResults: the contract of every fitted classifier: class scores, predictions, evaluation, explanation.
+
+n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,9 @@ from bbl.design.weights import own_weights
 from bbl.errors import BBLError, OptionError
 from bbl.report.format import WIDTH
 from bbl.report.page import Part
-from bbl.results.comparison import compared_fits
-from bbl.results.evaluation import Evaluation, evaluated, new_rows
-from bbl.results.explanation import Attribution, Explanation, Importance, explained
+from bbl.results.comparison import compare_fits
+from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows
+from bbl.results.explanation import Attribution, Explanation, Importance, explain_rows
 from bbl.results.model import ModelResults
 from bbl.results.report_page import evaluation_part
 from bbl.rows.on_disk import Rows
@@ -40,15 +43,15 @@ __all__ = ["ClassifierResults", "no_refit"]
 
 @dataclass(frozen=True, repr=False)
 class ClassifierResults(ModelResults):
-    """A fitted classifier: a model with a response. Its abstract methods are what a family of models has to add.
+    """A fitted classifier: a model with a response. Each family of models implements the abstract methods.
 
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
         Class shares that predictions take in place of those of the training rows.
     stored_loss : LossRecord or None
-        The log-loss of the fit's own cross-validation, or of the model's file; `log_loss` is that, or of the training
-        rows.
+        Log-loss from a cross-validation inside the fit or from a model file; without one `log_loss` is that of the
+        training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
@@ -58,7 +61,7 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, x)`` of encoded rows, shape (n, K), up to a constant; sums out where `missing`."""
+        """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing` (n, m) predictors."""
 
     @abstractmethod
     def predict(
@@ -107,7 +110,7 @@ class ClassifierResults(ModelResults):
         seed: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> Importance:
-        """Return the rise of the log-loss without each predictor; see `bbl.results.predictions.importance`."""
+        """Return the increase of the log-loss without each predictor; see `bbl.results.predictions.importance`."""
 
     @property
     @abstractmethod
@@ -116,14 +119,14 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def _attribution(self) -> Attribution:
-        """Return the terms whose sums are the class scores; an OptionError if they are no sums."""
+        """Return the terms whose sums are the class scores; an OptionError if class scores are no sums of terms."""
 
     @abstractmethod
     def _refit(self, train: Sample, rng: np.random.Generator) -> Classifier:
         """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`."""
 
     def with_priors(self, priors: Priors) -> Self:
-        """Return the model with these class shares for its predictions; None for those of its training rows.
+        """Return the model with other class shares for predictions; None for the shares of the training rows.
 
         Parameters
         ----------
@@ -133,7 +136,7 @@ class ClassifierResults(ModelResults):
         Returns
         -------
         ClassifierResults
-            Of the same class. Nothing is fitted anew: the parameters of the groups do not depend on their shares.
+            Of the same class. Nothing is refitted: the parameters of a group do not depend on the shares.
 
         Examples
         --------
@@ -151,9 +154,9 @@ class ClassifierResults(ModelResults):
 
     @property
     def shares_in_use(self) -> np.ndarray:
-        """Shares (K,) of the groups in the population that is predicted: the model's priors, or the training shares.
+        """Shares (K,) of the groups that predictions assume: the model's priors, or the shares of the training rows.
 
-        A group without training rows has no parameters, and so a share of 0.
+        The share of a group without training rows is 0, because it has no parameters.
         """
         if self.priors is None:
             return self.class_shares
@@ -161,24 +164,24 @@ class ClassifierResults(ModelResults):
         return shares / shares.sum()
 
     def _prior_shifted(self, scores: np.ndarray, priors: Priors = None) -> np.ndarray:
-        """Return class scores (n, K) with `priors`, or those of the model, in place of the training rows' shares."""
+        """Return class scores (n, K) with other class shares: `priors`, or by default the priors of the model."""
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
-        """Return the class scores (n, K) of new rows; nan where the row is dropped."""
+        """Return the class scores (n, K) of new rows; nan for rows that the design drops for missing values."""
         codes, missing = self.design.encode(newdata, unseen)
         return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
 
     def _encoded_scores(
         self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
     ) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows; nan where `dropped`: such rows never reach the model."""
+        """Return the class scores (n, K) of rows with `codes` and `missing` cells (n, m); nan where `dropped` (n,)."""
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
-        rows = ~dropped
+        kept = ~dropped
         scores = np.full((len(codes), len(self.labels.groups)), np.nan)
-        scores[rows] = self._encoded_scores(codes[rows], None if missing is None else missing[rows], None, priors)
+        scores[kept] = self._encoded_scores(codes[kept], None if missing is None else missing[kept], None, priors)
         return scores
 
     def _training_scores(self, priors: Priors = None) -> np.ndarray:
@@ -201,8 +204,8 @@ class ClassifierResults(ModelResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors and the response. None for the training rows, for which any model looks better
-            than it is.
+            Rows with the predictors and the response. None for the training rows, on which the scores of any model are
+            too good.
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights.
         level : float, default 0.95
@@ -242,9 +245,9 @@ class ClassifierResults(ModelResults):
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
-            y, counts = new_rows(self.design, newdata, weights)
+            y, counts = encode_groups(self.design, newdata, weights)
             subject = "new rows"
-        return evaluated(self.labels, scores, y, counts, subject, level, cost_matrix, self._remedy)
+        return evaluate_rows(self.labels, scores, y, counts, subject, level, cost_matrix, self._remedy)
 
     @verb
     def explain(
@@ -262,8 +265,8 @@ class ClassifierResults(ModelResults):
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
-            Log-odds of the first against the second. By default of the second of two groups against the first; of more,
-            of the most likely group of each row against the next.
+            Log-odds of the first group against the second. By default, of two groups the second against the first, and
+            of three or more the most likely group of a row against the next likely.
         unseen, priors
             As in `predict`.
 
@@ -271,11 +274,11 @@ class ClassifierResults(ModelResults):
         -------
         Explanation
             ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the zero-sum gauge, which
-            does not depend on reference levels: a field is the mean effect of a level, a coupling what a pair of
-            levels adds to it. Those of a network are the features given their parents. Baseline (priors and ln Z),
-            terms and what is summed out of missing values add up to the difference of the class scores. A row that the
-            policy drops has no numbers. A network without prior counts may have infinite ones, which do not add up:
-            what a group never shows is impossible in it.
+            does not depend on reference levels: a field is the mean effect of a level, a coupling the additional effect
+            of a pair of levels. The terms of a network are the features given their parents. Baseline (priors and
+            ln Z), terms and the summed-out missing values add up to the difference of the class scores. A row that is
+            dropped for missing values has no numbers. A network without prior counts may have infinite contributions,
+            which do not add up: a level that never occurs in a group is impossible in that group.
 
         Raises
         ------
@@ -304,31 +307,31 @@ class ClassifierResults(ModelResults):
             (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
             dropped = self.design.dropped(newdata)
         scores = self._encoded_scores(codes, missing, dropped, priors)
-        return explained(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
+        return explain_rows(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
-        """Return this fit beside others, each tested against the one before it; see `bbl.anova`."""
-        return compared_fits((self, *others))
+        """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`."""
+        return compare_fits((self, *others))
 
     def fitted(self) -> pd.DataFrame:
         """Return the probability of each group for the training rows."""
         return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
 
     def residuals(self) -> pd.Series:
-        """Return, as R does, 1 where the predicted group is the observed one, else 0; missing if its group is."""
+        """Return, as R does, 1 where the predicted group is the observed one, else 0; missing without a group."""
         observed = self._rows().response
         is_right = (first_largest(self._training_scores()) == observed).astype(int)
         residuals = pd.Series(is_right, index=self._index(), name="residuals")
-        unknown = observed < 0
-        return residuals.astype("Int64").mask(unknown) if unknown.any() else residuals
+        has_no_group = observed < 0
+        return residuals.astype("Int64").mask(has_no_group) if has_no_group.any() else residuals
 
     @cached_property
     def log_loss(self) -> LossRecord | None:
-        """Log-loss beside that of the shares of the groups, the same prediction for every row.
+        """Log-loss, and the log-loss of predicting the shares of the groups for every row.
 
-        Of validated rows, where the fit was tuned, calibrated or averaged by cross-validation; else of the training
-        rows. It does not depend on `priors`. Of very many rows only a sample is scored, and it is None unless the
-        log-loss is above that of the shares; it is None too of a model from an earlier version's file without rows.
+        On validated rows if the fit was tuned, calibrated or averaged by cross-validation, else on the training rows;
+        independent of `priors`. Of very many training rows only a sample is scored; then the record is None unless the
+        log-loss is above that of the shares. None also for a model from an earlier version's file without rows.
 
         Examples
         --------
@@ -343,8 +346,9 @@ class ClassifierResults(ModelResults):
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
-        levels, K = self.design.n_levels, len(self.labels.groups)
-        scored, is_complete = training_rows(rows, levels, K, K * (1.0 + len(levels)))
+        n_levels, K = self.design.n_levels, len(self.labels.groups)
+        lookups_per_row = K * (1.0 + len(n_levels))
+        scored, is_complete = training_rows(rows, n_levels, K, lookups_per_row)
         if not scored.n:
             return None
         scores = self.class_scores(scored.codes, scored.missing)
@@ -365,19 +369,20 @@ class ClassifierResults(ModelResults):
         return {} if self.log_loss is None else {"Log-loss": self.log_loss.verdict or str(self.log_loss)}
 
     def _loss_text(self) -> str:
-        """Return the printed paragraph on the log-loss: of validated rows, and wherever it is above the shares'."""
+        """Return the printed paragraph on the log-loss; empty on training rows unless it exceeds that of the shares."""
         record = self.log_loss
         if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
             return ""
         return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
 
     def _priors_facts(self) -> dict[str, str]:
-        """Return the summary's line on the class shares, by its title; empty unless they were given."""
+        """Return the summary's line on the priors, by its title; empty without priors."""
         if self.priors is None:
             return {}
         return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
+        """Return the report's section on predictions, or on the reason why there is no evaluation."""
         try:
             return [evaluation_part(self.evaluate(newdata, weights))]
         except BBLError as error:

@@ -1,4 +1,4 @@
-"""Comparison: fitted models one below the other, and the test of each against the one before."""
+"""Comparison: a table of fitted models, one per row, with their criteria and the test against the previous model."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.report.text import label_text
 from bbl.results.model import ModelResults
 
-__all__ = ["Fits", "check_fits", "compared_fits", "criteria"]
+__all__ = ["Fits", "check_fits", "compare_fits", "criteria"]
 
 Fits = ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults]
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return `least` or more fitted models by name, having checked that they are; those of a sequence are numbered."""
+    """Return fitted models by name, numbered if they come as a sequence; a BBLTypeError for fewer than `least`."""
     if isinstance(fits, Mapping):
         named = dict(fits)
     else:
         if isinstance(fits, str) or not isinstance(fits, Sequence):
             fits = [fits]
         named = {f"({k})": fit for k, fit in enumerate(fits, 1)}
-    wrong = [fit for fit in named.values() if not isinstance(fit, ModelResults)]
-    if wrong or len(named) < least:
-        got = f"{wrong[0]!r}"[:80] if wrong else f"{len(named)} of them"
+    no_models = [fit for fit in named.values() if not isinstance(fit, ModelResults)]
+    if no_models or len(named) < least:
+        got = f"{no_models[0]!r}"[:80] if no_models else f"{len(named)} of them"
         raise BBLTypeError(f"fits must be {least} or more fitted models; got {got}.", argument="fits")
     return named
 
 
-def compared_fits(fits: Fits) -> pd.DataFrame:
-    """Return the table of `bbl.anova`: criteria of each fit, and its test against the one before."""
+def compare_fits(fits: Fits) -> pd.DataFrame:
+    """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against the previous fit."""
     named = check_fits(fits, 2)
     models = list(named.values())
     rows = []
@@ -52,14 +52,14 @@ def compared_fits(fits: Fits) -> pd.DataFrame:
             except (DataError, OptionError) as error:
                 row["test"] = f"no test: {error}"
         rows.append(row)
-    order = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
-    return pd.DataFrame(rows).set_index("model")[order].rename_axis(None)
+    columns = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
+    return pd.DataFrame(rows).set_index("model")[columns].rename_axis(None)
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan where it has none.
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan for those that it lacks.
 
-    A fit to another number of observations than `first` has no criteria beside it: they would count other rows.
+    The criteria are nan if `fit` and `first` have different numbers of observations: they would count other rows.
     """
     functions: dict[str, Callable[[], float]] = {
         "logLik": fit.logLik, "AIC": lambda: fit.aic, "BIC": lambda: fit.bic, "clAIC": fit._composite_aic,

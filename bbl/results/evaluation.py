@@ -1,4 +1,8 @@
-"""Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures."""
+"""Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
+
+n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant; the *baseline* predicts the shares of
+the groups for every row.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ from bbl.stats.metrics import FLOOR, LEAST
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
-__all__ = ["FIGURES", "Evaluation", "evaluated", "new_rows"]
+__all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows"]
 
 FIGURES = ("confusion", "roc", "calibration")
-NAMES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
+SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")  # rows of `Evaluation.scores`
 TRAINING_NOTE = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
 
 
@@ -50,15 +54,15 @@ class Evaluation:
     weights : ndarray, shape (n,)
         Frequencies, or other weights.
     what : str
-        Which rows they are, such as "training rows".
+        Description of the rows, such as "training rows".
     level : float
         Coverage of the intervals.
     left_out : float
         Observations that have no prediction or no group.
     costs : ndarray, shape (K, K), or None
-        Costs of predicting a group (column) where another (row) is true, by which groups were decided.
+        Costs of predicting a group (column) where another (row) is true; `predicted` has the least expected cost.
     remedy : str
-        What lowers a log-loss above that of the shares of the groups.
+        Advice that lowers a log-loss above the baseline.
 
     Examples
     --------
@@ -87,38 +91,35 @@ class Evaluation:
 
     @property
     def log_loss(self) -> LossRecord:
-        """Log-loss of these rows beside that of their shares of the groups, with a verdict where it is above."""
+        """Log-loss of these rows and of the baseline, with a verdict if the former is larger."""
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """Scores of all rows, with their limits.
+        """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and ``baseline``.
 
-        ``estimate``, ``lower``, ``upper``, and ``baseline``: the score of the shares of the groups, as the same
-        prediction for every row. Limits hold in small samples, too: that of the accuracy is Clopper & Pearson's, those
-        of the balanced accuracy are made of them (Zou & Donner 2008); of log-loss and Brier score they are Gaffke's
-        (2005) for numbers that are bounded, a log-loss by the worst that these rows could have had; of the AUC they are
-        the wider ones of Newcombe's (2006) and DeLong's. With more than two groups the AUC is the mean of those of each
-        group against the rest. Weights that are no counts are scaled to the effective number of rows (Kish 1965: the
-        squared sum of the weights over the sum of their squares). A log-loss takes a probability below 1e-15 for 1e-15,
-        see `floored`.
+        The limits hold in small samples, too. Accuracy: Clopper & Pearson; balanced accuracy: combined from these
+        limits by group (Zou & Donner 2008); log-loss and Brier score: Gaffke (2005) for bounded numbers, where the
+        bound of the log-loss is the worst possible one for these rows; AUC: the wider of Newcombe (2006) and DeLong.
+        With more than two groups the AUC is the mean over the groups, each against the rest. Weights that are no counts
+        are scaled to the effective number of rows (Kish 1965: the squared sum of the weights over the sum of their
+        squares). The log-loss replaces probabilities below 1e-15 by 1e-15, see `floored`.
         """
-        table = score_table(self.class_scores, self.observed, self.predicted, self._effective, self.level)
-        frame = pd.DataFrame(table, index=list(NAMES), columns=["estimate", "lower", "upper", "baseline"])
+        table = score_table(self.class_scores, self.observed, self.predicted, self._effective_weights, self.level)
+        frame = pd.DataFrame(table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"])
         if self.costs is not None:
             counts = self._counts
-            cheapest = (counts.sum(axis=1) @ self.costs).min()
-            row = [float((counts * self.costs).sum()) / counts.sum(), np.nan, np.nan, cheapest / counts.sum()]
-            frame.loc["cost"] = row
+            cost, baseline_cost = float((counts * self.costs).sum()), (counts.sum(axis=1) @ self.costs).min()
+            frame.loc["cost"] = [cost / counts.sum(), np.nan, np.nan, baseline_cost / counts.sum()]
         return frame
 
     @cached_property
     def floored(self) -> tuple[float, float]:
-        """Observations whose group has a probability below 1e-15, which the log-loss takes for 1e-15, and those of 0.
+        """(Observations whose group has a predicted probability below 1e-15, observations where it is 0).
 
-        Without that floor the log-loss would be larger, and infinite where a probability is 0: of a group whose prior
-        is 0, or that has no training rows (of a fold).
+        The log-loss takes these probabilities for 1e-15. A probability is 0 if the prior of the group is 0, or if the
+        group has no training rows (in a fold).
         """
         log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
         return float(self.weights[log_p < LEAST].sum()), float(self.weights[np.isneginf(log_p)].sum())
@@ -126,14 +127,14 @@ class Evaluation:
     @property
     def _floor_note(self) -> str:
         """Note on observations below the floor of probabilities; empty if there are none."""
-        below, zero = self.floored
-        if not below:
+        n_below, n_zero = self.floored
+        if not n_below:
             return ""
-        zeros = f", and of {zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(zero)
-        return f" log-loss: a probability of at least {FLOOR:g}; that of {below:g} observations is smaller{zeros}."
+        zeros = f", and of {n_zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(n_zero)
+        return f" log-loss: a probability of at least {FLOOR:g}; that of {n_below:g} observations is smaller{zeros}."
 
     @property
-    def _effective(self) -> np.ndarray:
+    def _effective_weights(self) -> np.ndarray:
         """Weights (n,): counts unchanged, others scaled to sum to the effective number of rows."""
         w = self.weights
         return w if (w == np.floor(w)).all() else w * (w.sum() / float(w @ w))
@@ -145,7 +146,7 @@ class Evaluation:
 
     @cached_property
     def _counts(self) -> np.ndarray:
-        """Weighted counts (K, K) by observed and predicted group."""
+        """Weighted counts (K, K) of rows by observed and predicted group."""
         return confusion_counts(self.observed, self.predicted, self.weights, len(self.labels.groups))
 
     @property
@@ -162,8 +163,8 @@ class Evaluation:
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
         table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)
-        area = areas(self.class_scores, self.observed, self._effective, self.level)
-        return table.assign(AUC=area[:, 0], lower=area[:, 1], upper=area[:, 2])
+        auc, lower, upper = areas(self.class_scores, self.observed, self._effective_weights, self.level).T
+        return table.assign(AUC=auc, lower=lower, upper=upper)
 
     @verb
     def roc(self, group: Hashable = None) -> pd.DataFrame:
@@ -172,13 +173,13 @@ class Evaluation:
         Parameters
         ----------
         group : optional
-            The second of two groups by default; of more it has to be named.
+            By default the second of two groups; required with more groups.
 
         Returns
         -------
         DataFrame
-            ``fpr`` and ``tpr``, the shares of the rest and of the group that are taken for the group, at each
-            ``threshold`` of its probability, from the highest down.
+            ``threshold`` of the probability of the group, decreasing; ``fpr`` and ``tpr``, the shares of the other rows
+            and of the rows of the group whose probability reaches the threshold.
         """
         groups = list(self.labels.groups)
         if group is None and len(groups) == 2:
@@ -196,13 +197,13 @@ class Evaluation:
 
     @verb
     def plot(self, kind: str = "confusion", groups: Sequence | None = None, ax=None):
-        """Draw the confusion matrix, ROC curves, or how predicted probabilities hold.
+        """Draw the confusion matrix, ROC curves, or observed shares against predicted probabilities (calibration).
 
         Parameters
         ----------
         kind : {"confusion", "roc", "calibration"}, default "confusion"
         groups : sequence, optional
-            Of ``"roc"`` and ``"calibration"``: which groups; all by default, but the second alone of two.
+            Groups of ``"roc"`` and ``"calibration"``; by default all, or the second of two.
         ax : matplotlib Axes, or a sequence of two for ``"calibration"``, optional
 
         Returns
@@ -219,7 +220,7 @@ class Evaluation:
     @cached_property
     def _summary(self) -> Summary:
         """Facts and tables for text, HTML and LaTeX."""
-        percent = f"{100 * self.level:g} %"
+        coverage = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
         facts: dict[str, Any] = {"Rows": self.what, "Observations": int(total) if total == int(total) else total}
         if self.log_loss.is_worse:
@@ -236,7 +237,7 @@ class Evaluation:
             note += " " + TRAINING_NOTE
         confusion = self.confusion.rename_axis(index=None, columns=None)
         sections = [
-            Section(f"Scores with {percent} intervals", self.scores.round(4), note),
+            Section(f"Scores with {coverage} intervals", self.scores.round(4), note),
             Section("Observed (rows) against predicted groups (columns)", confusion),
             Section("By group", self.report.drop(columns=["lower", "upper"]).round(4)),
         ]
@@ -257,13 +258,13 @@ class Evaluation:
         return str(self._summary)
 
 
-def new_rows(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return group (n,) and frequency (n,) of new rows; `weights` are a column's name or an array."""
-    counts = named_weights(weights, frame, whole=False)[1]
-    return design.encode_response(frame), counts
+def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return (group numbers (n,), weights (n,)) of new rows; `weights` is the name of a column, or an array."""
+    row_weights = named_weights(weights, frame, whole=False)[1]
+    return design.encode_response(frame), row_weights
 
 
-def evaluated(
+def evaluate_rows(
     labels: Labels,
     scores: np.ndarray,
     y: np.ndarray,
@@ -273,7 +274,10 @@ def evaluated(
     costs: np.ndarray | None = None,
     remedy: str = "",
 ) -> Evaluation:
-    """Return the evaluation of class scores (n, K); rows without a score, a group or a weight are left out."""
+    """Return the evaluation of class scores (n, K) of rows of groups `y` (n,), -1 if unknown.
+
+    Rows without a score, a group or a weight are left out. For the other arguments see `Evaluation`.
+    """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():
         raise DataError(f"None of the {what} has a prediction and a group; give rows that have both.")

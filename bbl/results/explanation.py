@@ -1,4 +1,8 @@
-"""Explanation: contributions of terms to a row's log-odds; Importance: loss of predictions without each predictor."""
+"""Explanation: contributions of terms to a row's log-odds; Importance: log-loss without each predictor.
+
+n rows, m predictors, K groups, T terms. A *term* is a table over the levels of some predictors, such as a field or a
+coupling; class scores (n, K) are sums of terms. The log-odds are those of one group against another, the reference.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +26,30 @@ from bbl.report.text import label_text, table_text
 from bbl.stats.loss_record import LossRecord, shares_loss
 from bbl.stats.ties import first_largest
 
-__all__ = ["Attribution", "Explanation", "Importance", "explained", "importance_of"]
+__all__ = ["Attribution", "Explanation", "Importance", "explain_rows", "summarise_importance"]
 
-BASELINE = "(baseline)"
-SUMMED = "(summed out)"
-DRAWS = "(draws)"
+BASELINE = "(baseline)"  # column of the constant
+SUMMED = "(summed out)"  # column of the effect of missing values
+DRAWS = "(draws)"  # column of the effect of averaging over draws
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """The terms whose sums are a fitted classifier's scores.
+    """The terms whose sums are the class scores of a fitted classifier.
 
     Attributes
     ----------
     names : list of str
         Names of the terms.
     terms : Factors
-        Table (K, L_1, ...) of each term by its predictors.
+        Table (K, L_1, ...) of each term, by the numbers of its predictors.
     shown : list of tuple of int
-        Predictors whose values label each term: all of them; of a network the feature without its parents.
+        Predictors whose values label each term: all of the term, but in a network the feature without its parents.
     constant : ndarray, shape (K,)
-        The summand that all rows share.
+        Summand of all rows.
     averaged : bool
-        Whether scores are averaged over draws: then terms, at the mean of the draws, do not quite add up to them.
+        Whether scores are averaged over draws. Terms are at the mean of the draws, and do not quite add up to the
+        scores then.
     """
 
     names: list[str]
@@ -61,17 +66,16 @@ class Explanation:
     Attributes
     ----------
     frame : DataFrame
-        One row for each that was explained: ``group`` and ``against``, the groups whose log-odds are explained; then
-        ``(baseline)``, the contribution of each term, ``(summed out)`` if something is missing in some row, ``(draws)``
-        where predictions are averaged over draws (the difference to the terms at the mean of the draws), and
-        ``log_odds``, their sum. No two columns have the same name: where a predictor or a term has one of these,
-        an underscore is added to it here (``log_odds_``).
+        One row for each explained row: ``group`` and ``against``, the groups whose log-odds are explained; then
+        ``(baseline)``, the contribution of each term, ``(summed out)`` if some row has a missing value, ``(draws)`` if
+        predictions are averaged over draws (the difference from the terms at the mean of the draws), and ``log_odds``,
+        the sum. A column whose name is that of a predictor or a term gets an underscore (``log_odds_``).
     values : DataFrame
-        The rows' values of the predictors, as text, under the predictors' names.
+        Levels of the predictors in each row, as text; ``?`` for a missing value.
     terms : tuple of tuple
-        Names of the predictors of each term, in the order of its columns; of a network those of the features.
+        Names of the predictors that label each term, in the order of the columns of `frame`.
     verdict : str
-        Warning above the printed explanation if the model's log-loss is above that of the shares of the groups.
+        Warning above the printed explanation if the log-loss of the model is above that of the shares of the groups.
     """
 
     frame: pd.DataFrame
@@ -82,20 +86,20 @@ class Explanation:
     @verb
     def row(self, row: int = 0) -> pd.Series:
         """Return the contributions to the log-odds of one row, by position, the largest first."""
-        contributions, names = self._row(row)
+        contributions, names = self._contributions(row)
         order = np.argsort(-np.abs(contributions), kind="stable")
         return pd.Series(contributions[order], index=[names[k] for k in order], name="contribution")
 
-    def _row(self, row: int) -> tuple[np.ndarray, list[str]]:
-        """Return the contributions to one row's log-odds, baseline first, and their names with the row's values."""
+    def _contributions(self, row: int) -> tuple[np.ndarray, list[str]]:
+        """Return (contributions to the log-odds of a row, baseline first; their names, such as ``Sex=Male``)."""
         integer("row", row, 0, len(self.frame) - 1)
-        contributions = self.frame.iloc[row, 2:-1].to_numpy(float)
+        contributions = self.frame.iloc[row, 2:-1].to_numpy(float)  # columns 0 and 1 are groups, the last is the sum
         levels: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
         names = [", ".join(f"{label_text(name)}={levels[name]}" for name in term) for term in self.terms]
         return contributions, [BASELINE, *names, *self.frame.columns[3 + len(names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
-        """Return the two groups whose log-odds are explained in a row."""
+        """Return the names of the group and of the reference whose log-odds are explained in a row."""
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
 
     @verb
@@ -107,10 +111,10 @@ class Explanation:
         row : int, default 0
             Position of the row.
         top : int, default 12
-            Contributions that have a bar of their own.
+            Number of contributions that have a bar each.
         ax : matplotlib Axes, optional
         """
-        contributions, names = self._row(row)
+        contributions, names = self._contributions(row)
         title = "Log-odds of {} against {}".format(*self._groups(row))
         return plot_waterfall(names, contributions, title=title, top=integer("top", top, 1), ax=ax)
 
@@ -124,12 +128,13 @@ class Explanation:
             table.index = pd.Index([*row.index[:10], last], dtype=object)
             heading = f"Row {label_text(self.frame.index[k])}: log-odds of {group} against {against}"
             tables.append(f"{heading}\n{table_text(table.round(4), left=False)}")
-        hidden = len(self.frame) - len(tables)
+        n_hidden = len(self.frame) - len(tables)
         verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
-        return "\n\n".join([*verdict, *tables, *([f"... ({hidden} more rows; .frame has all)"] if hidden > 0 else [])])
+        end = [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
+        return "\n\n".join([*verdict, *tables, *end])
 
 
-def explained(
+def explain_rows(
     labels: Labels,
     attribution: Attribution,
     codes: np.ndarray,
@@ -139,11 +144,14 @@ def explained(
     of: tuple[Hashable, Hashable] | None = None,
     verdict: str = "",
 ) -> Explanation:
-    """Return the explanation of class scores (n, K); `of` as in ``fit.explain``, `verdict` of the model's log-loss."""
+    """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing cells (n, m).
+
+    `of` as in ``fit.explain``; `index` labels the rows; `verdict` as in `Explanation`.
+    """
     n, K = scores.shape
     groups = labels.groups
     if of is None:
-        explained_group, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
+        group, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)  # numbers (n,)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
@@ -152,54 +160,54 @@ def explained(
                 raise OptionError(
                     f"{g!r} is no group{near_match(g, groups)}; groups are {list(groups)}.", argument="of"
                 )
-        explained_group, reference = (np.full(n, groups.index(g)) for g in of)
+        group, reference = (np.full(n, groups.index(g)) for g in of)
     row = np.arange(n)
-    by_group = contributions(attribution.terms, K, codes, missing)  # (n, K, terms)
-    table = _difference(by_group[row, explained_group], by_group[row, reference])
-    total = _difference(scores[row, explained_group], scores[row, reference])
-    baseline = _difference(attribution.constant[explained_group], attribution.constant[reference])
-    dropped = np.isnan(total)
-    table[dropped], baseline[dropped] = np.nan, np.nan
-    *titles, group, against, base, summed, draws, log_odds = distinct_names(
+    by_group = contributions(attribution.terms, K, codes, missing)  # (n, K, T)
+    by_term = _difference(by_group[row, group], by_group[row, reference])  # (n, T)
+    log_odds = _difference(scores[row, group], scores[row, reference])
+    baseline = _difference(attribution.constant[group], attribution.constant[reference])
+    is_dropped = np.isnan(log_odds)
+    by_term[is_dropped], baseline[is_dropped] = np.nan, np.nan
+    *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = distinct_names(
         [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
     )
-    columns = {group: [groups[k] for k in explained_group], against: [groups[k] for k in reference], base: baseline}
-    columns |= dict(zip(titles, table.T, strict=True))
+    columns: dict[str, Any] = {group_name: [groups[g] for g in group], against_name: [groups[g] for g in reference]}
+    columns |= {baseline_name: baseline, **dict(zip(term_names, by_term.T, strict=True))}
     with np.errstate(invalid="ignore"):
-        remainder = _difference(_difference(total, baseline), table.sum(axis=1))
+        remainder = _difference(_difference(log_odds, baseline), by_term.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
     if is_incomplete.any():
-        columns[summed] = np.where(is_incomplete, remainder, 0.0)
+        columns[summed_name] = np.where(is_incomplete, remainder, 0.0)
     if attribution.averaged:
-        columns[draws] = np.where(is_incomplete, 0.0, remainder)
-    columns[log_odds] = total
-    texts = np.empty(codes.shape, dtype=object)
+        columns[draws_name] = np.where(is_incomplete, 0.0, remainder)
+    columns[log_odds_name] = log_odds
+    level_texts = np.empty(codes.shape, dtype=object)
     for i, levels in enumerate(labels.levels):
-        texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
+        level_texts[:, i] = np.array([label_text(x) for x in levels], dtype=object)[codes[:, i].astype(np.intp)]
     if missing is not None:
-        texts[missing] = "?"
+        level_texts[missing] = "?"
     terms = tuple(tuple(labels.names[i] for i in term) for term in attribution.shown)
     return Explanation(
         pd.DataFrame(columns, index=index),
-        pd.DataFrame(texts, index=index, columns=label_index(labels.names)),
+        pd.DataFrame(level_texts, index=index, columns=label_index(labels.names)),
         terms,
         verdict,
     )
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``a - b``; 0 where both are -inf: a value that neither group shows does not distinguish them."""
+    """Return ``a - b``, and 0 where both are -inf: a level that neither group shows does not distinguish them."""
     with np.errstate(invalid="ignore"):
         return np.where(a == b, 0.0, a - b)
 
 
 def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most likely group of each row, and the next (n,), of three groups or more."""
-    first = first_largest(scores)
+    """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K > 2."""
+    likeliest = first_largest(scores)
     rank = np.arange(scores.shape[1] - 1)
-    remaining = rank + (rank >= first[:, None])  # (n, K - 1) groups without the first
-    second = first_largest(np.take_along_axis(scores, remaining, axis=1))
-    return first, remaining[np.arange(len(scores)), second]
+    other_groups = rank + (rank >= likeliest[:, None])  # (n, K - 1)
+    second = first_largest(np.take_along_axis(scores, other_groups, axis=1))
+    return likeliest, other_groups[np.arange(len(scores)), second]
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,14 +217,14 @@ class Importance:
     Attributes
     ----------
     frame : DataFrame
-        One row per predictor, the most important first: ``importance``, the mean increase of a row's log-loss where the
-        predictor is unknown and summed out; ``se``, its standard error over rows.
+        One row per predictor, the most important first: ``importance``, the mean increase of the log-loss if the
+        predictor is summed out as unknown; ``se``, the standard error of that mean over rows.
     loss : float
         Log-loss with all predictors.
     baseline : float
         Log-loss of the shares of the groups, the same prediction for every row.
     what : str
-        Which rows they are, such as "new rows".
+        Description of the rows, such as "new rows".
     remedy : str
         Advice that lowers a loss above the baseline.
     """
@@ -229,34 +237,35 @@ class Importance:
 
     @verb
     def plot(self, top: int = 40, ax=None):
-        """Draw the importances with two standard errors to each side; return the Axes."""
+        """Draw the `top` importances with two standard errors to each side; return the Axes."""
         rows = self.frame.head(integer("top", top, 1))
-        value, half = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
-        numbers = (value[None], (value - half)[None], (value + half)[None])
-        return plot_coefficients(list(rows.index), [""], *numbers, title="Increase of the log-loss", ax=ax)
+        mean, half_width = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
+        limits = ((mean - half_width)[None], (mean + half_width)[None])
+        return plot_coefficients(list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax)
 
     def __repr__(self) -> str:
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
-        head = (
-            f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups); where a"
-        )
-        head += "\npredictor is summed out it rises by"
+        losses = f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups)"
+        head = f"{losses}; where a\npredictor is summed out it rises by"
         head = f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
-        hidden = len(self.frame) - 20
-        end = [f"... ({hidden} more predictors)"] if hidden > 0 else []
+        n_hidden = len(self.frame) - 20
+        end = [f"... ({n_hidden} more predictors)"] if n_hidden > 0 else []
         return "\n".join([head, table_text(self.frame.head(20).round(5)), *end])
 
 
-def importance_of(
+def summarise_importance(
     labels: Labels, losses: np.ndarray, y: np.ndarray, weights: np.ndarray, what: str, remedy: str = ""
 ) -> Importance:
-    """Return the importances from losses (1 + m, n) with all predictors and without each, groups and weights (n,)."""
+    """Return the importances from log-losses (1 + m, n): row 0 with all m predictors, row 1 + i without predictor i.
+
+    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in `Importance`.
+    """
     total = weights.sum()
-    rise = losses[1:] - losses[0]
-    mean = rise @ weights / total
-    spread = ((rise - mean[:, None]) ** 2) @ weights
-    error = np.sqrt(spread / np.maximum(total - 1.0, 1.0) / total)
-    frame = pd.DataFrame({"importance": mean, "se": error}, index=label_index(labels.names))
+    increase = losses[1:] - losses[0]
+    mean = increase @ weights / total
+    squares = ((increase - mean[:, None]) ** 2) @ weights
+    se = np.sqrt(squares / np.maximum(total - 1.0, 1.0) / total)
+    frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
     baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))
     return Importance(frame, float(losses[0] @ weights / total), baseline, what, remedy)

@@ -1,4 +1,4 @@
-"""The log-loss that a classifier knows as what the model file holds, and back."""
+"""Pack the log-loss of a classifier into the dict of a model file, and unpack it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["pack_loss", "unpack_loss", "unpack_tuned_loss"]
 
 
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
-    """Return the log-loss that a model knows, if it knows one, as an entry of its dict.
+    """Return the entry of the dict that holds a log-loss; no entry without a log-loss, or None for a `tuned` model.
 
-    A `tuned` model without one has an entry None, because files of earlier versions have none although it is known.
+    A tuned model needs an entry: `unpack_tuned_loss` takes a missing one for a file of an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}
@@ -23,19 +23,19 @@ def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict 
 
 
 def unpack_loss(meta: dict) -> LossRecord | None:
-    """Return the log-loss of `pack_loss`, after checking it."""
+    """Return the log-loss that `pack_loss` stored, or None; a ValueError if it has wrong types or negative numbers."""
     if meta.get("log_loss") is None:
         return None
     record = LossRecord(**meta["log_loss"])
-    numbers, words = (record.loss, record.baseline), (record.rows, record.remedy)
-    if not all(type(v) is float and v >= 0.0 for v in numbers) or not all(type(word) is str for word in words):
+    losses, texts = (record.loss, record.baseline), (record.rows, record.remedy)
+    if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(type(text) is str for text in texts):
         raise ValueError("its log-loss is not as saved")
     return record
 
 
 def unpack_tuned_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
-    """Return the log-loss that the file has; earlier versions stored that of a tuning alone, without the shares'."""
+    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
-    loss, calibrate = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
-    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibrate, auto=False))
+    loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
+    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class LogLikelihood(float):
-    """A log-likelihood: a float that knows its degrees of freedom and number of observations."""
+    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of observations)."""
 
     df: int
     nobs: float
@@ -54,7 +54,7 @@ class LogLikelihood(float):
 
 @dataclass(frozen=True)
 class Training:
-    """Summaries of the training rows, in the model's file even where the rows themselves are not.
+    """Summaries of the training rows; a model file has them even without the rows.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Training:
     log_likelihood : float
         Log-likelihood of the training rows; nan if the model has none.
     counts : list of m ndarrays, shape (K, L_i)
-        Weighted count of every level in every group.
+        Weighted count of every level in every group, one array for each of m predictors.
     sections : list of Section, or None
         Tests that the summary prints; None in files of versions that did not store them.
     """
@@ -76,7 +76,7 @@ class Training:
 
 @dataclass(frozen=True)
 class MethodTraits:
-    """Properties of the method behind a fit that averages and tables of several fits read.
+    """Properties of the method of a fit, for averages and tables of several fits.
 
     Attributes
     ----------
@@ -91,11 +91,11 @@ class MethodTraits:
     stops_early : bool
         Whether the method is meant to stop before its optimum.
     needs_complete_rows : bool
-        Whether class scores of rows with missing values say nothing, because the method cannot sum them out.
+        Whether rows with missing values have no class scores, because the method cannot sum the values out.
     calibration : str
         ``"temperature"`` or ``"none"``.
     can_calibrate : bool
-        Whether a calibration could lower the log-loss: the method takes one, and the fit has none.
+        Whether the method can be calibrated, and the fit is not.
     """
 
     name: str
@@ -110,14 +110,14 @@ class MethodTraits:
 
 @dataclass(frozen=True, repr=False)
 class ModelResults(ABC):
-    """A fitted model. Its abstract methods are what a family of models has to add.
+    """A fitted model. Each family of models implements the abstract methods.
 
     Attributes
     ----------
     call : str
-        The call that made it.
+        The call that made the model.
     design : Design
-        Formula, factors and their levels: encodes new data like the training data.
+        Formula, factors and their levels; encodes new data like the training data.
     training : Sample or None
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
@@ -132,8 +132,8 @@ class ModelResults(ABC):
     index: pd.Index | None
     stored: Training | None = field(default=None, kw_only=True, repr=False)
 
-    kind: ClassVar[str]  # of its model file
-    refusals: ClassVar[Mapping[str, str]] = {}  # the `CAPABILITIES` that the kind lacks, each with the reason
+    kind: ClassVar[str]  # kind of model in the header of the model file
+    refusals: ClassVar[Mapping[str, str]] = {}  # the `CAPABILITIES` that the kind of model lacks, each with the reason
 
     @property
     @abstractmethod
@@ -148,7 +148,7 @@ class ModelResults(ABC):
     @property
     @abstractmethod
     def _traits(self) -> MethodTraits:
-        """Properties of the method that averages and comparisons read."""
+        """Properties of the method, for averages and comparisons."""
 
     @abstractmethod
     def check_likelihood(self) -> None:
@@ -164,12 +164,9 @@ class ModelResults(ABC):
 
     @abstractmethod
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return ``df``, ``test`` and, where there are any, ``ratio`` and ``p`` of the test against another fit.
+        """Return the test against another fit: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
 
-        Raises
-        ------
-        DataError, OptionError
-            If the fits are not nested, not of the same rows, or not both Boltzmann machines.
+        A DataError or OptionError if the fits are not nested, not of the same rows, or not both Boltzmann machines.
         """
 
     @abstractmethod
@@ -182,16 +179,16 @@ class ModelResults(ABC):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the call with the main numbers, as printed at the prompt."""
+        """Return the text that is printed at the prompt: the call with the main numbers."""
 
     @abstractmethod
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what a model file holds: names and options as a dict, numbers as arrays."""
+        """Return the content of a model file: (dict of names and options, arrays by name)."""
 
     @classmethod
     @abstractmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model of `pack`, after checking that its content can be what `pack` stored."""
+        """Return the model from the content of a model file; a ValueError if `pack` cannot have made that."""
 
     @abstractmethod
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
@@ -208,7 +205,7 @@ class ModelResults(ABC):
 
     @property
     def formula(self) -> str:
-        """The formula as it was given."""
+        """The formula of the call, as text."""
         return self.design.terms.text
 
     def _rows(self) -> Sample:
@@ -232,10 +229,10 @@ class ModelResults(ABC):
 
     @property
     def model_frame(self) -> pd.DataFrame:
-        """The training rows as the model sees them: the response, if there is one, and the predictors, as categories.
+        """The encoded training rows as categories: the response, if there is one, and the predictors.
 
         With ``missing="marginal"`` a missing value is missing here too, with ``missing="level"`` it is a level. Rows
-        that were dropped are absent, as from every other summary of the training rows.
+        that were dropped are absent.
         """
         rows = self._rows()
         columns = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
@@ -244,8 +241,8 @@ class ModelResults(ABC):
             columns[name] = (codes[:, i], levels)
         return pd.DataFrame(
             {
-                k: pd.Categorical.from_codes(codes.astype(np.intp), pd.Index(levels, dtype=object))
-                for k, (codes, levels) in columns.items()
+                name: pd.Categorical.from_codes(column_codes.astype(np.intp), pd.Index(levels, dtype=object))
+                for name, (column_codes, levels) in columns.items()
             },
             index=self._index(),
         )
@@ -277,7 +274,7 @@ class ModelResults(ABC):
 
     @property
     def aic(self) -> float:
-        """``-2 logLik + 2 df``. With an approximate ln Z or a penalty in force it only ranks like with like."""
+        """``-2 logLik + 2 df``; with an approximate ln Z or a penalty compare only fits of the same method."""
         return -2.0 * self.logLik() + 2.0 * self.logLik().df
 
     @property
@@ -289,19 +286,17 @@ class ModelResults(ABC):
     def report(self, path: str | os.PathLike, newdata: object = None, weights: Hashable | ArrayLike = None) -> None:
         """Write summary, evaluation, parameters and figures to one HTML page, without network access or scripts.
 
+        The page lists dropped rows and merged levels, the summary, the evaluation with its figures, the parameters
+        with their tests, and the interactions as a table and a graph. The layout suits telephones, print and screen
+        readers.
+
         Parameters
         ----------
         path : str or path-like
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows for the evaluation of a model with classes, with the response; the training rows by default.
         weights : column name or array_like of shape (n,), optional
-            Of the new rows.
-
-        Notes
-        -----
-        The page lists dropped rows and merged levels, the summary, the evaluation with its figures, the parameters
-        with their tests, and the interactions as a table and a graph. It can be read on a telephone, in print and with
-        a screen reader.
+            Weights of the new rows.
 
         Raises
         ------
@@ -325,20 +320,20 @@ class ModelResults(ABC):
 
     @verb
     def save(self, path: str | os.PathLike, *, store_data: bool = False) -> None:
-        """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
+        """Write the model to a file for `bbl.load`: versioned, checked by a digest, without pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether the encoded training rows go into the file too. Without them ``fitted``, ``residuals``,
+            Whether the encoded training rows are stored too. Without them ``fitted``, ``residuals``,
             ``model_frame`` and ``predict()`` without newdata raise a DataError after loading; ``summary()`` prints the
-            same in either case, its tests included.
+            same text and tests in either case.
 
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an older file of that name is then left as it was.
+            If the file cannot be written; an older file of that name is then unchanged.
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
 
@@ -346,13 +341,13 @@ class ModelResults(ABC):
 def training_log_likelihood(self: ModelResults) -> LogLikelihood:
     """Return the log-likelihood of the training rows, with the parameters of all groups as its ``df``.
 
-    With ``missing="marginal"`` it is the log-likelihood of what is known: missing predictors are summed out.
+    With ``missing="marginal"`` missing predictors are summed out.
 
     Raises
     ------
     OptionError
-        If rows have no likelihood under the model, as in a conditional fit or an average; nor are there `aic` and
-        `bic` then.
+        If rows have no likelihood under the model, as in a conditional fit or an average; then there are no `aic` and
+        `bic` either.
     """
     return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 

@@ -1,4 +1,4 @@
-"""Predictions of fitted classifiers, their accuracy, importance of predictors: methods of the result classes."""
+"""Predictions of fitted classifiers, accuracy, and importance of predictors: methods of the result classes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.classifier import ClassifierResults
-from bbl.results.evaluation import new_rows
-from bbl.results.explanation import Importance, importance_of
+from bbl.results.evaluation import encode_groups
+from bbl.results.explanation import Importance, summarise_importance
 from bbl.rows.folds import shuffled_folds
 from bbl.rows.sample import Sample
 
@@ -45,27 +45,26 @@ def predict_rows(
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        Rows with the predictors' columns; others are ignored. None for the training rows. Of data that are read in
-        batches it returns what `predict_batches` does: an iterator of such frames.
+        Rows with the predictors' columns; others are ignored. None for the training rows. For data that are read in
+        batches the result is that of `predict_batches`, an iterator of frames.
     type : {"link", "prob", "class"}, default "link"
         ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
     unseen : {"raise", "ignore"}, default "raise"
-        Whether a level that the model does not know is an error, or its predictor is summed out in that row.
+        Whether an unknown level is an error, or its predictor is summed out in that row.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares in place of those of the training rows (or of the model's own `priors`): where groups are
-        commoner or rarer than in the training rows. Probabilities follow by Bayes' rule. An array goes by the order
-        of the groups, which has to be declared, or that of numbers or booleans; text needs names. So for `costs`.
+        Class shares in place of those of the training rows (or of the model's `priors`), for populations with other
+        shares. Probabilities follow by Bayes' rule. An array, here and for `costs`, needs groups whose order was
+        declared, or that are numbers or booleans; groups that are text need names.
     costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
-        What it costs to predict a group (column) where another (row) is true; ``yhat`` is then the group of least
-        expected cost, not the most likely one. In ``{true: {predicted: cost}}``, what is left out costs nothing.
+        Cost of predicting a group (column) where another (row) is true; ``yhat`` is then the group of least expected
+        cost, not the most likely one. In ``{true: {predicted: cost}}`` absent entries are 0.
 
     Returns
     -------
     DataFrame or Series
         On the index of `newdata`: one column per group, then ``yhat`` (``yhat_`` beside a group of that name); for
-        ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): it is
-        an error, is a level like others, is summed out, or (where the fit dropped such rows) its row is missing
-        here.
+        ``type="class"`` the groups alone. A missing value is treated as in the fit (`missing` of `bbl.bbl`): as an
+        error, as a level, summed out, or, where the fit dropped such rows, by a missing prediction.
 
     Raises
     ------
@@ -109,7 +108,7 @@ Dask DataFrame, callable, or a table in memory
     unseen, priors, costs
         As in `predict`.
     to : path, optional
-        A Parquet file for the predictions, in the order of the rows. It is there when all are in it.
+        A Parquet file for the predictions, in the order of the rows; it exists only once all are written.
     verbose : int, default 1
         0 for no progress bar.
 
@@ -142,7 +141,7 @@ Dask DataFrame, callable, or a table in memory
     source, labels = lazy_source(newdata, "newdata"), self.labels
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
-    def frames() -> Iterator[pd.DataFrame | pd.Series]:
+    def predicted_frames() -> Iterator[pd.DataFrame | pd.Series]:
         with progress_bar(None, "predicting", verbose) as step:
             for rows in new_frames(self.design, newdata, source):
                 scores = self._new_scores(rows, unseen, priors)
@@ -150,8 +149,8 @@ Dask DataFrame, callable, or a table in memory
                 step()
 
     if to is None:
-        return frames()
-    return write_frames((pd.DataFrame(frame) for frame in frames()), to)
+        return predicted_frames()
+    return write_frames((pd.DataFrame(frame) for frame in predicted_frames()), to)
 
 
 @verb
@@ -177,17 +176,17 @@ def importance(
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Importance:
-    """Return how much worse predictions are where each predictor is unknown, and summed out exactly.
+    """Return the increase of the log-loss if each predictor in turn is unknown, and summed out exactly.
 
     Parameters
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-        Rows with predictors and response. None for a cross-validation on the training rows: settings, and the
-        structure of a network, stay as they are.
+        Rows with predictors and response. None for a cross-validation on the training rows with the settings, and the
+        network structure, of this fit.
     weights : column name or array_like of shape (n,), optional
-        Of the new rows.
+        Weights of the new rows.
     nfold : int, default 5
-        Shuffled folds of the cross-validation.
+        Number of shuffled folds of the cross-validation.
     seed : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -197,7 +196,7 @@ def importance(
     -------
     Importance
         ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
-        Nothing is permuted or imputed: the model itself predicts without the predictor.
+        Nothing is permuted or imputed: the model predicts without the predictor.
     """
     if newdata is None:
         own_weights(weights)
@@ -206,9 +205,10 @@ def importance(
         workers, rng = n_workers(n_jobs), generator(seed)
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
         losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
-        return importance_of(self.labels, losses, y, counts, f"validated rows of {len(folds)} folds", self._remedy)
+        subject = f"validated rows of {len(folds)} folds"
+        return summarise_importance(self.labels, losses, y, counts, subject, self._remedy)
     newdata = to_frame(newdata, "newdata")
-    y, counts = new_rows(self.design, newdata, weights)
+    y, counts = encode_groups(self.design, newdata, weights)
     codes, missing = self.design.encode(newdata)
     dropped = self.design.dropped(newdata)
     is_judged = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
@@ -216,4 +216,4 @@ def importance(
     if not rows.n:
         raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
     losses = losses_without(self, rows)
-    return importance_of(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)
+    return summarise_importance(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)

@@ -15,25 +15,26 @@ from bbl.results.evaluation import Evaluation
 
 __all__ = ["MAX_TABLE_ROWS", "data_part", "evaluation_part"]
 
-MAX_TABLE_ROWS = 20  # of predictors, parameters or pairs on the page
+MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the page
 
 
 def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_shares: np.ndarray) -> Part:
     """Return the section on the data: levels of the predictors, dropped rows, merged levels, shares of the groups.
 
-    `counts` are the weighted counts (K, L_i) of each predictor's levels, `class_shares` (K,) those of the groups.
+    `counts` are the weighted counts (K, L_i) of the levels of each predictor in K groups, `class_shares` (K,) the
+    shares of the groups.
     """
     labels = design.labels
     rows = []
     for factor, group_counts in zip(design.predictors, counts, strict=True):
-        total = group_counts.sum(axis=0)
-        most_frequent, rarest = int(total.argmax()), int(total.argmin())
-        levels = [label_text(x) for x in factor.levels]
+        totals = group_counts.sum(axis=0)  # of each level
+        most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
+        levels = [label_text(level) for level in factor.levels]
         notes = ["numbers in intervals"] if factor.binned else []
-        notes += [f"rare levels put together ({total[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
+        notes += [f"rare levels put together ({totals[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
         notes += ["missing values are a level"] if "missing" in factor.kinds else []
-        shown = ", ".join(levels[:6]) + (f", ... {len(levels)} in all" if len(levels) > 6 else "")
-        rows.append([shown, levels[most_frequent], f"{levels[rarest]} ({total[rarest]:g})", "; ".join(notes)])
+        level_list = ", ".join(levels[:6]) + (f", ... {len(levels)} in all" if len(levels) > 6 else "")
+        rows.append([level_list, levels[most_frequent], f"{levels[rarest]} ({totals[rarest]:g})", "; ".join(notes)])
     table = pd.DataFrame(rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     text = [f"Call: {' '.join(call.split())}"]
@@ -52,16 +53,16 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
 def evaluation_part(evaluation: Evaluation) -> Part:
     """Return the section on predictions: scores, confusion matrix, ROC curves and calibration."""
     accuracy, auc = evaluation.scores.loc[["accuracy", "AUC"], "estimate"].to_numpy(float)
-    best = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
+    scores = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
     figures = [
         figure_html(
             evaluation.plot("confusion").figure,
-            f"Confusion matrix: observed against predicted groups. {best} The numbers are in the table above.",
+            f"Confusion matrix: observed against predicted groups. {scores} The numbers are in the table above.",
             "Observed (rows) and predicted (columns) groups; the darker, the larger the share of its row.",
         ),
         figure_html(
             evaluation.plot("roc").figure,
-            f"ROC curves: true against false positive rates. {best}",
+            f"ROC curves: true against false positive rates. {scores}",
             "ROC curves: how many of a group are found against how many others are taken for it.",
         ),
         figure_html(

@@ -1,4 +1,4 @@
-"""Training rows, their labels and class priors as what the model file holds, and back; for every kind of model."""
+"""Pack training rows, their labels and class priors into the content of a model file, and unpack them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROWS = ("codes", "weights", "y", "missing")  # arrays of training rows
 
 
 def pack_priors(priors: np.ndarray | None) -> dict[str, list[float]]:
-    """Return the class shares that a model was given, if it was, as an entry of its dict."""
+    """Return the entry of the dict that holds the class shares for predictions; empty without such shares."""
     return {} if priors is None else {"priors": priors.tolist()}
 
 
 def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class shares of `pack_priors`, after checking them."""
+    """Return the class shares (K,) that `pack_priors` stored, or None; a ValueError if they do not sum to 1."""
     if "priors" not in meta:
         return None
     shares = np.array(meta["priors"])
@@ -33,7 +33,7 @@ def unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], dict]:
-    """Return training rows as arrays, and their labels as a dict."""
+    """Return (arrays of the training rows by name, dict of their labels)."""
     arrays = {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
     if sample.missing is not None:
         arrays["missing"] = sample.missing
@@ -43,20 +43,23 @@ def pack_rows(sample: Sample, index: pd.Index) -> tuple[dict[str, np.ndarray], d
 def unpack_rows(
     arrays: dict[str, np.ndarray], stored: Any, n_levels: Sequence[int], K: int, lowest: int = 0, whole: bool = True
 ) -> tuple[Sample | None, pd.Index | None]:
-    """Return the training rows of `pack_rows`, if there are any, after checking them; `lowest` is the least group."""
+    """Return (training rows, row labels) that `pack_rows` stored, or (None, None); `stored` is the dict of labels.
+
+    Groups must lie in `lowest` to K - 1, and weights must be whole numbers if `whole`.
+    """
     if "codes" not in arrays:
         return None, None
-    codes, levels = arrays["codes"], np.asarray(n_levels)
+    codes, level_counts = arrays["codes"], np.asarray(n_levels)
     n = len(codes)
-    if codes.shape != (n, len(levels)) or codes.dtype != code_dtype(levels):
+    if codes.shape != (n, len(level_counts)) or codes.dtype != code_dtype(level_counts):
         raise ValueError("its rows are not as saved")
-    table = {
+    specs = {
         "y": ArraySpec("i", (n,), (lowest, K - 1)),
         "weights": ArraySpec("f", (n,)),
         "missing": ArraySpec("b", codes.shape, required=False),
     }
-    check_arrays(arrays, table)
-    if n and (codes.max(axis=0, initial=0) >= levels).any():
+    check_arrays(arrays, specs)
+    if n and (codes.max(axis=0, initial=0) >= level_counts).any():
         raise ValueError("its rows hold what cannot have been saved")
     y, weights, missing = arrays["y"], arrays["weights"], arrays.get("missing")
     check_weights(weights, n, whole=whole)
@@ -64,18 +67,19 @@ def unpack_rows(
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels that JSON can hold, None for 0, 1, ...; others are numbered anew."""
+    """Return row labels as a dict for JSON; ``labels`` is None, and rows are numbered, unless they are text or ints."""
     name = index.name if isinstance(index.name, str) else None
     if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
         return {"labels": None, "name": name}
     labels = index.tolist()
-    plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
-    return {"labels": labels if plain else None, "name": name}
+    is_plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
+    return {"labels": labels if is_plain else None, "name": name}
 
 
 def _unpack_index(stored: dict, n: int) -> pd.Index:
+    """Return the labels of `n` rows that `_pack_index` stored."""
     labels, name = stored["labels"], stored["name"]
-    plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
-    if not plain or not (name is None or isinstance(name, str)):
+    is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
+    if not is_plain or not (name is None or isinstance(name, str)):
         raise ValueError("the labels of its rows are not as saved")
     return pd.Index(range(n) if labels is None else labels, name=name)

@@ -44,14 +44,6 @@ class DifferenceInference(Estimates):
     alone determines has no standard error: a level or a pair of levels, or its reference, never occurs in one of the
     groups, or predictors are copies of others. A fit that did not converge has no standard errors at all.
 
-    Parameters
-    ----------
-    labels : Labels
-    estimate : Estimate
-    engine : Engine
-    sample : Sample
-        The training rows.
-
     Attributes
     ----------
     note : str

@@ -29,12 +29,6 @@ class PosteriorInference(Estimates):
     less those of b. Groups share no rows, so that variances add up. The pooled fit shares its rows with each group, so
     there is no posterior of the differences ``dh`` and ``dJ``.
 
-    Parameters
-    ----------
-    labels : Labels
-    estimate : Estimate
-    engine : Engine
-
     Attributes
     ----------
     note : str
@@ -160,10 +154,7 @@ class PosteriorInference(Estimates):
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sds of the strengths (P,), probabilities (P,) that couplings exceed `tau`) of a group's P pairs.
-
-        The random seed is fixed. Both are nan for a group without rows.
-        """
+        """Return (sds of the strengths, probabilities that couplings exceed `tau`) (P,) of a group's P pairs."""
         layout = self._estimate.parameters.layout
         if run.sd is None:
             missing = np.full(len(layout.pairs), np.nan)

@@ -226,10 +226,7 @@ def reconstruct(
 
 
 def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups: 0 and 1 if the response is known, else given the known cells.
-
-    `codes` and `unknown` (whether a cell is missing or masked) have shape (n, m).
-    """
+    """Return the probabilities (n, K) of the groups given the response of a row, else given its cells not `unknown`."""
     groups = self.design.known_groups(newdata)  # -1 where the response is missing
     probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
     if (unlabelled := np.flatnonzero(groups < 0)).size:

@@ -82,21 +82,12 @@ def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.D
 
 def untested_table(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
     """Return all interactions in the columns of `Inference.tests`, nan for tests, `reason` in the column ``test``."""
-    tables = [
-        pd.DataFrame(
-            {
-                "group": [name] * sum(map(len, parameters.layout.terms)),
-                **term_labels(labels, parameters.layout, parameters.layout.m),
-                **dict.fromkeys(("chisq", "p", "p_holm", "p_bh"), np.nan),
-                "df": 0,
-                "test": reason,
-            }
-        )
-        for name in selection_names(of, list(labels.groups))
-    ]
-    frame = pd.concat(tables, ignore_index=True)
-    test_columns = ["chisq", "df", "p", "p_holm", "p_bh", "test"]
-    return frame[[column for column in frame.columns if column not in test_columns] + test_columns]
+    layout = parameters.layout
+    n_interactions, terms = sum(map(len, layout.terms)), term_labels(labels, layout, layout.m)
+    tests = {"chisq": np.nan, "df": 0, "p": np.nan, "p_holm": np.nan, "p_bh": np.nan, "test": reason}
+    names = selection_names(of, list(labels.groups))
+    tables = [pd.DataFrame({"group": [name] * n_interactions, **terms, **tests}) for name in names]
+    return pd.concat(tables, ignore_index=True)
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
@@ -157,14 +148,6 @@ class Inference(Estimates):
     parameters of a less those of b. The column ``test`` names the test of each row, or says why there is none.
     A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are tested on the rows of
     both sides: with ``"pooled"`` on the rows of a group and those of all other groups together.
-
-    Parameters
-    ----------
-    labels : Labels
-    estimate : Estimate
-    engine : Engine
-    sample : Sample
-        The training rows.
 
     Attributes
     ----------

@@ -22,12 +22,8 @@ __all__ = ["machine_ratio_test"]
 def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
     """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
 
-    ``ratio`` is absent if terms are tested one by one; both are absent if there is no test.
-
-    Raises
-    ------
-    DataError, OptionError
-        If the fits are not nested, not of the same complete rows, not both machines, or a method has no equations.
+    ``ratio`` is absent if terms are tested one by one; both are absent if there is no test. A DataError or OptionError
+    if the fits are not nested, not of the same complete rows, not both machines, or a method has no equations.
     """
     large, is_shared = _order_nested(self, other)
     rows = large._testable_rows()
@@ -80,10 +76,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
 
 
 def _have_same_rows(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
-    """Return whether two fits have the same groups, levels, and distinct rows with the same weights.
-
-    `small_columns` are the positions in `small` of the predictors of `large`.
-    """
+    """Return whether fits have the same groups, levels and weighted rows; `small_columns`: `large`'s predictors."""
     labels, small_labels = large.labels, small.labels
     if labels.response != small_labels.response or labels.groups != small_labels.groups:
         return False

@@ -19,7 +19,7 @@ from bbl.report.format import WIDTH
 from bbl.report.machine import plot
 from bbl.report.plot_check import plot_calibration
 from bbl.results.batches import prediction_frame
-from bbl.results.evaluation import FIGURES, Evaluation, evaluated
+from bbl.results.evaluation import FIGURES, Evaluation, evaluate_rows
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.results.machine.machine import MachineResults
@@ -168,7 +168,7 @@ class CVResults:
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
-        return evaluated(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, self.model._remedy)
+        return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, self.model._remedy)
 
     @verb
     def plot(self, ax=None, *, kind: str = "cv"):

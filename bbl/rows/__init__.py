@@ -1,1 +1,1 @@
-"""The room of rows: encoded samples and folds, ground for every family of models."""
+"""Encoded rows of a data set, in memory, in a file or on a cluster, and folds of them."""

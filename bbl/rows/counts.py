@@ -1,7 +1,8 @@
-"""Weighted counts of the levels of every predictor, of rows in memory or in a file."""
+"""Weighted counts of the levels of every predictor, for rows in memory, in a file or on a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -13,19 +14,21 @@ from bbl.rows.sample import Rows, Sample
 __all__ = ["level_counts"]
 
 
-def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = False) -> list[np.ndarray]:
+def level_counts(
+    sample: Rows, n_levels: Sequence[int] | np.ndarray, K: int | None = None, gaps: bool = False
+) -> list[np.ndarray]:
     """Return the weighted count of every level of every predictor.
 
     Parameters
     ----------
     sample : Rows
-        Rows of one group; with a response, counts are split by group. Missing values and groups are not counted.
+        Rows of one group, or with a response. Missing values, and rows of an unknown group, are not counted.
     n_levels : sequence of int, length m
         Number of levels of each predictor.
     K : int, optional
-        Number of groups, where the last ones may have no rows.
+        Number of groups; needed if the last groups may have no rows.
     gaps : bool, default False
-        Whether missing values are counted too, as one more level.
+        Whether missing values are counted, as one more level.
 
     Returns
     -------
@@ -36,12 +39,13 @@ def level_counts(sample: Rows, n_levels, K: int | None = None, gaps: bool = Fals
 
 
 def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
-    if sample.y is not None and (sample.y < 0).any():  # of unknown group
+    """Return `level_counts` of rows in memory; `n_levels` count missing values as a level if `gaps`."""
+    if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
-    start = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))
-    counts = np.zeros((K, start[-1]))
+    edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))  # of the columns of each predictor in `counts`
+    counts = np.zeros((K, edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
-    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, start, counts)
+    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, edges, counts)
     out = counts[0] if sample.y is None else counts
-    return [out[..., first:end] for first, end in pairwise(start.tolist())]
+    return [out[..., first:end] for first, end in pairwise(edges.tolist())]

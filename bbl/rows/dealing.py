@@ -23,7 +23,7 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
-CHUNK_ROWS = 4096  # rows of one group that are dealt together, where all rows are too many to be dealt at once
+DEALT_ROWS = 4096  # rows of one group that are dealt together, where all rows are too many to be dealt at once
 MAX_TABLE_CELLS = 4_000_000  # cells of a table of state counts: groups x folds x states; 8 bytes each
 MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
@@ -83,8 +83,8 @@ class Dealer:
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
         self.waiting[y].append(rows)
-        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= CHUNK_ROWS:
-            yield from self._deal_chunk(y, CHUNK_ROWS)
+        while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= DEALT_ROWS:
+            yield from self._deal_chunk(y, DEALT_ROWS)
 
     def remaining(self) -> Iterator[tuple[int, int, Sample]]:
         """Deal all waiting rows; yield (group, fold, its rows)."""

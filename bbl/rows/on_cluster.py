@@ -1,4 +1,8 @@
-"""Rows whose codes stay on the workers of a Dask cluster: functions travel there, and sums and drawn rows come back."""
+"""Encoded rows on the workers of a Dask cluster: functions are sent to the workers, sums and drawn rows come back.
+
+A *part* holds rows of one part of the data, on one worker. A *bucket* has the rows of one response group and fold; a
+*block* is a chunk of one bucket of one part. A *future* is Dask's handle of a value on a worker.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
 from bbl.rows.sample import Sample, Sums
-from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
+from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -32,12 +36,12 @@ __all__ = [
     "n_threads",
 ]
 
-CACHE_SHARE = 0.5  # of a worker's memory that may be full of what is kept; above it Dask begins to write to disk
-SUMS_PER_TASK = 8  # sums that are added by one task, and the last ones by the client
+CACHE_SHARE = 0.5  # share of a worker's memory up to which results are cached; above it Dask begins to write to disk
+SUMS_PER_TASK = 8  # partial sums that one task adds; the client adds the last ones
 
 
 class Part(dict[Bucket, Sample]):
-    """The rows of a part of the data on one worker, and cached results of their blocks, which copies do not have."""
+    """The rows of a part, by bucket, with a cache of results of its blocks; copies of a part have an empty cache."""
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
         super().__init__(rows)
@@ -47,7 +51,7 @@ class Part(dict[Bucket, Sample]):
         return Part, (dict(self),)
 
     def cached_result(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what `make` returns, an object with ``nbytes``, or has returned before."""
+        """Return the cached result of `key`, or that of ``make()``, cached if its ``nbytes`` fit into memory."""
         result = self.cached.get(key)
         if result is None:
             result = make()
@@ -58,41 +62,32 @@ class Part(dict[Bucket, Sample]):
 
 @dataclass(frozen=True)
 class Staged:
-    """A function of blocks whose first stage is the same in every pass; a worker caches the result of that stage.
+    """The function ``finish(prepare(block), block)`` of blocks; workers cache results of `prepare` between passes."""
 
-    Attributes
-    ----------
-    key : hashable
-        Of all that the first stage depends on beside the block.
-    first : callable
-        From a block to an object with ``nbytes``.
-    then : callable
-        From that object and the block to the sums.
-    """
-
-    key: Hashable
-    first: Callable[[Sample], Any]
-    then: Callable[[Any, Sample], Any]
+    key: Hashable  # identifies `prepare`
+    prepare: Callable[[Sample], Any]  # from a block to an object with ``nbytes``
+    finish: Callable[[Any, Sample], Any]  # from the prepared object and the block to sums
 
     def __call__(self, block: Sample) -> Any:
-        return self.then(self.first(block), block)
+        """Return the sums of a block, without the cache."""
+        return self.finish(self.prepare(block), block)
 
 
-def active_client(client: Any = None) -> Client | None:
-    """Return the Dask client that is given or active, or None.
+def active_client(client: object = None) -> Client | None:
+    """Return `client`, or else the active Dask client, or else None.
 
     Raises
     ------
     BBLTypeError
-        If `client` is something else.
+        If `client` is no Dask client.
     """
     if client is not None:
         if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
             raise BBLTypeError(
                 f"client must be a dask.distributed.Client, not {type(client).__name__}.", argument="client"
             )
-        return client
-    if "distributed" not in sys.modules:  # nobody has made one
+        return cast("Client", client)
+    if "distributed" not in sys.modules:  # then there is no active client
         return None
     from distributed import default_client
 
@@ -103,57 +98,46 @@ def active_client(client: Any = None) -> Client | None:
 
 
 def n_threads(client: Client) -> int:
-    """Return how many tasks the workers run at a time."""
+    """Return the number of tasks that the workers of a client run at a time."""
     return max(1, sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))
 
 
 def call(client: Client, function: Callable, *arguments: object) -> Future:
-    """Return the future of ``function(*arguments)``; it is computed again if its worker is lost.
+    """Return the future of ``function(*arguments)``; Dask computes it again if its worker is lost.
 
-    Parameters travel as arguments of tasks, however large: what is scattered is lost with its worker.
+    Large values, too, are sent as arguments: scattered values would be lost with their worker.
     """
-    return calls(client, function, *([one] for one in arguments))[0]
+    return calls(client, function, *([argument] for argument in arguments))[0]
 
 
 def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
-    """Return the futures of `call` with each row of arguments, given by columns; the scheduler gets one message."""
+    """Return the futures of ``function(column[k] for each of the columns)`` for all k, submitted in one message."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         return client.map(function, *columns, pure=False)
 
 
 def remote_value(client: Client, value: object) -> Future:
-    """Return the future of a value, which goes to one worker and from there to those that need it."""
-    return call(client, _same, value)
+    """Return the future of a value that is sent to one worker, from which other workers get it."""
+    return call(client, _identity, value)
 
 
 @dataclass(eq=False)
 class CodeParts:
-    """Codes of the parts of a data set, each on some worker: what `bbl.rows.on_disk.CodeFile` is to a file.
-
-    Attributes
-    ----------
-    client : dask.distributed.Client
-    parts : list of futures of Part
-    sizes : list of dict of bucket to (rows, sum of weights, whether all weights are whole)
-        Of each part.
-    n_levels : ndarray, shape (m,)
-    dtype : numpy dtype
-    weighted, masked : bool
-    """
+    """The parts of a data set on the workers; a `RowStore`, as `bbl.rows.on_disk.CodeFile` is for a file."""
 
     client: Client
-    parts: list[Future]
-    sizes: list[dict[Bucket, tuple[int, float, bool]]]
-    n_levels: np.ndarray
-    dtype: np.dtype
-    weighted: bool
-    masked: bool
+    parts: list[Future]  # of `Part`
+    sizes: list[dict[Bucket, tuple[int, float, bool]]]  # of each part: rows, sum of weights, whether weights are whole
+    n_levels: np.ndarray  # (m,)
+    dtype: np.dtype  # of codes
+    weighted: bool  # whether weights may differ from 1
+    masked: bool  # whether values may be missing
     chunk_rows: int = CHUNK_ROWS
     passes: int = 0
     passed: Callable[[int], None] | None = None
     sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
-    buckets: dict[Bucket, Any] = field(init=False)
+    buckets: dict[Bucket, _Size] = field(init=False)  # sizes over all parts
 
     def __post_init__(self) -> None:
         self.buckets = {}
@@ -171,32 +155,34 @@ class CodeParts:
         return ClusterSample(self, tuple(sorted(self.buckets)))
 
     def over(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
-        """Return the sum of ``function(block)`` over the blocks of some buckets, or with `each` a dict of their sums.
+        """Return the sum of ``function(block)`` over the blocks of `buckets`; with `each`, a dict of sums by bucket.
 
-        Sums are added in the order of the parts, a fixed number of them at a time, so the bits depend neither on the
-        number of workers nor on which of them is lost.
+        `grouped` blocks have a response. Sums are added in the order of the parts, a fixed number of them at a time, so
+        that rounding depends neither on the number of workers nor on a lost worker.
         """
-        remote_arguments = remote_value(self.client, (function, tuple(buckets), grouped, each))
-        sums = calls(self.client, _part_sums, self.parts, [remote_arguments] * len(self.parts))
+        arguments = remote_value(self.client, (function, tuple(buckets), grouped, each))
+        sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
         while len(sums) > SUMS_PER_TASK:
-            sums = [call(self.client, _add, *sums[k : k + SUMS_PER_TASK]) for k in range(0, len(sums), SUMS_PER_TASK)]
-        return _add(*self.client.gather(sums))
+            sums = [
+                call(self.client, _add_parts, *sums[k : k + SUMS_PER_TASK]) for k in range(0, len(sums), SUMS_PER_TASK)
+            ]
+        return _add_parts(*self.client.gather(sums))
 
     def close(self) -> None:
-        """Let the workers forget the rows."""
+        """Release the rows on the workers."""
         self.parts = []
 
 
 @dataclass
 class _Size:
-    """Rows and weight of a bucket, all parts together."""
+    """Size of a bucket over all parts."""
 
-    n: int = 0
-    total: float = 0.0
-    whole: bool = True
+    n: int = 0  # rows
+    total: float = 0.0  # sum of weights
+    whole: bool = True  # whether all weights are whole numbers
 
     def add(self, n: int, total: float, whole: bool) -> None:
-        """Add those of a part."""
+        """Add the size of the bucket in one part."""
         self.n, self.total, self.whole = self.n + n, self.total + total, self.whole and whole
 
 
@@ -219,37 +205,40 @@ class ClusterSample(StoredSample):
         return n_threads(self.client)
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows, up to `size` of them at a time; they come over the network, a bucket of a part at a time."""
+        """Yield the rows, up to `size` at a time; the network transfers one bucket of a part at a time."""
         for bucket in self.buckets:
             for remote_part in self._parts_with(bucket):
-                rows = self.client.gather(call(self.client, _bucket_of, remote_part, bucket))
-                yield from (_grouped(sample, bucket, self.grouped) for sample in rows.blocks(size))
+                rows = self.client.gather(call(self.client, _get_bucket, remote_part, bucket))
+                yield from (_with_response(sample, bucket, self.grouped) for sample in rows.blocks(size))
         if self.extra is not None:
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, computed where they are."""
+        """Return the sum of ``function(block)`` over all blocks, computed on their workers."""
         total = self.file.over(function, self.buckets, self.grouped)
         self._count_pass()
         return total if self.extra is None else add_sums(total, function(self.extra))
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
-        positions_in: dict[int, dict[Bucket, np.ndarray]] = {}  # of each part and bucket
+        positions: dict[int, dict[Bucket, np.ndarray]] = {}  # by part and bucket, within the bucket of the part
         for bucket, k, first, n in self._spans():
-            inside = slice(np.searchsorted(index, first), np.searchsorted(index, first + n))
-            positions_in.setdefault(k, {})[bucket] = index[inside] - first
-        drawn = calls(self.client, _select, [self.file.parts[k] for k in positions_in], list(positions_in.values()))
-        rows_of_part = dict(zip(positions_in, self.client.gather(drawn), strict=True))
-        blocks = [_grouped(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
+            span = slice(np.searchsorted(index, first), np.searchsorted(index, first + n))
+            positions.setdefault(k, {})[bucket] = index[span] - first
+        selected = calls(self.client, _select_rows, [self.file.parts[k] for k in positions], list(positions.values()))
+        rows_of_part = dict(zip(positions, self.client.gather(selected), strict=True))
+        blocks = [_with_response(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
         return self._concatenated(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory that all workers shall have, to share the predictors among them."""
+        """Return rows in memory with the client, so that each worker can hold them and fit a share of predictors."""
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
     def _spans(self) -> list[tuple[Bucket, int, int, int]]:
-        """Return bucket, part, first position and number of rows, in the order of `blocks`."""
+        """Return (bucket, number of part, position of its first row, number of rows) of each bucket of each part.
+
+        Positions are in the order of `blocks`: bucket by bucket, part by part.
+        """
         out, first = [], 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
@@ -260,54 +249,56 @@ class ClusterSample(StoredSample):
         return out
 
     def _parts_with(self, bucket: Bucket) -> list[Future]:
-        """Return the futures of the parts that have rows of a bucket."""
+        """Return the futures of the parts with rows of a bucket."""
         return [remote for remote, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
 
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
         return self.file.over(function, buckets, self.grouped, each=True)
 
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
+        """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
         spans, remote_levels = self._spans(), remote_value(self.client, rare_levels)
         parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
-        rare_rows = self.client.gather(calls(self.client, _rare_in, parts, buckets, [remote_levels] * len(spans)))
-        positions = [first + part_rows for (_, _, first, _), part_rows in zip(spans, rare_rows, strict=True)]
+        rare_rows = self.client.gather(calls(self.client, _find_rare, parts, buckets, [remote_levels] * len(spans)))
+        positions = [first + span_rows for (_, _, first, _), span_rows in zip(spans, rare_rows, strict=True)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
 
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
-    """Rows in memory, few enough for every worker of a cluster to have them all."""
+    """Rows in memory, few enough for every worker of a cluster to hold all of them."""
 
     client: Client | None = None  # type: ignore[misc]  # a field where other samples in memory have None
 
 
-# what runs on workers
+# The functions from here on run on workers.
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _bucket_of(part: Part, bucket: Bucket) -> Sample:
+def _get_bucket(part: Part, bucket: Bucket) -> Sample:
     return part[bucket]
 
 
-def _grouped(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
+def _with_response(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
+    """Return rows of a bucket, with its group as their response if `grouped`."""
     return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
 
 
-def _part_sums(part: Part, arguments: tuple) -> Any:
-    """Return the sum over the blocks of a part, or a dict of those of each bucket."""
+def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket, ...], bool, bool]) -> Any:
+    """Return the sum over the blocks of a part; the four arguments, and the result, are as in `CodeParts.over`."""
     function, buckets, grouped, each = arguments
     running_sum: Any = {} if each else None
     for bucket in buckets:
         bucket_sum = None if each else running_sum
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
-            rows = _grouped(block, bucket, grouped)
+            rows = _with_response(block, bucket, grouped)
             if isinstance(function, Staged):
-                first = part.cached_result((function.key, bucket, k), partial(function.first, rows))
-                bucket_sum = add_sums(bucket_sum, function.then(first, rows))
+                prepared = part.cached_result((function.key, bucket, k), partial(function.prepare, rows))
+                bucket_sum = add_sums(bucket_sum, function.finish(prepared, rows))
             else:
                 bucket_sum = add_sums(bucket_sum, function(rows))
         if each:
@@ -318,7 +309,7 @@ def _part_sums(part: Part, arguments: tuple) -> Any:
 
 
 def _room() -> float:
-    """Return the bytes that this worker may yet keep."""
+    """Return the bytes that this worker may still cache."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -327,24 +318,21 @@ def _room() -> float:
     return free if limit is None else min(free, CACHE_SHARE * limit - worker.monitor.get_process_memory())
 
 
-def _add(*sums: Any) -> Any:
-    """Return the sum of what `_part_sums` returned."""
+def _add_parts(*sums: Any) -> Any:
+    """Return the sum of results of `_sum_part`; None is an empty sum."""
     if isinstance(sums[0], dict):
-        return {bucket: _add(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
+        return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
     running_sum = None
     for part_sum in sums:
         running_sum = running_sum if part_sum is None else add_sums(running_sum, part_sum)
     return running_sum
 
 
-def _select(part: Part, wanted: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
-    return {bucket: part[bucket].rows(at) for bucket, at in wanted.items()}
+def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
+    """Return the rows at some positions in each bucket of a part."""
+    return {bucket: part[bucket].rows(bucket_positions) for bucket, bucket_positions in positions.items()}
 
 
-def _rare_in(part: Part, bucket: Bucket, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+def _find_rare(part: Part, bucket: Bucket, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
     """Return the positions of the rows of a bucket that have a rare level."""
-    rows = part[bucket]
-    is_rare = np.zeros(rows.n, dtype=bool)
-    for i, levels in rare_levels:
-        is_rare |= np.isin(rows.codes[:, i], levels)
-    return np.flatnonzero(is_rare)
+    return np.flatnonzero(has_rare_level(part[bucket], rare_levels))

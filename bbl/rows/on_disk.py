@@ -1,4 +1,7 @@
-"""CodeFile and FileSample: encoded rows that are too many for memory, in a temporary file."""
+"""Encoded rows in a temporary file, for data that are too large for memory: `CodeFile` and `FileSample`.
+
+A *bucket* has the rows of one response group and fold; its rows are stored in *chunks* of equal length.
+"""
 
 from __future__ import annotations
 
@@ -16,34 +19,35 @@ import numpy as np
 from bbl.errors import DataError
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample, Sums
-from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums
+from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
-BUFFER = 2**25  # bytes of rows that wait to be written, all buckets together
-MIN_CHUNK_ROWS = 1024  # however many buckets share the buffer
+BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
+MIN_CHUNK_ROWS = 1024  # rows of a chunk, even if many buckets share the buffer
 REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
 
 
 @dataclass
 class _BucketChunks:
-    """The rows of a bucket: chunks of equal length in the file, but for the last; and rows that wait to be written."""
+    """The rows of a bucket: chunks in the file, the last of which may be shorter, and rows that wait to be written."""
 
-    offsets: list[int] = field(default_factory=list)  # of each chunk in the file, in bytes
-    n: int = 0
-    total: float = 0.0
-    whole: bool = True
+    offsets: list[int] = field(default_factory=list)  # bytes in the file before each chunk
+    n: int = 0  # rows, written and waiting
+    total: float = 0.0  # sum of their weights
+    whole: bool = True  # whether all weights are whole numbers
     waiting: list[Sample] = field(default_factory=list)
-    n_waiting: int = 0
+    n_waiting: int = 0  # rows in `waiting`
 
 
 class CodeFile:
-    """A temporary file of codes, row by row, in a bucket for each response group and fold.
+    """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
-    It has no name where the system allows that, so nothing can be left behind. Rows keep their order within a bucket.
+    Each chunk has the codes of its rows, then their weights if `weighted`, then bits of missing values if `masked`. The
+    file has no name where the system allows that, so that it disappears with the process.
 
     Parameters
     ----------
@@ -52,28 +56,28 @@ class CodeFile:
     dtype : numpy dtype
         Of the codes, see `bbl.rows.sample.code_dtype`.
     weighted : bool, default False
-        Whether rows have weights, of 8 bytes each; else all are 1.
+        Whether weights are stored (float64); else all are 1.
     masked : bool, default False
-        Whether values may be missing: one bit for each value.
+        Whether values may be missing; one bit is stored for each value.
     buckets : int, default 1
-        How many there will be at most; they share the memory of rows that wait to be written.
+        Greatest number of buckets, which share the buffer of waiting rows.
     """
 
     def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
         self.mask_bytes = (m + 7) // 8 if masked else 0
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
-        self.chunk_rows = int(np.clip(BUFFER // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
+        self.chunk_rows = int(np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
         self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
-        self.size, self.passes = 0, 0
+        self.size, self.passes = 0, 0  # bytes written; passes over the rows
         self.passed: Callable[[int], None] | None = None
         self._lock = threading.Lock()
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
-        weakref.finalize(self, self._file.close)  # or with the last who holds it
+        weakref.finalize(self, self._file.close)  # at the latest with the last reference to this object
 
     def check_room(self, n: int) -> None:
-        """Raise a DataError if `n` rows will not go onto the disk."""
+        """Raise a DataError if the disk has no room for `n` rows."""
         folder = tempfile.gettempdir()
         free = shutil.disk_usage(folder).free
         if n * self.row_bytes > free:
@@ -84,7 +88,7 @@ class CodeFile:
             )
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
-        """Put rows at the end of a bucket; their response is not looked at."""
+        """Add rows to the end of a bucket; their response is not read."""
         chunks = self.buckets.setdefault(bucket, _BucketChunks())
         chunks.waiting.append(rows)
         chunks.n_waiting += rows.n
@@ -95,13 +99,14 @@ class CodeFile:
             self._write(chunks, self.chunk_rows)
 
     def finish(self) -> FileSample:
-        """Write what waits, and return all rows."""
+        """Write the waiting rows, and return all rows as a sample."""
         for chunks in self.buckets.values():
             if chunks.n_waiting:
                 self._write(chunks, chunks.n_waiting)
         return FileSample(self, tuple(sorted(self.buckets)))
 
     def _write(self, chunks: _BucketChunks, count: int) -> None:
+        """Write the first `count` waiting rows of a bucket as one chunk."""
         codes = np.concatenate([rows.codes for rows in chunks.waiting])
         arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
         remainder = Sample(codes[count:], np.empty(0))
@@ -110,20 +115,21 @@ class CodeFile:
             arrays.append(weights[:count])
             remainder = replace(remainder, weights=weights[count:])
         if self.masked:
-            blank = np.zeros(codes.shape, dtype=bool)
+            missing = np.zeros(codes.shape, dtype=bool)
             first = 0
             for rows in chunks.waiting:
                 if rows.missing is not None:
-                    blank[first : first + rows.n] = rows.missing
+                    missing[first : first + rows.n] = rows.missing
                 first += rows.n
-            arrays.append(np.packbits(blank[:count], axis=1))
-            remainder = replace(remainder, missing=blank[count:])
+            arrays.append(np.packbits(missing[:count], axis=1))
+            remainder = replace(remainder, missing=missing[count:])
         chunks.waiting, chunks.n_waiting = ([remainder] if remainder.n else []), remainder.n
         chunks.offsets.append(self.size)
         for array in arrays:
-            self._put(array.reshape(-1).view(np.uint8))
+            self._write_bytes(array.reshape(-1).view(np.uint8))
 
-    def _put(self, data: np.ndarray) -> None:
+    def _write_bytes(self, data: np.ndarray) -> None:
+        """Append an array of uint8 to the file; if that fails, close the file and raise a DataError."""
         view = data.data
         try:
             while len(view):
@@ -138,11 +144,14 @@ class CodeFile:
             ) from error
         self.size += data.nbytes
 
-    def _get(self, out: np.ndarray, at: int) -> None:
-        """Fill `out` from the file; pages are not mapped, so memory does not grow with the rows that were read."""
+    def _read_into(self, out: np.ndarray, offset: int) -> None:
+        """Fill the array `out` with the bytes of the file from `offset` on.
+
+        The file is not mapped into memory, so that memory does not grow with the rows that were read.
+        """
         view = out.reshape(-1).view(np.uint8).data
         with self._lock:
-            self._file.seek(at)
+            self._file.seek(offset)
             while len(view):
                 count = self._file.readinto(view)
                 if not count:
@@ -150,24 +159,24 @@ class CodeFile:
                 view = view[count:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
-        """Return rows `first` to `last` of a bucket, as of response `y`."""
+        """Return rows `first` to `last` - 1 of a bucket, all with the response `y` (None for no response)."""
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
         bits = np.zeros((n, self.mask_bytes), dtype=np.uint8)
-        chunks, done, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
-        while done < n:
-            k, skip = divmod(first + done, self.chunk_rows)
+        chunks, n_read, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
+        while n_read < n:
+            k, skipped_rows = divmod(first + n_read, self.chunk_rows)
             size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
-            target = slice(done, min(n, done + size - skip))
-            at = chunks.offsets[k]
-            self._get(codes[target], at + skip * self.m * itemsize)
-            at += size * self.m * itemsize
+            target = slice(n_read, min(n, n_read + size - skipped_rows))
+            offset = chunks.offsets[k]
+            self._read_into(codes[target], offset + skipped_rows * self.m * itemsize)
+            offset += size * self.m * itemsize
             if self.weighted:
-                self._get(weights[target], at + 8 * skip)
-                at += 8 * size
+                self._read_into(weights[target], offset + 8 * skipped_rows)
+                offset += 8 * size
             if self.masked:
-                self._get(bits[target], at + skip * self.mask_bytes)
-            done = target.stop
+                self._read_into(bits[target], offset + skipped_rows * self.mask_bytes)
+            n_read = target.stop
         missing = np.unpackbits(bits, axis=1, count=self.m).view(bool) if bits.any() else None
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
@@ -188,7 +197,7 @@ class FileSample(StoredSample):
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows, up to `size` of them at a time, each block of one group and fold."""
+        """Yield the rows, up to `size` at a time, each block from one bucket."""
         for bucket in self.buckets:
             y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
             for first in range(0, n, size):
@@ -197,7 +206,7 @@ class FileSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, in their order, by a pass that threads share."""
+        """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
         running_sum: Any = None
         blocks = self.blocks(self.file.chunk_rows)
         while block_batch := list(islice(blocks, workers)):
@@ -208,24 +217,25 @@ class FileSample(StoredSample):
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
-        blocks, first = [], 0
+        blocks, first = [], 0  # first: position of the bucket's first row
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
             positions = index[np.searchsorted(index, first) : np.searchsorted(index, first + n)] - first
             y = bucket[0] if self.grouped else None
-            for k in np.unique(positions // self.file.chunk_rows):
-                start = int(k) * self.file.chunk_rows
-                here = positions[positions // self.file.chunk_rows == k] - start
-                block = self.file.read(bucket, start, min(n, start + self.file.chunk_rows), y)
-                blocks.append(block.rows(here))
+            chunk_of_position = positions // self.file.chunk_rows
+            for k in np.unique(chunk_of_position):
+                chunk_start = int(k) * self.file.chunk_rows
+                chunk = self.file.read(bucket, chunk_start, min(n, chunk_start + self.file.chunk_rows), y)
+                blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
             first += n
         return self._concatenated(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory as they are."""
+        """Return rows in memory unchanged: there is no cluster."""
         return sample
 
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
         out: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows):
@@ -233,12 +243,9 @@ class FileSample(StoredSample):
         return out
 
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
-        row_positions, first = [np.zeros(0, dtype=np.int64)], 0
+        """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
+        positions, first = [np.zeros(0, dtype=np.int64)], 0
         for block in self.blocks(self.file.chunk_rows):
-            is_rare = np.zeros(block.n, dtype=bool)
-            for i, levels in rare_levels:
-                is_rare |= np.isin(block.codes[:, i], levels)
-            row_positions.append(first + np.flatnonzero(is_rare))
+            positions.append(first + np.flatnonzero(has_rare_level(block, rare_levels)))
             first += block.n
-        return np.concatenate(row_positions)
+        return np.concatenate(positions)

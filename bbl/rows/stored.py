@@ -1,4 +1,8 @@
-"""StoredSample: what encoded rows on disk and on a cluster have in common; sums over their blocks, drawn rows."""
+"""`StoredSample`: encoded rows on disk or on a cluster, with sums over their blocks and random samples of rows.
+
+A *bucket* has the rows of one response group and fold; a *block* is a chunk of rows of one bucket. A *pass* reads all
+rows once.
+"""
 
 from __future__ import annotations
 
@@ -11,47 +15,31 @@ import numpy as np
 
 from bbl.rows.sample import Rows, Sample, Sums, concatenate
 
-__all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums"]
+__all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums", "has_rare_level"]
 
-CHUNK_ROWS = 65536  # rows of a bucket that are stored and read together, at most
+CHUNK_ROWS = 65536  # greatest number of rows that are stored and read together
 
-Bucket = tuple[int, int]  # response group, fold
+Bucket = tuple[int, int]  # response group, fold that validates the rows
 
 
 class BucketSize(Protocol):
-    """Number of rows of a bucket, the sum of their weights, and whether all weights are whole numbers."""
+    """Size of a bucket."""
 
-    n: int
-    total: float
-    whole: bool
+    n: int  # rows
+    total: float  # sum of weights
+    whole: bool  # whether all weights are whole numbers
 
 
 class RowStore(Protocol):
-    """Codes outside of this process's memory: `CodeFile` or `CodeParts`.
+    """A store of encoded rows outside of this process's memory: `CodeFile` or `CodeParts`."""
 
-    Attributes
-    ----------
-    weighted : bool
-        Whether rows have weights; else all are 1.
-    masked : bool
-        Whether values may be missing.
-    chunk_rows : int
-        Rows of a block that a pass reads at a time.
-    sums : dict of ((name, grouped), bucket) to array, number or list of them
-        What `StoredSample.sums` has computed.
-    passes : int
-        Passes over rows that `StoredSample.summed` has made.
-    passed : callable or None
-        Called with `passes` after each of them.
-    """
-
-    dtype: np.dtype
-    weighted: bool
-    masked: bool
-    chunk_rows: int
-    sums: dict[tuple[Hashable, Bucket], Any]
-    passes: int
-    passed: Callable[[int], None] | None
+    dtype: np.dtype  # of codes
+    weighted: bool  # whether rows have weights; else all are 1
+    masked: bool  # whether values may be missing
+    chunk_rows: int  # rows of a block that a pass reads at a time
+    sums: dict[tuple[Hashable, Bucket], Any]  # results of `StoredSample.sums`, by ((name, grouped), bucket)
+    passes: int  # number of passes that `StoredSample.summed` has made
+    passed: Callable[[int], None] | None  # called with `passes` after each pass
 
     @property
     def m(self) -> int:
@@ -67,29 +55,18 @@ class RowStore(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StoredSample(Rows):
-    """Encoded rows that are read block by block, in buckets: one for each response group and fold.
-
-    Attributes
-    ----------
-    file : RowStore
-    buckets : tuple of (group, fold)
-        The buckets whose rows these are, in their order.
-    grouped : bool
-        Whether rows have a response; else they are one group.
-    extra : Sample or None
-        A few rows of one group behind those of the store.
-    """
+    """The rows of some buckets of a store, read block by block."""
 
     file: RowStore
-    buckets: tuple[Bucket, ...]
-    grouped: bool = True
-    extra: Sample | None = None
+    buckets: tuple[Bucket, ...]  # in the order of the rows
+    grouped: bool = True  # whether rows have a response; else they are one group
+    extra: Sample | None = None  # a few more rows in memory, of one group, after those of the store
 
     in_memory = False
 
     @property
     def n(self) -> int:
-        """Number of stored rows."""
+        """Number of rows."""
         return sum(self.file.buckets[b].n for b in self.buckets) + (0 if self.extra is None else self.extra.n)
 
     @property
@@ -120,7 +97,7 @@ class StoredSample(Rows):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the codes of the rows take."""
+        """Bytes of the codes."""
         return self.n * self.m * self.file.dtype.itemsize
 
     @property
@@ -142,15 +119,15 @@ class StoredSample(Rows):
         return np.array([self.group(y).total for y in range(K)])
 
     def fold(self, f: int) -> Self:
-        """Return the rows that fold `f` validates."""
+        """Return the validation rows of fold `f`."""
         return replace(self, buckets=tuple(b for b in self.buckets if b[1] == f))
 
     def without(self, f: int) -> Self:
-        """Return the rows that fold `f` is trained on: all that it does not validate."""
+        """Return the training rows of fold `f`: all but its validation rows."""
         return replace(self, buckets=tuple(b for b in self.buckets if b[1] != f))
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Self:
-        """Return the rows themselves: equal ones are not looked for."""
+        """Return the rows unchanged: equal rows are not merged."""
         return self
 
     def chunks(self, size: int) -> Iterator[Sample]:
@@ -163,39 +140,38 @@ class StoredSample(Rows):
 
     @abstractmethod
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, in a fixed order, by one pass that is not kept."""
+        """Return the sum of ``function(block)`` over all blocks in a fixed order, by one pass, without storing it."""
 
     @abstractmethod
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory as a fit of them needs them: on a cluster, such that all workers can have them."""
+        """Return rows in memory ready for a fit: on a cluster, a `SharedSample`, which all workers can hold."""
 
     @abstractmethod
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of some buckets."""
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
 
     @abstractmethod
     def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """Return the rising positions of rows with a rare level; pairs of predictor and its levels say which."""
+        """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
-        It is kept for each group and fold under its `name`, so that sums over other groups and folds, and over all
-        rows, need no pass more.
+        The sum of each bucket is stored under `name`, so that sums over other groups and folds need no further pass.
         """
-        stored_sums, running_sum, kind = self.file.sums, None, (name, self.grouped)
-        unread = [bucket for bucket in self.buckets if (kind, bucket) not in stored_sums]
-        if unread:
-            bucket_sums = self._bucket_sums(function, unread)
-            stored_sums.update({(kind, bucket): bucket_sums[bucket] for bucket in unread})
+        stored_sums, total, key = self.file.sums, None, (name, self.grouped)
+        unread_buckets = [bucket for bucket in self.buckets if (key, bucket) not in stored_sums]
+        if unread_buckets:
+            bucket_sums = self._bucket_sums(function, unread_buckets)
+            stored_sums.update({(key, bucket): bucket_sums[bucket] for bucket in unread_buckets})
         for bucket in self.buckets:
-            running_sum = add_sums(running_sum, stored_sums[kind, bucket])
+            total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
-            running_sum = add_sums(running_sum, function(self.extra))
-        return function(self._concatenated([])) if running_sum is None else running_sum
+            total = add_sums(total, function(self.extra))
+        return function(self._concatenated([])) if total is None else total
 
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
-        """Return `sums`, as lists of arrays; with a response, those of each of K groups along a first axis."""
+        """Return `sums` as lists of arrays; with a response, arrays of shape (K, ...), one entry for each group."""
         if not self.grouped:
             return self.sums(name, function)
         K = K or 1 + max((y for y, _ in self.buckets), default=-1)
@@ -210,13 +186,14 @@ class StoredSample(Rows):
         size : int
         rng : numpy.random.Generator
         rare : sequence of m ndarrays of int, optional
-            Levels of each predictor whose rows are all taken; the weights of the others are divided by their
-            probability of being drawn, so that weighted sums estimate those of all rows. Without it weights stay.
+            Rare levels of each predictor. All rows with a rare level are in the sample, and the weights of the other
+            rows are divided by their probability of being drawn, so that weighted sums estimate those of all rows.
+            Without this argument weights stay.
 
         Returns
         -------
         Sample
-            Exactly `size` rows (all, if there are no more); more if rows with rare levels are over half of them.
+            Exactly `size` rows, or all rows if there are fewer; more if over half of `size` rows have rare levels.
         """
         if size >= self.n:
             return self._concatenated(list(self.blocks(self.file.chunk_rows)))
@@ -226,10 +203,10 @@ class StoredSample(Rows):
         rare_rows = self._rows_with(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
         n_common_rows = self.n - len(rare_rows)
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
-        drawn = _choose(n_common_rows, n_drawn, rng)
-        # from positions among the rows without rare levels to positions among all rows
-        drawn += np.searchsorted(rare_rows - np.arange(len(rare_rows)), drawn, side="right")
-        positions = np.sort(np.concatenate([rare_rows, drawn]))
+        common_rows = _draw_positions(n_common_rows, n_drawn, rng)
+        # turn positions among the rows without rare levels into positions among all rows
+        common_rows += np.searchsorted(rare_rows - np.arange(len(rare_rows)), common_rows, side="right")
+        positions = np.sort(np.concatenate([rare_rows, common_rows]))
         sample = self.rows(positions)
         if rare is None:
             return sample
@@ -247,7 +224,7 @@ class StoredSample(Rows):
             self.file.passed(self.file.passes)
 
     def _concatenated(self, blocks: list[Sample]) -> Sample:
-        """Return blocks of these rows, perhaps none, as one sample."""
+        """Return blocks of these rows as one sample, which is empty if there are no blocks."""
         if blocks:
             return concatenate(blocks)
         codes = np.zeros((0, self.m), dtype=self.file.dtype)
@@ -261,11 +238,19 @@ def add_sums(total: Any, term: Any) -> Any:
     return term + 0.0 if total is None else total + term
 
 
-def _choose(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+    """Return which rows have a rare level, shape (n,); `rare_levels` are pairs (predictor, its rare levels)."""
+    is_rare = np.zeros(rows.n, dtype=bool)
+    for i, levels in rare_levels:
+        is_rare |= np.isin(rows.codes[:, i], levels)
+    return is_rare
+
+
+def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Return `size` of the positions 0..n-1, drawn without replacement, rising; memory grows with `size` only."""
     if 2 * size > n:
-        return np.setdiff1d(np.arange(n), _choose(n, n - size, rng), assume_unique=True)
+        return np.setdiff1d(np.arange(n), _draw_positions(n, n - size, rng), assume_unique=True)
     chosen = np.zeros(0, dtype=np.int64)
-    while len(chosen) < size:  # distinct numbers of independent draws are a random set
+    while len(chosen) < size:  # the distinct values of independent draws are a random set
         chosen = np.union1d(chosen, rng.integers(n, size=size - len(chosen) + size // 8 + 16))
     return np.sort(rng.choice(chosen, size, replace=False, shuffle=False))

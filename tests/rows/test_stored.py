@@ -43,7 +43,7 @@ def joined(blocks):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_blocks_are_the_rows_of_each_group_in_their_order(monkeypatch, weighted, masked, dtype):
-    monkeypatch.setattr("bbl.rows.on_disk.BUFFER", 0)  # pieces of 1,024 rows
+    monkeypatch.setattr("bbl.rows.on_disk.BUFFER_BYTES", 0)  # pieces of 1,024 rows
     sample = make_rows(weighted=weighted, masked=masked, dtype=dtype)
     stored = store(sample)
     assert (stored.n, stored.total, stored.m, stored.whole) == (sample.n, sample.total, sample.m, True)

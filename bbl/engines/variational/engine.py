@@ -1,4 +1,7 @@
-"""Persistent variational inference: an approximate posterior of fields and couplings under sparse priors."""
+"""Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors.
+
+Simplex coding has no reference level. A table holds the fields of a predictor or the couplings of a pair.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,13 @@ from bbl.rows.sample import Sample
 
 __all__ = ["PersistentVI"]
 
-ENOUGH = 0.9  # share of the chains that packs must hold
+CHAIN_SHARE = 0.9  # least share of the requested chains that are run: packs hold 32
 LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
-SETTLED = 0.01  # relative change of the posterior mean at the end that is no warning,
-STILL = 0.4  # and of the logarithm of the couplings' global scale over the second half of the iterations
-WORTH = 1e7  # products of couplings and states for which a thread is worth its while; 100 binary predictors have 9e6
-TRAVEL = 2.5  # how far log scales must have been able to go
+MAX_CHANGE = 0.01  # relative change of the posterior mean at the end, above which there is a warning
+MAX_SCALE_CHANGE = 0.4  # the same for the log global scale of couplings over the second half of the iterations
+MIN_TRAVEL = 2.5  # the same, below which there is a warning: distance that Adam's steps allow a log scale to go
+WORTH = 1e7  # products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
 
 
 @dataclass(frozen=True)
@@ -51,48 +54,49 @@ class PersistentVI(Engine):
     """Persistent variational inference with scale-mixture priors (Ingraham & Marks 2017).
 
     Fields and couplings, in simplex coding so that no level is special, have normal priors whose scales are learnt
-    table by table: most couplings are drawn to zero, the others hardly at all. The posterior is approximated by one
-    that factorises; its means are the estimates. Weights of rows may be any positive numbers.
+    table by table, so that most couplings shrink to zero and the others hardly at all. The posterior is approximated by
+    one that factorises; its means are the estimates. Weights of rows may be any positive numbers.
 
     Parameters
     ----------
     prior : {"horseshoe", "laplace", "student", "gaussian"}, default "horseshoe"
-        Of the scale of each table: half-Cauchy; such that the couplings are Laplace; such that they are Student's t
-        with 3 degrees of freedom; the global scale itself, so that all tables share it.
+        Prior of a table's scale: ``"horseshoe"``: half-Cauchy; ``"laplace"`` and ``"student"``: such that the marginal
+        prior of a coupling is Laplace, or Student's t with 3 degrees of freedom; ``"gaussian"``: all tables have the
+        global scale.
     likelihood : {"sampled", "pseudo"}, default "sampled"
-        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood, without chains: quick,
-        but its sds are too small, because each coupling is counted in two conditional distributions.
+        The likelihood, by Gibbs chains that go on from step to step, or the pseudo-likelihood, without chains, which is
+        quick but has too small sds, as each coupling is in two conditional distributions.
     slab : float, default 1.0
-        Where the scales of a heavy-tailed prior ("horseshoe", "student") end, in simplex coding (of two levels, the
-        Ising coupling). It keeps couplings finite that have no finite optimum. inf for none, as in the paper.
+        Upper bound of the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex coding (for two levels,
+        the Ising coupling). It keeps couplings finite that have no finite optimum. inf for none, as in the paper.
     scale : float, optional
-        The global scale of fields and couplings. None to learn each of the two.
+        The global scale of fields and couplings; None to learn both.
     n_iter : int, default 20000
-        Iterations. 5,000 do for a first look; what is learnt last is the global scale.
+        Iterations. 5,000 do for a first look; the global scale is learnt last.
     tol : float, optional
-        Relative change of the posterior mean, smoothed and within a fortieth of the iterations, at which to end early:
-        the steps then fall to zero within a tenth of them. 0.003 is a start. None to use all iterations.
+        Relative change of the smoothed posterior mean within a fortieth of the iterations below which the fit ends
+        early: steps then fall to zero within a tenth of the iterations. Try 0.003. None to use all iterations.
     sweeps : int, default 3
         Gibbs sweeps of each iteration.
     chains : int, default 100
-        Gibbs chains, dealt evenly to the draws in packs of 32, which cost no more than one: as few packs as hold nine
-        tenths of them (100 chains and 3 draws are 96 in all, 40 and one draw 64).
+        Gibbs chains of all draws. Each draw runs packs of 32, which cost no more than one chain: as few as give at
+        least nine tenths of the chains (100 chains for 3 draws become 96, 40 chains for one draw 64).
     draws : int, default 3
-        Draws from the approximation in each iteration; each has chains of its own.
+        Draws of the parameters in each iteration; each has its chains.
     lr : float, default 0.01
-        First step of Adam; it falls to zero linearly.
+        First step size of Adam; it falls to zero linearly.
     seed : int or numpy.random.Generator, optional
-        Of this method alone; None for the one of the call.
+        Seed of the fit, in place of the call's.
     average : float, default 0.1
-        Share of the iterations, at the end, over which the approximation is averaged.
+        Share of the iterations, the last ones, over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior sds of the approximation, which are too small where parameters depend on each other; or by linear
-        response, for few predictors, whose states are summed over. The strengths of pairs keep the first.
+        Posterior sds of the approximation, too small if parameters depend on each other, or by linear response, which
+        sums over all states of few predictors. Strengths of pairs use the former.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is outside its range, naming it.
+        If an option is out of range.
 
     References
     ----------
@@ -157,26 +161,27 @@ class PersistentVI(Engine):
             generator(self.seed)
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the approximation of the posterior in words."""
+        """Return the name of the approximation, with the kind of sds."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
     def _prior(self) -> ScalePrior:
+        """The prior of that name."""
         return PRIORS[self.prior]
 
     @property
     def _slab(self) -> float:
-        """The slab in force: light tails need none."""
+        """Upper bound of the scales: priors with light tails need none."""
         return self.slab if self._prior.heavy else np.inf
 
     @property
     def n_chains(self) -> int:
         """Chains of each draw."""
-        return math.ceil(ENOUGH * self.chains / (self.draws * pack_size())) * pack_size()
+        return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
     def penalised(self) -> bool:
-        """Whether estimates are drawn towards zero: by the prior."""
+        """True: the prior shrinks estimates towards zero."""
         return True
 
     @property
@@ -185,15 +190,13 @@ class PersistentVI(Engine):
         return float("nan") if self.scale is None else self.scale
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return what fits draw from: of the own seed where there is one."""
+        """Return a generator from the engine's `seed`, or `rng` if it has none."""
         return rng if self.seed is None else generator(self.seed)
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the approximation, of what Adam knows of it, of the draws, the chains and the states."""
-        D = float(layout.D)
-        Q = self.draws
-        width = layout.n_levels - 1.0
-        size = layout.size if layout.count(2) else D + (D**2 - float((width**2).sum())) / 2.0
+        """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear response, states."""
+        D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
+        size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
         states = min(work(layout), MOST_WORK) / max(size, 1.0) if self.sd == "lrvb" else 0.0
         return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
@@ -216,10 +219,8 @@ class PersistentVI(Engine):
         self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
         engines = [self] if values is None else [replace(self, scale=float(v)) for v in values]
-        needed = self.memory(sample.n, layout)
-        check_memory(
-            needed, f"Variational inference of {layout.size:,} parameters", "Use fewer predictors, draws or chains."
-        )
+        task = f"Variational inference of {layout.size:,} parameters"
+        check_memory(self.memory(sample.n, layout), task, "Use fewer predictors, draws or chains.")
         report_share = None if progress is None else lambda share, note="": progress(share / len(engines), note)
         state = rng.bit_generator.state
         fits = []
@@ -231,6 +232,7 @@ class PersistentVI(Engine):
     def _fit(
         self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
     ) -> EngineFit:
+        """Fit one group."""
         begin = start(sample, layout, self._prior, self._slab, self.scale)
         if not layout.D:
             return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
@@ -245,23 +247,22 @@ class PersistentVI(Engine):
                 likelihood = PseudoLikelihoodGradient(sample, layout)
             approximation, history = ascend(likelihood, begin, budget, rng, progress, outer)
         unsettled = self._unsettled(history)
-        sd, without = self._sd(sample, layout, approximation)
-        notes = (*unsettled, *without, *_separated(sample, layout))
+        sd, sd_notes = self._sd(sample, layout, approximation)
         theta = approximation.theta
         return EngineFit(
             theta,
-            _lkh(sample, layout, theta),
+            _mean_log_pseudo_likelihood(sample, layout, theta),
             grad_norm=np.full(layout.m, history["gradient"][-1]),
             n_iter=np.full(layout.m, int(history["iteration"][-1])),
             converged=np.full(layout.m, not unsettled),
-            notes=notes,
+            notes=(*unsettled, *sd_notes, *_separated(sample, layout)),
             sd=sd,
             state={"mean": approximation.mean, "log_sd": approximation.log_sd},
             history=history,
         )
 
     def _check_response(self, layout: Layout) -> None:
-        """Raise an OptionError where linear response would sum over more states than can be done in seconds."""
+        """Raise an OptionError if linear response would take longer than seconds."""
         if self.sd == "lrvb" and work(layout) > MOST_WORK:
             raise OptionError(
                 f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors with {layout.size:,} "
@@ -270,38 +271,33 @@ class PersistentVI(Engine):
                 argument="sd",
             )
 
-    def _sd(self, sample: Sample, layout: Layout, found: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the requested sds, or the factorised ones if those do not exist, with a note that says so."""
-        if self.sd == "lrvb":
-            sds = response_sd(found, model_sums(sample, layout), sample.total, np.random.default_rng(0))
-            if np.isfinite(sds).all():
-                return sds, ()
-            no_response = (
-                "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
-            )
-            return found.sd, (Note(-1, -1, f"{no_response}. prior='gaussian' has one"),)
-        return found.sd, ()
+    def _sd(self, sample: Sample, layout: Layout, posterior: Approximation) -> tuple[np.ndarray, tuple[Note, ...]]:
+        """Return the requested sds (size,), or the factorised ones with a note if the requested do not exist."""
+        if self.sd != "lrvb":
+            return posterior.sd, ()
+        sds = response_sd(posterior, model_sums(sample, layout), sample.total, np.random.default_rng(0))
+        if np.isfinite(sds).all():
+            return sds, ()
+        message = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
+        return posterior.sd, (Note(-1, -1, f"{message}. prior='gaussian' has one"),)
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return how many threads an iteration is worth: for its draws, and for each draw's packs and blocks."""
-        sites = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
-        work = float(layout.D) ** 2 * sites * self.draws
-        workers = min(workers, max(1, int(work / WORTH)))
+        """Return the numbers of threads for the draws, and for the packs and blocks of each draw."""
+        states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
+        products = float(layout.D) ** 2 * states * self.draws
+        workers = min(workers, max(1, int(products / WORTH)))
         return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return a note for a fit that has not converged."""
+        """Return a note if the fit has not converged."""
         t, scale = history["iteration"], history["scale_couplings"]
         half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
-        # beyond the slab a scale makes no difference
-        effective = slabbed(np.log([half, last]), self._slab)[0]
-        settled = history["change"][-1] <= SETTLED and abs(np.log(effective[1] / effective[0])) <= STILL
-        if settled and self.lr * t[-1] / 2.0 >= TRAVEL:
+        bounded = slabbed(np.log([half, last]), self._slab)[0]  # beyond the slab a scale makes no difference
+        is_settled = history["change"][-1] <= MAX_CHANGE and abs(np.log(bounded[1] / bounded[0])) <= MAX_SCALE_CHANGE
+        if is_settled and self.lr * t[-1] / 2.0 >= MIN_TRAVEL:
             return ()
-        detail = (
-            f"after {t[-1]:.0f} iterations; the global scale of couplings went from {half:.2g} to {last:.2g} in the "
-        )
-        detail += "second half of them"
+        change = f"the global scale of couplings went from {half:.2g} to {last:.2g} in the second half of them"
+        detail = f"after {t[-1]:.0f} iterations; {change}"
         return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
@@ -320,8 +316,8 @@ class PersistentVI(Engine):
     )
 
 
-def _lkh(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
-    """Return the mean log pseudo-likelihood of the complete rows: what other methods maximise, at these parameters."""
+def _mean_log_pseudo_likelihood(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
+    """Return the mean log pseudo-likelihood of the complete rows at the parameters `theta` (size,)."""
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
         return float("nan")
@@ -329,25 +325,28 @@ def _lkh(sample: Sample, layout: Layout, theta: np.ndarray) -> float:
 
 
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
-    """Return a note for each predictor that another one determines and is determined by."""
+    """Return a note for each predictor that another one determines and that determines the other.
+
+    Two predictors with k > 1 observed levels determine each other if only k of their cells have rows.
+    """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
     counts, levels = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
-    used = np.array([(n > 0).sum() for n in levels])
-    first = np.concatenate([level_counts_of_one[:1] for level_counts_of_one in levels])
+    n_observed = np.array([(n > 0).sum() for n in levels])  # levels of each predictor
+    reference = np.concatenate([n[:1] for n in levels])  # counts of the reference levels
     separated: set[int] = set()
-    for rows, _, a, b in equal_tables(layout):
-        i, j = layout.pairs[rows].T
+    for positions, _, a, b in equal_tables(layout):  # pairs of a by b levels
+        i, j = layout.pairs[positions].T
         if a < 2 or b < 2:
             continue
-        rows_of, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-        two = counts[rows_of[:, :, None], columns[:, None, :]]
-        of_i = np.stack([levels[k][1:] for k in i])
-        of_j = np.stack([levels[k][1:] for k in j])
-        only_i, top = of_i - two.sum(axis=2), of_j - two.sum(axis=1)
-        corner = first[i] - top.sum(axis=1)
-        cells = (two > 0).sum(axis=(1, 2)) + (only_i > 0).sum(axis=1) + (top > 0).sum(axis=1) + (corner > 0)
-        for k in np.flatnonzero((cells == used[i]) & (cells == used[j]) & (cells > 1)):
+        rows, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
+        inner = counts[rows[:, :, None], columns[:, None, :]]  # cells without reference levels
+        levels_i, levels_j = np.stack([levels[k][1:] for k in i]), np.stack([levels[k][1:] for k in j])
+        reference_j, reference_i = levels_i - inner.sum(axis=2), levels_j - inner.sum(axis=1)
+        corner = reference[i] - reference_i.sum(axis=1)
+        edges = (reference_j > 0).sum(axis=1) + (reference_i > 0).sum(axis=1) + (corner > 0)
+        cells = (inner > 0).sum(axis=(1, 2)) + edges
+        for k in np.flatnonzero((cells == n_observed[i]) & (cells == n_observed[j]) & (cells > 1)):
             separated |= {int(i[k]), int(j[k])}
     message = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
     return tuple(Note(i, -1, message) for i in sorted(separated))

@@ -1,12 +1,12 @@
-"""Persistent variational inference: a factorised posterior of scaled parameters, by chains that never start anew.
+"""Persistent variational inference: stochastic ascent of the evidence lower bound of a factorised posterior.
 
-The gradient of the approximation (see `bbl.engines.variational.scaled`) is that of the likelihood at a few
-draws of the parameters, for which each draw has Gibbs chains of its own that go on from step to step (Ingraham & Marks
-2017, Algorithm 2).
+In each iteration the parameters are drawn Q times from the approximation (`bbl.engines.variational.scaled`). The
+gradient of the likelihood at a draw takes expectations of the model, from Gibbs chains of that draw which go on from
+iteration to iteration (Ingraham & Marks 2017, Algorithm 2). Simplex coding has no reference level; features are the
+products of contrasts that its parameters multiply. In the reference gauge, parameters of reference levels are zero.
 
-Threads take the draws; where there are more of them than draws, those of a draw take its packs of chains and blocks of
-its couplings. The blocks depend on the model alone, and what they sum up is added in their order, so the result does
-not depend on the threads.
+Threads share out the draws and, for each draw, packs of chains and blocks of tables. Blocks depend on the model alone
+and their sums are added in order, so that the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,129 +28,109 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient", "ascend", "model_sums"]
 
-FIRST_DECAY = 0.99  # of the first moment of Adam; it falls to zero with the step
-SECOND_DECAY = 0.999  # of the second moment of Adam
+FIRST_DECAY = 0.99  # decay of Adam's first moment; it falls to zero with the step size
+SECOND_DECAY = 0.999  # decay of Adam's second moment
 LOWEST_LOG_SCALE = -30.0
 HIGHEST_LOG_SCALE = 10.0
-CHECKS = 40  # records of the history
-SMOOTH = 0.9  # weight of the records before, where the posterior mean is smoothed
-ROWS = 2048
-BLOCK = 2**15  # parameters that one thread takes at a time
+RECORDS = 40  # records of the history
+SMOOTHING = 0.9  # weight of earlier records in the exponentially smoothed posterior mean
+CHUNK = 2048  # rows whose conditional probabilities are held at a time
+BLOCK = 2**15  # parameters of a block, which one thread takes
 
 
 class Likelihood(Protocol):
     """Interface of a likelihood in the ascent."""
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient of the log-likelihood by parameters in simplex coding, all of the rows taken together.
+        """Write to `out` (size,) the gradient of the log-likelihood of all rows at draw q, `simplex` (size,).
 
-        Threads may call it for different draws q at the same time.
+        Threads may call this for different draws at the same time.
         """
 
 
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
-    """Return the sums of the features in simplex coding over the rows, where values are missing over the known ones.
+    """Return the sums (layout.size,) of the features in simplex coding over the rows.
 
-    A pair of which only some rows are known counts as if all rows were like those.
+    Where values are missing, a predictor or pair has the mean feature of the rows in which it is known, times the
+    weight of all rows.
     """
     out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total
     if sample.missing is None:
         tables.features(counts, total, out)
         return out
-    known_weight, with_known = known_counts(sample, layout)
-    table = np.empty(layout.size)
-    of = np.repeat(np.arange(layout.m), layout.n_levels - 1)
+    known_weight, known_margins = known_counts(sample, layout)
+    predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)
     scale = total / np.maximum(known_weight, 1e-300)
-    scaled_counts = counts * scale[np.ix_(of, of)]
-    tables.features(scaled_counts, total, out)  # right for fields; a pair has margins of its own
+    scaled_counts = counts * scale[np.ix_(predictor, predictor)]
+    tables.features(scaled_counts, total, out)  # right for fields; the margins of a pair are those of its known rows
     for i, j in layout.pairs:
-        two = np.r_[layout.start[i] : layout.start[i + 1], layout.start[j] : layout.start[j + 1]]
-        pair_counts_here = scaled_counts[np.ix_(two, two)]
-        margins = np.r_[
-            with_known[layout.start[i] : layout.start[i + 1], j], with_known[layout.start[j] : layout.start[j + 1], i]
-        ]
-        np.fill_diagonal(pair_counts_here, margins * scale[i, j])
+        levels_i, levels_j = slice(*layout.start[i : i + 2]), slice(*layout.start[j : j + 2])
+        levels = np.r_[levels_i, levels_j]
+        table_counts = scaled_counts[np.ix_(levels, levels)]
+        margins = np.r_[known_margins[levels_i, j], known_margins[levels_j, i]]
+        np.fill_diagonal(table_counts, margins * scale[i, j])
         pair = Layout(layout.n_levels[[i, j]])
-        table = np.empty(pair.size)
-        _tables(pair).features(np.ascontiguousarray(pair_counts_here), total, table)
-        layout.table(out, int(i), int(j))[...] = pair.table(table, 0, 1)
+        sums = np.empty(pair.size)
+        _tables(pair).features(np.ascontiguousarray(table_counts), total, sums)
+        layout.table(out, int(i), int(j))[...] = pair.table(sums, 0, 1)
     return out
 
 
 def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return `feature_sums` of a layout whose tables are not at hand."""
+    """Return the `feature_sums` of a layout."""
     return feature_sums(sample, layout, _tables(layout))
 
 
 def _tables(layout: Layout) -> kernel.Tables:
+    """Return the layout as the kernel takes it."""
     pairs = np.ascontiguousarray(layout.pairs, dtype=np.intp)
     return kernel.Tables(layout.n_levels, layout.start.astype(np.intp), pairs, layout.pair_start.astype(np.intp))
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return where runs of tables begin and end that have about `BLOCK` parameters, given where each table ends."""
+    """Return (first, end) of runs of tables of about `BLOCK` parameters; `ends` holds each table's end."""
     if not len(ends):
         return [(0, 0)]
-    at = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
-    cuts = np.unique(np.concatenate([[0], at.clip(max=len(ends) - 1)]))
+    tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
+    cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)) if len(cuts) > 1 else [(0, len(ends))]
 
 
 class SampledGradient:
-    """The gradient of the likelihood, the expectations of the model taken over chains that go on from call to call.
+    """The gradient of the likelihood, with expectations of the model over chains that go on from call to call.
 
-    Calls for different draws may run at the same time.
-
-    Parameters
-    ----------
-    sample : Sample
-    layout : Layout
-    n_chains : int
-        For each draw.
-    sweeps : int
-        Per call.
-    rng : numpy.random.Generator
-    crews : sequence of Crew
-        The threads of each draw.
+    Calls for different draws may run at the same time. Each draw has `n_chains` chains, which make `sweeps` Gibbs
+    sweeps per call, and the threads of one of `crews`.
     """
 
-    def __init__(
-        self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng, crews: Sequence[Crew]
-    ):  # fmt: skip
+    def __init__(self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng: np.random.Generator,
+                 crews: Sequence[Crew]):  # fmt: skip
         self.tables, self.sweeps, self.total = _tables(layout), sweeps, sample.total
         self.sums = feature_sums(sample, layout, self.tables)
         self.blocks = _blocks(layout.pair_start[1:])
         self.h = np.zeros((len(crews), len(self.blocks), layout.D))
         self.J = [np.zeros((layout.D, layout.D)) for _ in crews]
-        none, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
-        chain_arguments = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
-        self.chains = [Chains(none, J, levels, n_chains, stream, crew.workers) for J, stream, crew in chain_arguments]
+        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
+        draws = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
+        self.chains = [Chains(zeros, J, levels, n_chains, draw_rng, crew.workers) for J, draw_rng, crew in draws]
         self.crews = crews
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` after some sweeps of the chains of draw q."""
+        """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of draw q."""
         chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
-        crew.run(
-            self.tables.couple,
-            [(simplex, field_block, J, *cut) for field_block, cut in zip(h, self.blocks, strict=True)],
-        )
+        # each block adds its fields to a row of h, and writes its couplings
+        blocks = zip(h, self.blocks, strict=True)
+        crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
         bits, n = chains.sweep_bits(self.sweeps, crew)
-        crew.run(self.tables.features_of_bits, [(bits, n, out, *cut) for cut in self.blocks])
+        crew.run(self.tables.features_of_bits, [(bits, n, out, *block) for block in self.blocks])
         out *= -self.total / n
         out += self.sums
 
 
 class PseudoLikelihoodGradient:
-    """The gradient of the log pseudo-likelihood, without chains.
-
-    Parameters
-    ----------
-    sample : Sample
-        Rows with missing values are left out.
-    layout : Layout
-    """
+    """The gradient of the log pseudo-likelihood of the complete rows."""
 
     def __init__(self, sample: Sample, layout: Layout):
         if sample.missing is not None:
@@ -158,21 +138,20 @@ class PseudoLikelihoodGradient:
         self.layout, self.tables, self.rows = layout, _tables(layout), sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex`."""
+        """Write the gradient at `simplex` (size,) to `out` (size,), whatever the draw q."""
         h, J = np.zeros(self.layout.D), np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)
-        by_theta = np.zeros((self.layout.D, self.layout.D))
-        fields = np.zeros(self.layout.D)
+        coupling_gradient, field_gradient = np.zeros((self.layout.D, self.layout.D)), np.zeros(self.layout.D)
         with serial_blas():
-            for chunk in self.rows.blocks(ROWS):
+            for chunk in self.rows.blocks(CHUNK):
                 X = one_hot(chunk.codes, self.layout)
                 _, P = conditionals(X, self.layout, h, J)
                 residual = (X - P) * chunk.weights[:, None]
-                fields += residual.sum(axis=0)
-                by_theta += residual.T @ X
-        by_theta += by_theta.T.copy()
-        np.fill_diagonal(by_theta, fields)
-        self.tables.features(by_theta, 0.0, out)
+                field_gradient += residual.sum(axis=0)
+                coupling_gradient += residual.T @ X
+        coupling_gradient += coupling_gradient.T.copy()
+        np.fill_diagonal(coupling_gradient, field_gradient)
+        self.tables.features(coupling_gradient, 0.0, out)
 
 
 @dataclass(frozen=True)
@@ -183,12 +162,13 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change of the posterior mean (see `ascend`) at which the steps start to fall to zero at once.
+        Relative change of the posterior mean (see `ascend`) below which the step size falls to zero soon.
     draws : int
+        Draws of the parameters in each iteration.
     lr : float
-        First step of Adam; it falls to zero linearly.
+        First step size of Adam; it falls to zero linearly.
     average : float
-        Share of the iterations, at the end, over which the approximation is averaged.
+        Share of the iterations, the last ones, over which the approximation is averaged.
     """
 
     n_iter: int
@@ -206,27 +186,28 @@ def ascend(
     progress: Callable | None = None,
     workers: int = 1,
 ) -> tuple[Approximation, dict[str, np.ndarray]]:
-    """Climb the evidence lower bound by Adam, and return the approximation with the history of the way.
+    """Maximise the evidence lower bound by Adam; return the averaged approximation and the history.
 
     Parameters
     ----------
     likelihood : Likelihood
     begin : Approximation
+        The first approximation.
     budget : Budget
     rng : numpy.random.Generator
-        Of the draws.
+        For the draws.
     progress : callable, optional
-        Told of each share that is done, and of the relative change.
+        Called with shares of the work and a note with the relative change.
     workers : int, default 1
-        Threads, which the result does not depend on.
+        Threads; the result does not depend on them.
 
     Returns
     -------
     Approximation
     history : dict of ndarray
-        ``iteration``; ``gradient``: root mean square of the gradient by the means of z since the record before;
-        ``change``: of the posterior mean since then, relative, smoothed over about ten records; ``scale_fields``,
-        ``scale_couplings``: global scales.
+        One entry for each record: ``iteration``; ``gradient``, root mean square of the gradient by the means of z since
+        the last record; ``change``, relative change since then of the posterior mean, smoothed over about ten records;
+        ``scale_fields`` and ``scale_couplings``, global scales.
     """
     schedule, history, stop = _Schedule(budget), _History(budget.n_iter, begin), stop_flag()
     with Crew(workers) as crew:
@@ -234,11 +215,11 @@ def ascend(
         while schedule.running:
             if stop[0]:
                 raise Stopped
-            moved = state.step(schedule.adam())
+            squared_gradient = state.step(schedule.next_adam())
             if schedule.t > schedule.average_from:
-                state.gather()
-            if history.due(schedule.t, moved) or not schedule.running:
-                change = history.record(schedule.t, state.now)
+                state.add_to_average()
+            if history.is_due(schedule.t, squared_gradient) or not schedule.running:
+                change = history.record(schedule.t, state.current)
                 if budget.tol is not None and change < budget.tol:
                     schedule.finish()
                 if progress is not None:
@@ -247,149 +228,162 @@ def ascend(
 
 
 class _Schedule:
-    """The step size from iteration to iteration, and when to end."""
+    """Iteration t, its step size (a share of the first one, falling linearly to zero at `end`), and the end."""
 
     def __init__(self, budget: Budget):
         self.budget, self.t, self.end = budget, 0, budget.n_iter
-        self.share_from, self.since = 1.0, 0
-        self.first_weight = 0.0
+        self.first_share, self.since = 1.0, 0  # the share of the step size at iteration `since`
+        self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
         self.finishing = False
 
     @property
     def running(self) -> bool:
+        """Whether iterations remain."""
         return self.t < self.end
 
     @property
     def average_from(self) -> float:
+        """Iteration after which the approximation is averaged."""
         return self.end - max(1.0, self.budget.average * (self.end - (self.since if self.finishing else 0)))
 
-    def adam(self) -> tuple[float, float, float, float, float]:
-        """Return the numbers of the next step of Adam."""
-        share = self.share_from * (1.0 - (self.t - self.since) / (self.end - self.since))
+    @property
+    def share(self) -> float:
+        """Share of the first step size."""
+        return self.first_share * (1.0 - (self.t - self.since) / (self.end - self.since))
+
+    def next_adam(self) -> tuple[float, float, float, float, float]:
+        """Advance; return step size, decays of both moments, and the factors that remove the moments' bias."""
+        share = self.share
         decay = FIRST_DECAY * share
         self.t += 1
         self.first_weight = decay * self.first_weight + 1.0 - decay
-        unbias = 1.0 / (1.0 - SECOND_DECAY**self.t)
-        return self.budget.lr * share, decay, SECOND_DECAY, 1.0 / self.first_weight, unbias
+        return self.budget.lr * share, decay, SECOND_DECAY, 1.0 / self.first_weight, 1.0 / (1.0 - SECOND_DECAY**self.t)
 
     def finish(self) -> None:
-        """Let the steps fall to zero over a tenth of the iterations, if that is before the end."""
+        """Let the step size fall to zero over a tenth of the iterations, if that is before the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
-            share = self.share_from * (1.0 - (self.t - self.since) / (self.end - self.since))
-            self.share_from, self.since, self.end, self.finishing = share, self.t, end, True
+            self.first_share, self.since, self.end, self.finishing = self.share, self.t, end, True
 
 
 class _History:
-    """Record of the ascent at some forty iterations."""
+    """Records of the ascent, see `ascend`."""
 
     def __init__(self, n_iter: int, begin: Approximation):
-        self.every = max(1, n_iter // CHECKS)
-        self.smooth = begin.simplex
+        self.every = max(1, n_iter // RECORDS)
+        self.smoothed_mean = begin.simplex
         self.size = max(begin.layout.size, 1)
-        self.sum = 0.0
-        self.rows: list[tuple] = []
+        self.mean_square = 0.0  # of the gradient, summed over iterations since the last record
+        self.records: list[tuple] = []
 
-    def due(self, t: int, moved: float) -> bool:
-        self.sum += moved / self.size
+    def is_due(self, t: int, squared_gradient: float) -> bool:
+        """Add the squared gradient of iteration t, and return whether a record is due."""
+        self.mean_square += squared_gradient / self.size
         return t % self.every == 0
 
-    def record(self, t: int, now: Approximation) -> float:
-        smooth = SMOOTH * self.smooth + (1.0 - SMOOTH) * now.simplex
-        change = float(np.linalg.norm(smooth - self.smooth) / max(float(np.linalg.norm(smooth)), 1e-300))
-        rms = np.sqrt(self.sum / (t - self.rows[-1][0] if self.rows else t))
-        self.rows.append((t, rms, change, *now.global_scales))
-        self.smooth, self.sum = smooth, 0.0
+    def record(self, t: int, current: Approximation) -> float:
+        """Add a record and return the relative change of the smoothed posterior mean."""
+        smoothed = SMOOTHING * self.smoothed_mean + (1.0 - SMOOTHING) * current.simplex
+        change = float(np.linalg.norm(smoothed - self.smoothed_mean) / max(float(np.linalg.norm(smoothed)), 1e-300))
+        rms = np.sqrt(self.mean_square / (t - self.records[-1][0] if self.records else t))
+        self.records.append((t, rms, change, *current.global_scales))
+        self.smoothed_mean, self.mean_square = smoothed, 0.0
         return change
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
+        """The history as `ascend` returns it."""
         names = ("iteration", "gradient", "change", "scale_fields", "scale_couplings")
-        values = np.array(self.rows, dtype=float).reshape(-1, len(names)).T
+        values = np.array(self.records, dtype=float).reshape(-1, len(names)).T
         return dict(zip(names, values, strict=True))
 
 
 class _State:
-    """The approximation while it moves, with what Adam remembers."""
+    """The current approximation, the moments of Adam, and scratch arrays for Q draws of its n numbers.
+
+    The n numbers are z (size,), u (G,) and v (2,), of which u and v may be absent; see `Approximation`.
+    """
 
     def __init__(self, begin: Approximation, likelihood: Likelihood, draws: int, rng: np.random.Generator, crew: Crew):
         n, size, groups = len(begin.mean), begin.layout.size, begin.groups
         self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
         self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
-        # four words a stream, one of which at least is not zero
+        # of each draw's noise: streams of four words, not all zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
         self.first, self.second = np.zeros((2, n)), np.zeros((2, n))
-        self.sd, self.moved = np.exp(self.log_sd), np.zeros(len(self.blocks))
+        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))
-        self.by_scales = np.empty((draws, n - size))
-        self.sum, self.gathered = np.zeros((2, n)), 0
+        self.scale_gradient = np.empty((draws, n - size))  # by u and v
+        self.sum, self.n_summed = np.zeros((2, n)), 0
 
     @property
-    def now(self) -> Approximation:
+    def current(self) -> Approximation:
+        """A copy of the current approximation."""
         b = self.begin
         return Approximation(b.layout, b.prior, b.slab, b.scale, self.mean.copy(), self.log_sd.copy())
 
     @property
     def averaged(self) -> Approximation:
-        b, (mean, log_sd) = self.begin, self.sum / self.gathered
+        """The average of the approximations that were added to it."""
+        b, (mean, log_sd) = self.begin, self.sum / self.n_summed
         return Approximation(b.layout, b.prior, b.slab, b.scale, mean, log_sd)
 
-    def gather(self) -> None:
+    def add_to_average(self) -> None:
+        """Add the current means and log sds to the average."""
         self.sum[0] += self.mean
         self.sum[1] += self.log_sd
-        self.gathered += 1
+        self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step; return the sum of the squared gradients by the means of z."""
-        self.crew.run(self.look, [(q,) for q in range(len(self.noise))])
-        self.crew.run(self.climb, [(adam, k) for k in range(len(self.blocks))])
-        self.climb_scales(adam)
-        return float(self.moved.sum())
+        """Take one step of Adam; return the sum of the squared gradients by the means of z."""
+        self.crew.run(self.draw, [(q,) for q in range(len(self.noise))])
+        self.crew.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
+        self.step_scales(adam)
+        return float(self.squared_gradients.sum())
 
-    def look(self, q: int) -> None:
-        """Write the gradients at draw q: by its parameters, and by its log scales u and the global ones v."""
+    def draw(self, q: int) -> None:
+        """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by v."""
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
         kernel.normal(self.streams[q], noise)
-        log_scales = slice(self.size, self.size + len(groups) if prior.slope else self.size)
+        entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
-        u, w, share, by_u = np.empty((4, len(groups)))
-        ends = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, u, w)
-        kernel.log_scales(groups.fields, self.mean[log_scales], self.sd[log_scales], noise[log_scales], v, *ends)
+        u, w, log_slope, by_u = np.empty((4, len(groups)))
+        bounds = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE)
+        kernel.log_scales(groups.fields, self.mean[entries], self.sd[entries], noise[entries], v, *bounds, u, w)
         scale = np.exp(u, out=self.scale[q])
-        kernel.slab(b.slab, scale, share)
+        kernel.slab(b.slab, scale, log_slope)
         kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
         self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
-        if not self.by_scales.size:
+        if not self.scale_gradient.size:
             return
         kernel.products(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
         by_u *= scale
-        by_u *= share
+        by_u *= log_slope
         if prior.slope:
             slope = prior.slope(w)
-            np.add(by_u, slope, out=self.by_scales[q, : len(groups)])
+            np.add(by_u, slope, out=self.scale_gradient[q, : len(groups)])
             by_u = np.negative(slope, out=by_u)
         if b.scale is None:
-            self.by_scales[q, -2:] = groups.by_kind(by_u) + prior.hyper_slope(v)
+            self.scale_gradient[q, -2:] = groups.by_kind(by_u) + prior.hyper_slope(v)
 
-    def climb(self, adam: tuple, k: int) -> None:
-        """Take the step of block k of z."""
+    def step_block(self, adam: tuple, k: int) -> None:
+        """Take the step of the z in block k."""
         lo, hi = self.blocks[k]
-        z = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
-        self.moved[k] = kernel.step(adam, *z, self.first, self.second, lo, hi)
+        arrays = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
+        self.squared_gradients[k] = kernel.step(adam, *arrays, self.first, self.second, lo, hi)
         block = slice(self.groups.cuts[lo], self.groups.cuts[hi])
         np.exp(self.log_sd[block], out=self.sd[block])
 
-    def climb_scales(self, adam: tuple) -> None:
-        """Take the step of u and v."""
-        if not self.by_scales.size:
+    def step_scales(self, adam: tuple) -> None:
+        """Take the step of u and v, if they are learnt."""
+        if not self.scale_gradient.size:
             return
-        x = (self.sd, self.mean, self.log_sd)
-        kernel.step_scales(adam, self.noise, self.by_scales, *x, self.first, self.second)
-        scale_range = slice(self.size, None)
+        numbers = (self.sd, self.mean, self.log_sd)
+        kernel.step_scales(adam, self.noise, self.scale_gradient, *numbers, self.first, self.second)
         if self.begin.prior.slope:
-            scales = self.mean[self.size : self.size + len(self.groups)]
-            np.clip(scales, LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, out=scales)
-        np.exp(self.log_sd[scale_range], out=self.sd[scale_range])
+            u_mean = self.mean[self.size : self.size + len(self.groups)]
+            np.clip(u_mean, LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, out=u_mean)
+        np.exp(self.log_sd[self.size :], out=self.sd[self.size :])

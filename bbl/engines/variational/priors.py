@@ -1,8 +1,8 @@
-"""Priors: scale mixtures of normals for groups of parameters, their hyperpriors, and what a slab makes of a scale.
+"""Scale mixtures of normals as priors of groups of parameters, hyperpriors, and the slab that bounds scales.
 
-A group of parameters (the fields of a predictor, the couplings of a pair, in simplex coding) is ``sigma z`` with
-standard normal z. The log scale ``u = ln sigma`` has a density about ``v = ln s``, the logarithm of a global scale that
-all groups of a kind share (Ingraham & Marks 2017, Table 1). Each of these densities depends on ``w = u - v`` alone.
+A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding, where no level is the
+reference) is ``sigma z`` with standard normal z. The density of the log scale ``u = ln sigma`` depends on ``w = u - v``
+alone, where ``v = ln s`` and s is the global scale of all fields or of all couplings (Ingraham & Marks 2017, Table 1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STUDENT_SHAPE = 1.5  # half of the degrees of freedom of the Student prior
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the scales of groups of parameters.
+    """The distribution of the scales of groups of parameters; functions take arrays and return their shape.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class ScalePrior:
     log_hyper, hyper_slope : callable
         ``ln p(v)`` and its derivative.
     heavy : bool
-        Whether its tails are so heavy that parameters without a finite optimum run away, so that it needs a slab.
+        Whether tails are so heavy that parameters without a finite optimum would diverge without a slab.
     """
 
     name: str
@@ -41,15 +41,17 @@ class ScalePrior:
 
 
 def _half_cauchy(w: np.ndarray) -> np.ndarray:
-    """The logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 + e^2w)``."""
+    """Return the log density of w, the logarithm of a half-Cauchy number: ``ln 2/pi + w - ln(1 + e^2w)``."""
     return np.log(2.0 / np.pi) + w - np.logaddexp(0.0, 2.0 * w)
 
 
 def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
+    """Return the derivative of `_half_cauchy`."""
     return -np.tanh(w)
 
 
 def _student(w: np.ndarray) -> np.ndarray:
+    """Return the log density of w for the Student prior."""
     from scipy.special import gammaln
 
     a = STUDENT_SHAPE
@@ -87,39 +89,25 @@ PRIORS = {
 
 
 def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return scales under a slab, ``sigma / sqrt(1 + (sigma/c)^2)``, and their relative slopes by u.
+    """Return the scales ``f = sigma / sqrt(1 + (sigma/c)^2)`` of log scales `u`, and ``d ln f / du``.
 
-    The regularised horseshoe (Piironen & Vehtari 2017): small scales are as they are, large ones end at `slab`.
-
-    Parameters
-    ----------
-    u : ndarray
-        ``ln sigma``.
-    slab : float
-        The largest scale c; inf for none.
+    The regularised horseshoe (Piironen & Vehtari 2017): scales hardly change if small, and have the bound c, `slab`
+    (inf for none).
     """
     sigma = np.exp(u)
     if np.isinf(slab):
         return sigma, np.ones_like(sigma)
-    share = 1.0 / (1.0 + (sigma / slab) ** 2)
-    return sigma * np.sqrt(share), share
+    log_slope = 1.0 / (1.0 + (sigma / slab) ** 2)
+    return sigma * np.sqrt(log_slope), log_slope
 
 
-_QUADRATURE = np.polynomial.hermite_e.hermegauss(15)
-NODES = _QUADRATURE[0]
-NODE_WEIGHTS = _QUADRATURE[1]
+# Gauss-Hermite quadrature for the standard normal distribution
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two moments of `slabbed` scales whose logarithms are normal: closed form, or 15 nodes.
-
-    Parameters
-    ----------
-    mean, sd : ndarray, shape (G,)
-        Of u.
-    slab : float
-    """
+    """Return the first two moments, (G,) each, of `slabbed` scales of normal log scales with `mean` and `sd` (G,)."""
     if np.isinf(slab):
         return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)
     scale, _ = slabbed(mean + sd * NODES[:, None], slab)

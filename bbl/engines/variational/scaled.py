@@ -1,8 +1,8 @@
-"""Scaled parameters: tables that are products of a scale and standard normal numbers, and their factorised posterior.
+"""Factorised normal approximation to the posterior of parameters with scale-mixture priors.
 
-Parameters in simplex coding are ``theta = sigma z``, table by table (see
-`bbl.engines.variational.priors`); the approximation of their posterior is normal and factorised over z, u = ln sigma
-and v = ln s.
+Parameters in simplex coding, where no level is the reference, are ``theta = sigma z``. The parameters of a table (the
+fields of one of m predictors, the couplings of one of P pairs) are a group with one scale sigma; s is the global scale
+of all fields or of all couplings, the two kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Approximation", "Groups", "start"]
 
-STRENGTHS = 400  # draws of the strengths of pairs
+STRENGTH_DRAWS = 400  # draws of the strengths of pairs
 
 
 class Groups:
-    """Groups of parameters that share a scale: the nonempty tables of a layout, fields before couplings.
+    """The G groups of parameters that share a scale: the nonempty tables of a layout, fields before couplings.
 
     Attributes
     ----------
     cuts : ndarray of intp, shape (G + 1,)
-        Where each group starts in the parameter vector.
+        Position of each group's first parameter, and the number of parameters.
     fields : int
-        How many of them are fields.
+        Number of groups of fields.
     of : ndarray of intp, shape (size,)
-        The group of each parameter.
+        Group of each parameter.
     table : ndarray of intp, shape (G,)
-        Which of the m + P tables it is.
+        Table of each group: fields 0..m-1, couplings m..m+P-1.
     """
 
     def __init__(self, layout: Layout):
@@ -53,7 +53,7 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def of_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return for each group (G,) the entry of `values` (2,) for its kind, field or coupling."""
+        """Return for each group (G,) the entry of `values` (2,) of its kind, fields or couplings."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
@@ -67,10 +67,10 @@ class Approximation:
     prior : ScalePrior
     slab : float
     scale : float or None
-        The global scale if it is not learnt.
+        The global scale; None if it is learnt.
     mean, log_sd : ndarray, shape (n,)
-        Of z (layout.size), then of u (one for each group, where the prior has scales of their own), then of v (fields,
-        couplings), where it is learnt.
+        Means and log sds of z (layout.size), of u (G, unless the prior gives all groups the global scale), and of v
+        (2, if it is learnt).
     """
 
     layout: Layout
@@ -82,7 +82,7 @@ class Approximation:
 
     @staticmethod
     def length(layout: Layout, prior: ScalePrior, scale: float | None) -> int:
-        """Return how many numbers have a mean and an sd."""
+        """Return the number n of means."""
         return layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
 
     @cached_property
@@ -92,22 +92,22 @@ class Approximation:
 
     @property
     def global_scales(self) -> np.ndarray:
-        """The global scales of fields and couplings: exponentials of the means of their logarithms."""
+        """Global scales (2,) of fields and couplings: exponentials of the posterior means of v."""
         return np.exp(self.mean[-2:]) if self.scale is None else np.full(2, self.scale)
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds of the log scales (G,)."""
+        """Means and sds of the log scales u, (G,) each."""
         if self.prior.slope:
-            scale_range = slice(self.layout.size, self.layout.size + len(self.groups))
-            return self.mean[scale_range], np.exp(self.log_sd[scale_range])
+            u = slice(self.layout.size, self.layout.size + len(self.groups))
+            return self.mean[u], np.exp(self.log_sd[u])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
         return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """First two moments (G,) of the scales."""
+        """First two moments, (G,) each, of the scales under the slab."""
         return scale_moments(*self.log_scales, self.slab)
 
     @property
@@ -129,33 +129,33 @@ class Approximation:
 
     @property
     def sd(self) -> np.ndarray:
-        """Posterior sds (layout.size,) in the reference gauge, in closed form: a table's parameters share one scale."""
+        """Posterior sds (layout.size,) in the reference gauge, in which reference levels have zero parameters."""
         layout = self.layout
         z, noise = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
         first, second = self._scales
         variance = reference_variance(layout, second[self.groups.of] * noise)
-        spread = np.maximum(second - first**2, 0.0)
+        group_variance = np.maximum(second - first**2, 0.0)  # of the scales
         if self.prior.slope is None:  # one scale for all groups of a kind
-            for kind, family_range in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
-                table_variance = np.zeros(layout.size)
-                table_variance[family_range] = z[family_range]
-                if table_variance.any():
-                    variance += spread[0 if kind == 0 else -1] * to_reference(layout, table_variance) ** 2
+            for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
+                kind_z = np.zeros(layout.size)
+                kind_z[positions] = z[positions]
+                if kind_z.any():
+                    variance += group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
         else:
-            of_table = np.zeros(layout.m + len(layout.pairs))
-            of_table[self.groups.table] = spread
-            variance += scale_variance(layout, z, of_table)
+            table_variance = np.zeros(layout.m + len(layout.pairs))
+            table_variance[self.groups.table] = group_variance
+            variance += scale_variance(layout, z, table_variance)
         return np.sqrt(variance)
 
-    def strengths(self, rng: np.random.Generator, n: int = STRENGTHS) -> np.ndarray:
+    def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
         """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
         layout, groups = self.layout, self.groups
         z, sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
         log_mean, log_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
-        shared = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
+        kind_noise = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
         for k in range(n):
-            noise = rng.standard_normal(len(groups)) if self.prior.slope else shared[k]
+            noise = rng.standard_normal(len(groups)) if self.prior.slope else kind_noise[k]
             scale, _ = slabbed(log_mean + log_sd * noise, self.slab)
             square = (z + sd * rng.standard_normal(layout.size)) ** 2
             out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
@@ -166,12 +166,12 @@ class Approximation:
 
 
 def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None) -> Approximation:
-    """Return where the ascent begins: fields of naive Bayes, no couplings, scales as in the paper's code for Ising."""
+    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham & Marks' Ising code."""
     n, groups = Approximation.length(layout, prior, scale), Groups(layout)
     mean, log_sd = np.zeros(n), np.full(n, -3.0)
     if prior.slope:
-        scale_range = slice(layout.size, layout.size + len(groups))
-        mean[scale_range], log_sd[scale_range] = -1.0, np.log(0.8)
+        u = slice(layout.size, layout.size + len(groups))
+        mean[u], log_sd[u] = -1.0, np.log(0.8)
     if scale is None:
         mean[-2:] = -3.0 if prior.slope else -1.0
     approximation = Approximation(layout, prior, slab, scale, mean, log_sd)

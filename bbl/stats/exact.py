@@ -18,6 +18,7 @@ FURTHEST = 60.0  # log odds ratios beyond count as infinite
 MAX_STEPS = 200  # of Newton's method and bisection together; bisection alone takes 50
 PRECISION = 1e-10  # of a root
 MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
+LEAST_LOG_COEFFICIENT = -500.0  # of the observed count, beside the largest; exp(-745) is zero
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
@@ -171,10 +172,36 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
         gammaln(t + 1) + gammaln(rows[table] - t + 1) + gammaln(columns[table] - t + 1)
         + gammaln((n - rows - columns)[table] + t + 1)
     )  # fmt: skip
+    log_product = _log_product(log_c, n_coefficients, start)
+    if log_product[observed] < LEAST_LOG_COEFFICIENT:
+        psi = _centre(log_c, n_coefficients, start, observed)
+        log_product = _log_product(log_c + psi * (t - lowest[table]), n_coefficients, start) - psi * np.arange(
+            len(log_product)
+        )
+        log_product -= log_product.max()
+    return PowerSeries(log_product, observed)
+
+
+def _centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int) -> float:
+    """Return the log odds ratio at which the sum of counts has the mean `total`; see `_product` for the others."""
+    t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
+
+    def excess(psi: float) -> tuple[float, float]:
+        log_p = log_c + psi * t
+        p = np.exp(log_p - np.repeat(np.maximum.reduceat(log_p, start), n_coefficients))
+        p /= np.repeat(np.add.reduceat(p, start), n_coefficients)
+        mean = np.add.reduceat(p * t, start)
+        return float(mean.sum()) - total, float(np.add.reduceat(p * t**2, start).sum() - (mean**2).sum())
+
+    return float(np.clip(root(excess, FURTHEST), -FURTHEST, FURTHEST))
+
+
+def _log_product(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the coefficients of a product of polynomials, the largest being 0; see `_product`."""
     if len(n_coefficients):
-        log_c -= np.maximum.reduceat(log_c, start)[table]
+        log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
     with np.errstate(divide="ignore"):
-        return PowerSeries(np.log(_product(np.exp(log_c), n_coefficients, start)), observed)
+        return np.log(_product(np.exp(log_c), n_coefficients, start))
 
 
 def _product(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:

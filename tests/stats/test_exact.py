@@ -1,5 +1,8 @@
 """Exact conditional tests: against Fisher's distribution, by enumeration, and their level."""
 
+from fractions import Fraction
+from math import comb
+
 import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
@@ -33,6 +36,31 @@ def test_strata_are_convolved_and_groups_compared_given_their_sum():
         np.exp(difference.log_c) / np.exp(difference.log_c).sum(), wanted / wanted.sum(), rtol=1e-12
     )
     assert difference.t == 1
+
+
+@pytest.mark.parametrize("strata", [1, 3])
+def test_counts_far_from_independence_are_compared_although_coefficients_underflow(strata):
+    """Both groups have log odds ratios of about 5: at 0, coefficients near the observed counts are below exp(-745)."""
+    tables = [tuple(count // strata for count in counts) for counts in ((870, 1000, 1000, 3000), (465, 500, 520, 1500))]
+    integers = []
+    for _, row, column, n in tables:
+        table_of_one = np.array([comb(row, t) * comb(n - row, column - t) for t in range(row + 1)], dtype=object)
+        product = np.array([1], dtype=object)
+        for _ in range(strata):
+            product = np.convolve(product, table_of_one)
+        integers.append(product)
+    ours = [hypergeometric(*(np.full(strata, float(v)) for v in one)) for one in tables]
+    found = ours[0].less(ours[1])
+    total = sum(one.t for one in ours)
+    first = max(0, total - len(integers[1]) + 1)
+    last = min(total, len(integers[0]) - 1)
+    wanted = [int(integers[0][t] * integers[1][total - t]) for t in range(first, last + 1)]
+    at = ours[0].t - first
+    below = Fraction(2 * sum(wanted[:at]) + wanted[at], 2 * sum(wanted))
+    assert found.t == at
+    assert found.p() == pytest.approx(float(2 * min(below, 1 - below)), rel=1e-6)
+    low, high = found.limits(0.95)
+    assert low < found.estimate < high
 
 
 def test_limits_are_where_the_tails_are_small_and_agree_with_the_test():

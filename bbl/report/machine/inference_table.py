@@ -1,4 +1,8 @@
-"""Tables of parameters with standard errors and tests: their row names, summary and figure."""
+"""Tables of parameters with standard errors and tests: row names, summary and figure.
+
+A row is a *field* (a level of one predictor) or a *coupling* (levels of two or more) in one group; its predictors and
+levels are in the columns ``predictor``, ``level``, ``predictor2``, ``level2`` ..., missing where it has fewer.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["absent", "inference_summary", "labelled", "parameter_names", "plot_table"]
 
-MAX_PARAMETERS = 20  # in a printed summary
+MAX_PARAMETERS = 20  # rows in a printed summary
 
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
-    """Return a name for each row: ``Sex=Female`` of a field, ``Sex=Female : Age=Child`` of a coupling."""
+    """Return a name for each row: ``Sex=Female`` for a field, ``Sex=Female : Age=Child`` for a coupling."""
     names = [""] * len(table)
     for column in (c for c in table.columns if str(c).startswith("predictor")):
         levels = table[f"level{str(column).removeprefix('predictor')}"]
@@ -33,8 +37,8 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 
 def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
-    """Return a column of a table of parameters (a Series), or several, by group and parameter name."""
-    K = max(table["group"].nunique(), 1)  # groups follow each other, with the same parameters
+    """Return one column of a table of parameters as a Series, or several, indexed by group and parameter name."""
+    K = max(table["group"].nunique(), 1)  # the rows of a group follow each other; all groups have the same parameters
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
     index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
     return table[columns].set_axis(index)
@@ -46,7 +50,7 @@ def absent(name: Hashable) -> bool:
 
 
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Summary:
-    """Return the summary of all parameters and of their joint tests; tables are those of `Inference`."""
+    """Return the summary of parameters (those with the smallest p) and of joint tests; tables as in `Inference`."""
     shown = table.sort_values("p", kind="stable").head(MAX_PARAMETERS).sort_index()
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
@@ -58,7 +62,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Su
 
 
 def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:
-    """Draw the fields of a table, or its couplings, with their intervals; return the Axes."""
+    """Draw the fields of a table, or with `pairs` its couplings, with intervals of this `level`; return the Axes."""
     is_coupling = ~table["predictor2"].map(absent).to_numpy()
     shown = table[is_coupling == pairs]
     groups = list(dict.fromkeys(table["group"]))

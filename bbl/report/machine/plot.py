@@ -1,4 +1,4 @@
-"""Plots: parameters, cross-validation, true against inferred parameters, and configurations as images."""
+"""Figures of cross-validation, of true against inferred parameters, and of configurations as images."""
 
 from __future__ import annotations
 
@@ -57,18 +57,14 @@ def plot_cv(
     Parameters
     ----------
     frame : DataFrame
-        Settings in the first column, scores in the second; ``ci1`` and ``ci2``, if there, are the limits of a band.
+        Settings in the first column, scores in the second; if present, ``ci1`` and ``ci2`` are the limits of a band.
     best : float, optional
         The setting to mark.
     ax : matplotlib Axes, optional
     symbol, title : str, optional
-        Name of the setting in the legend, and below the axis; its column's name by default.
+        Name of the setting in the legend and below the axis; the name of the first column by default.
     logarithmic : bool, default False
-        Whether the settings' axis is logarithmic, with a zero drawn at its left end.
-
-    Returns
-    -------
-    matplotlib Axes
+        Whether the axis of the settings is logarithmic, with a zero drawn at its left end.
     """
     xname, score = frame.columns[:2]
     ax = axes_or_new(ax, (5.2, 3.6))
@@ -82,11 +78,11 @@ def plot_cv(
         if len(x) == 1:  # a band has no width there
             ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
     if best is not None:
-        at, value = float(best), y[np.argmin(np.abs(x - best))]
-        ax.axvline(at, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
-        label = f"best: {symbol} = {at:.3g}"
-        ax.plot([at], [value], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
-    if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # one alone, or none, has no range on such a scale
+        best, best_score = float(best), y[np.argmin(np.abs(x - best))]
+        ax.axvline(best, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
+        label = f"best: {symbol} = {best:.3g}"
+        ax.plot([best], [best_score], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
+    if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # a logarithmic axis needs two settings
         if x.min() > 0:
             ax.set_xscale("log")
         else:
@@ -108,37 +104,35 @@ def plot_comparison(
     Parameters
     ----------
     true, inferred : pair (h, J), or an object with attributes h and J
-        Each of h and J an array, a sequence of arrays, or a mapping to arrays, alike in both.
+        Fields h and couplings J: each an array, a sequence of arrays, or a mapping to arrays, the same in both models.
     ax : matplotlib Axes, optional
     title : str, optional
 
     Returns
     -------
     matplotlib Axes
-        The legend gives the root mean square difference of each kind.
+        The legend gives the root mean square difference of the fields, and of the couplings.
 
     Raises
     ------
     DataError
-        If the two do not have the same parameters.
+        If the two models do not have the same parameters.
     """
     ax = axes_or_new(ax, (4.4, 4.2))
-    kinds = [
-        _paired(a, b, name)
-        for a, b, name in zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
-    ]
-    values = np.concatenate([side for pair in kinds for side in pair])
+    models = zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
+    pairs = [_flat_pair(true_values, inferred_values, name) for true_values, inferred_values, name in models]
+    values = np.concatenate([flat for pair in pairs for flat in pair])
     values = values[np.isfinite(values)]
     low, high = (values.min(), values.max()) if values.size else (-1.0, 1.0)
     margin = 0.06 * (high - low) or 1.0
     ends = (low - margin, high + margin)
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
-    for (x, y), marker, colour, name in zip(kinds, "o^", COLOURS, "hJ", strict=False):
+    for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):
         if x.size:
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
             points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
-    if title:  # one with mathematics is left as it is
+    if title:  # a title with mathematics is not wrapped
         ax.set_title(title if "$" in title else wrap_names([title], axes_inches(ax)[0], 12.0, 3)[0])
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
@@ -154,8 +148,8 @@ def _fields_couplings(parameters: HasParameters | Sequence) -> tuple[Iterable, I
     return h, J
 
 
-def _paired(true: Iterable, inferred: Iterable, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return two sets of parameters as flat arrays in the same order."""
+def _flat_pair(true: Iterable, inferred: Iterable, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the fields, or the couplings, of two models as flat arrays in the same order; `name` is h or J."""
     if isinstance(true, Mapping) and isinstance(inferred, Mapping):
         missing = [key for key in true if key not in inferred]
         if missing:
@@ -163,13 +157,13 @@ def _paired(true: Iterable, inferred: Iterable, name: str) -> tuple[np.ndarray, 
                 f"The inferred {name} has no {missing[0]!r}; compare models of the same predictors and pairs."
             )
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
-    sides = []
-    for side in (true, inferred):
-        arrays = list(side.values()) if isinstance(side, Mapping) else list(side)
-        sides.append(np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)]))
-    if len(sides[0]) != len(sides[1]):
-        raise DataError(f"There are {len(sides[0])} true and {len(sides[1])} inferred {name}; compare the same model.")
-    return sides[0], sides[1]
+    flat = []
+    for values in (true, inferred):
+        arrays = list(values.values()) if isinstance(values, Mapping) else list(values)
+        flat.append(np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)]))
+    if len(flat[0]) != len(flat[1]):
+        raise DataError(f"There are {len(flat[0])} true and {len(flat[1])} inferred {name}; compare the same model.")
+    return flat[0], flat[1]
 
 
 def plot_configurations(
@@ -188,67 +182,61 @@ def plot_configurations(
     codes : array_like of int, shape (K, m)
         Level codes of the m predictors.
     shape : (int, int), optional
-        Rows and columns of the image; a square if m is one, else a single row.
+        Rows and columns of the image; by default a square if m is a square number, else a single row.
     titles : sequence of length K, optional
     positions : array_like of int, shape (m,), optional
-        Where each predictor lies in the image, counted row by row from 0; the rest has code 0. By default in order.
+        Pixel of each predictor, counted row by row from 0; 0..m-1 by default. Other pixels are drawn as code 0.
     names : sequence of length m, optional
         Names of the predictors, written below an image of a single row.
     axes : sequence of K matplotlib Axes, optional
-
-    Returns
-    -------
-    list of matplotlib Axes
-
-    Raises
-    ------
-    OptionError
-        If the predictors do not fit into the image.
     """
     codes = np.atleast_2d(np.asarray(codes))
     K, m = codes.shape
     if shape is None:
         side = math.isqrt(m)
         shape = (side, side) if side * side == m else (1, m)
-    place = np.arange(m) if positions is None else np.asarray(positions)
+    pixels = np.arange(m) if positions is None else np.asarray(positions)
     size = shape[0] * shape[1]
     if positions is None and size != m:
         raise OptionError(
             f"shape={shape} has {size} pixels, but there are {m} predictors; give positions too.", argument="shape"
         )
-    if place.shape != (m,) or (place < 0).any() or (place >= size).any() or len(np.unique(place)) < m:
+    if pixels.shape != (m,) or (pixels < 0).any() or (pixels >= size).any() or len(np.unique(pixels)) < m:
         raise OptionError(f"positions must be {m} different whole numbers in 0..{size - 1}.", argument="positions")
     if titles is not None and len(titles) != K:
         raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
     if names is not None and len(names) != m:
         raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
-    heads = [""] * K if titles is None else list(titles)
+    panel_titles = [""] * K if titles is None else list(titles)
     images = np.zeros((K, size))
-    images[:, place] = codes
-    order = np.argsort(place)
+    images[:, pixels] = codes
+    order = np.argsort(pixels)
     below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
-    drawn = _image_axes(heads, shape, below, place[order]) if axes is None else check_axes(axes, K)
-    heads = wrap_names(heads, min(axes_inches(ax)[0] for ax in drawn), TITLE_FONT, 3)
+    drawn = _image_axes(panel_titles, shape, below, pixels[order]) if axes is None else check_axes(axes, K)
+    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in drawn), TITLE_FONT, 3)
     for k, ax in enumerate(drawn):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
         if below:
-            fit_names(below, place[order], axes_inches(ax)[0] / size, NAME_DEPTH).label_ticks(ax.xaxis)
+            fit_names(below, pixels[order], axes_inches(ax)[0] / size, NAME_DEPTH).label_ticks(ax.xaxis)
             ax.tick_params(length=0)
-        ax.set_title(heads[k], fontsize=TITLE_FONT)
+        ax.set_title(panel_titles[k], fontsize=TITLE_FONT)
     return drawn
 
 
-def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, at: np.ndarray) -> list[Axes]:
-    """Return axes of a new figure, one per image, in a grid that is not too high."""
+def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:
+    """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
+
+    `names` are written below the columns `pixels` of an image of a single row.
+    """
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
-    foot = 0.15 + (fit_names(names, at, width / shape[1], NAME_DEPTH).depth if names else 0.0)
+    foot = 0.15 + (fit_names(names, pixels, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = grid_columns(K, width + 0.15)
     rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, 3))
     height = max(width * shape[0] / shape[1], 0.15)
-    if rows * (height + head) > MAX_HEIGHT:  # of many images, or of tall ones
+    if rows * (height + head) > MAX_HEIGHT:
         height = max(MAX_HEIGHT / rows - head, 0.1)
     grid = Grid(K, columns, width, height, 0.1, head, foot, 0.15, 0.0)
     return grid.axes(grid.figure())

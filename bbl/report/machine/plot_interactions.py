@@ -1,4 +1,4 @@
-"""Network plot: predictors on a circle, joined by their strongest interactions."""
+"""Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as edges."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bbl.report.canvas import (
     LINE_HEIGHT,
     MAX_FONT,
     MIN_FONT,
+    MORE_LETTERS,
     TITLE_FONT,
     axes_inches,
     check_axes,
@@ -37,13 +38,14 @@ from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
 
 __all__ = ["plot_network"]
 
 MAX_NODES = 40  # predictors up to which those without an edge are drawn too
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
 MARGIN = 0.1  # inches beyond the names
-MAX_LEVEL_NAMES = 12  # nodes up to which names are horizontal
+MAX_HORIZONTAL_NAMES = 12  # nodes up to which names are horizontal; with more they run along the radius
 MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
 MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
 
@@ -62,22 +64,23 @@ def plot_network(
     ----------
     labels : Labels
     parameters : Parameters
-        Drawn less the pooled ones, or as they are without a pooled fit.
+        With a pooled fit, the differences from it are drawn.
     groups : sequence, optional
-        What to draw: groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b. All groups by
-        default.
+        Graphs to draw: a group, or a pair ``(a, b)`` for the parameters of group a minus those of group b. All groups
+        by default.
     top : int, optional
-        How many pairs to draw, the strongest; by default twice the number of predictors, but 20 at least, and at most
-        80, or 30 in more than 4 graphs.
+        Number of strongest pairs in each graph; by default twice the number of predictors, at least 20 and at most 80,
+        or 30 in more than 4 graphs.
     axes : sequence of matplotlib Axes, optional
         One per graph; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The width of an edge is the Frobenius norm of its couplings in the zero-sum gauge. Its colour is that of the
-        strongest coupling: red where the two levels (other than the reference) attract, blue where they repel each
-        other. All graphs share one scale. Of more than 40 predictors, those without an edge are left out.
+        The width of an edge is the *strength* of the pair: the Frobenius norm of its couplings in the zero-sum gauge
+        (in which couplings sum to zero over the levels of either predictor). Its colour is the sign of the largest
+        coupling of non-reference levels: red positive, blue negative. All graphs share one colour scale. If there are
+        more than 40 predictors, those without an edge are left out.
 
     Raises
     ------
@@ -95,26 +98,27 @@ def plot_network(
     strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
     n_pairs = default if top is None else integer("top", top, 1)
-    best = [_strongest(row, n_pairs) for row in strengths]
+    shown_pairs = [_strongest(row, n_pairs) for row in strengths]  # of each graph
     signed = [
         np.array([_sign(layout, row, p) for p in pairs]) * s[pairs]
-        for row, s, pairs in zip(theta, strengths, best, strict=True)
+        for row, s, pairs in zip(theta, strengths, shown_pairs, strict=True)
     ]
-    nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in best]
-    names = [[labels.names[i] for i in members] for members in nodes]
-    notes = [_shown_pairs(len(p), len(layout.pairs)) for p in best]
+    nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in shown_pairs]
+    names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
+    notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
     drawn, bar = _new_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
     scale = _scale(np.concatenate([*signed, np.zeros(1)]))
-    heads = _headings(titles, notes, min(axes_inches(ax)[0] for ax in drawn))
-    for ax, members, node_names, pairs, values, head in zip(drawn, nodes, names, best, signed, heads, strict=False):
-        lines = _graph(ax, node_names, np.searchsorted(members, layout.pairs[pairs]), values, scale)
-        ax.set_title(head, fontsize=TITLE_FONT)
+    headings = _headings(titles, notes, min(axes_inches(ax)[0] for ax in drawn))
+    graphs = zip(drawn, nodes, names, shown_pairs, signed, headings, strict=False)
+    for ax, graph_nodes, node_names, pairs, values, heading in graphs:
+        lines = _graph(ax, node_names, np.searchsorted(graph_nodes, layout.pairs[pairs]), values, scale)
+        ax.set_title(heading, fontsize=TITLE_FONT)
     colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
     return drawn
 
 
-def _shown_pairs(n: int, total: int) -> str:
-    """Return a note on how many of all pairs a graph shows; empty if all."""
+def _shown_pairs_note(n: int, total: int) -> str:
+    """Return a note that a graph shows the `n` strongest of `total` pairs; empty if it shows all."""
     if not n:
         return "no pair is coupled"
     count = f"{n} strongest" if n > 1 else "strongest"
@@ -122,21 +126,21 @@ def _shown_pairs(n: int, total: int) -> str:
 
 
 def _headings(titles: list[str], notes: list[str], width: float) -> list[str]:
-    """Return the title of each graph with its note of `_shown_pairs` below, cut to `width` inches."""
+    """Return the title of each graph with its note on a line below, cut to `width` inches."""
     lines = zip(wrap_names(titles, width, TITLE_FONT, 3), wrap_names(notes, width, TITLE_FONT, 2), strict=True)
     return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
 def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
-    """Return axes of a new figure, as large as the names of the nodes need; and those of the colour bar."""
+    """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes for its colour bar."""
     n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
+    # inches of the circle's radius and of the names outside
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
     radius = max(radius, _least_radius(n_nodes, MIN_FONT + 0.5))
-    depth = min(depth, max(text_inches(label_text(x), MAX_FONT) for members in names for x in members) + 0.05)
+    depth = min(depth, max(text_inches(label_text(x), MAX_FONT) for node_names in names for x in node_names) + 0.05)
     side = 2 * (NAME_RADIUS * radius + depth + MARGIN)
-    height = (
-        side if n_nodes > MAX_LEVEL_NAMES else 2 * (NAME_RADIUS * radius + LINE_HEIGHT * MAX_FONT / 72 * 3 + MARGIN)
-    )
+    three_lines = LINE_HEIGHT * MAX_FONT / 72 * 3
+    height = side if n_nodes > MAX_HORIZONTAL_NAMES else 2 * (NAME_RADIUS * radius + three_lines + MARGIN)
     head = 0.15 + title_inches(_headings(titles, notes, side))
     grid = Grid(n, grid_columns(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
     figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
@@ -146,7 +150,7 @@ def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[l
 
 
 def _scale(values: np.ndarray) -> dict[str, Any]:
-    """Return a colour scale for lines: without the pale middle, in which weak ones would not be seen."""
+    """Return a symmetric colour scale for lines, without the pale middle in which weak edges would not be seen."""
     from matplotlib.colors import LinearSegmentedColormap
 
     scale = diverging_colours(values)
@@ -155,15 +159,13 @@ def _scale(values: np.ndarray) -> dict[str, Any]:
 
 
 def _graph_parameters(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
-    """Return parameters and title of each graph."""
+    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in `plot_network`."""
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:
-        pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
-        numbers = group_numbers(labels, g if pair else [g])
-        theta.append(
-            parameters.theta[numbers[0]] - parameters.theta[numbers[1]] if pair else parameters.shift[numbers[0]]
-        )
-        names = " less ".join(label_text(labels.groups[k]) for k in numbers)
+        is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
+        first, *second = group_numbers(labels, g if is_pair else [g])
+        theta.append(parameters.theta[first] - parameters.theta[second[0]] if is_pair else parameters.shift[first])
+        names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
     if not theta:
         raise OptionError("groups is empty; name at least one.", argument="groups")
@@ -171,81 +173,84 @@ def _graph_parameters(labels: Labels, parameters: Parameters, groups: Sequence |
 
 
 def _strongest(strength: np.ndarray, n: int) -> np.ndarray:
-    """Return the `n` strongest pairs, the strongest last; those of strength zero are left out."""
+    """Return the positions of the `n` strongest pairs, the strongest last, without pairs of strength zero."""
     order = np.argsort(strength, kind="stable")[-n:]
     return order[strength[order] > 0]
 
 
 def _sign(layout: Layout, theta: np.ndarray, pair: int) -> float:
-    """Return the sign of the largest coupling of non-reference levels in the zero-sum gauge."""
+    """Return the sign of a pair's largest coupling of non-reference levels, in the zero-sum gauge."""
     i, j = layout.pairs[pair]
     table = zero_sum(np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0))))[1:, 1:].ravel()
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
 
-def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]) -> Any:
-    """Draw nodes, their names, and edges (n, 2) between them; return the edges drawn."""
+def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]) -> LineCollection:
+    """Draw nodes with their names, and edges between them; return the drawn edges.
+
+    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths, `scale` their colours (`_scale`).
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)
-    place = np.column_stack([np.cos(angle), np.sin(angle)])
+    nodes = np.column_stack([np.cos(angle), np.sin(angle)])
     t = np.linspace(0, 1, 25)[:, None]
     curves = []
-    for a, b in edges:  # quadratic Bezier curves, drawn to the middle so that those along the rim come apart
-        far = np.linalg.norm(place[a] - place[b]) / 2
-        middle = (place[a] + place[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * far)
-        curves.append((1 - t) ** 2 * place[a] + 2 * t * (1 - t) * middle + t**2 * place[b])
+    for a, b in edges:  # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart
+        half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
+        control = (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
+        curves.append((1 - t) ** 2 * nodes[a] + 2 * t * (1 - t) * control + t**2 * nodes[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
     widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.6)
-    styles = ["solid" if v > 0 else (0, (2.5, 1.2)) for v in values]  # the sign is seen without colours too
+    styles = ["solid" if v > 0 else (0, (2.5, 1.2)) for v in values]  # dashes show the sign without colours too
     norm = Normalize(scale["vmin"], scale["vmax"])
     lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles)
     ax.add_collection(lines)
-    ax.plot(*place.T, "o", color="0.25", markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)), zorder=3)
+    ax.plot(*nodes.T, "o", color="0.25", markersize=float(np.clip(160 / max(len(names), 1), 2.0, 7.0)), zorder=3)
     ax.set_aspect("equal")
     ax.set_axis_off()
     width, height = axes_inches(ax)
-    radius = _name_nodes(ax, names, place, angle, width, height)
+    radius = _name_nodes(ax, names, nodes, angle, width, height)
     ax.set(xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius)
     return lines
 
 
 def _least_radius(n: int, size: float) -> float:
-    """Return the inches of a circle with room for n names of `size` points around it."""
+    """Return the radius in inches of a circle with room for n radial names of `size` points around it."""
     return n * LINE_HEIGHT * size / 72 / (2 * np.pi * NAME_RADIUS)
 
 
-def _name_nodes(ax: Axes, names: list, place: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
-    """Name the nodes outside the circle: horizontally up to 12, else along the radius.
+def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, width: float, height: float) -> float:
+    """Write the names of the nodes outside the circle; return the radius in inches that leaves room for them.
 
-    Return the radius in inches that leaves space for the names in axes of this width and height (inches). `place`
-    (n, 2) and `angle` (n,) are positions on the unit circle. The font size is the largest one that shows most letters.
+    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are inches of the axes. A
+    smaller font is taken only if it shows clearly more letters.
     """
-    n, radial = len(names), len(names) > MAX_LEVEL_NAMES
-    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)
+    n, radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
+    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)  # best: font size, texts, radius
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         beside = min(longest + 0.03, 0.225 * width)
         above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS
-        # a name of several lines reaches as far as the next node, or as high as the top one
+        # the lines of a name have the room to the next node, or as much height as the top node leaves
         rim = NAME_RADIUS * radius
         height_of_name = 2 * np.pi * rim / max(n, 1) if radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
-        shown = count_letters(texts) * (not radial or radius >= _least_radius(n, size))
-        if shown > 1.1 * most_letters or not most_letters:  # a smaller size has to show more of the names
-            most_letters, best = shown, (float(size), texts, radius)
+        n_letters = count_letters(texts) * (not radial or radius >= _least_radius(n, size))
+        if n_letters > MORE_LETTERS * most_letters or not most_letters:
+            most_letters, best = n_letters, (float(size), texts, radius)
     size, texts, radius = best
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if radial else 1
     for k in range(0, n, step):
-        (x, y), turn = place[k], np.degrees(angle[k]) % 360
-        is_left = 90 < turn < 270
+        (x, y), degrees = nodes[k], np.degrees(angle[k]) % 360
+        is_left = 90 < degrees < 270
         ax.annotate(
             texts[k],
             (NAME_RADIUS * x, NAME_RADIUS * y),
-            rotation=(turn - 180 if is_left else turn) if radial else 0,
+            rotation=(degrees - 180 if is_left else degrees) if radial else 0,
             rotation_mode="anchor",
             ha="center" if not radial and abs(x) < 0.2 else "right" if is_left else "left",
             va="center" if radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",

@@ -1,4 +1,4 @@
-"""Logo plot: the levels of each predictor as stacked letters, whose heights are information or fields."""
+"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or fields."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["information", "plot_logo", "zero_sum_fields"]
 
 MAX_POSITIONS = 200  # predictors of a logo
-NAME_DEPTH = 1.5  # inches for the names below
+NAME_DEPTH = 1.5  # inches for the names below a logo
 NUCLEOTIDES = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00", "U": "#D55E00"}
-# by the chemistry of the residue: polar, basic, acidic, hydrophobic
+# colours by the chemistry of the residue: polar, basic, acidic, hydrophobic
 AMINO_ACIDS = {
     letter: colour
     for letters, colour in (("GSTYCQN", "#009E73"), ("KRH", "#0072B2"), ("DE", "#D55E00"), ("AVLIPWFM", "#000000"))
@@ -47,7 +47,10 @@ AMINO_ACIDS = {
 
 
 def _alphabet(labels: Labels) -> dict[str, str] | None:
-    """Return the colours by letter of nucleotides or amino acids if all levels are such letters, else None."""
+    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of either; else None.
+
+    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, as fewer letters may mean other things.
+    """
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):
         return NUCLEOTIDES
@@ -82,32 +85,32 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
 
 
 def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
-    """Return the fields in the zero-sum gauge, which favours no level as the reference.
+    """Return the fields in the zero-sum gauge, in which no level is the reference: fields and couplings sum to zero.
 
     Parameters
     ----------
     parameters : Parameters
-        Taken less the pooled ones, or as they are without a pooled fit.
+        With a pooled fit, the differences from it are used.
 
     Returns
     -------
     list of m ndarrays, shape (K, L_i)
-        ``h_i(x) + sum_j mean_x' J_ij(x, x')`` (and so with terms of more predictors), less its mean over the levels
-        x, reference level included.
+        ``f_i(x) - mean_x f_i(x)`` with ``f_i(x) = h_i(x) + sum_j mean_x' J_ij(x, x')``, means over all levels, the
+        reference included; likewise with couplings of more predictors.
     """
     layout, theta = parameters.layout, parameters.shift
-    row, col = cells(layout)
-    levels = np.repeat(layout.n_levels, np.diff(layout.start))
+    row, col = cells(layout)  # the two fields, 0..D-1, to which each coupling of a pair belongs
+    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # of the predictor of each field
     fields = theta[:, : layout.D].copy()
     for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):
-        fields[k] += np.bincount(row, couplings / levels[col], layout.D)
-        fields[k] += np.bincount(col, couplings / levels[row], layout.D)
+        fields[k] += np.bincount(row, couplings / n_levels[col], layout.D)
+        fields[k] += np.bincount(col, couplings / n_levels[row], layout.D)
     for term in layout.scopes[layout.m + len(layout.pairs) :]:
         couplings = layout.table(theta, *term)
         for a, i in enumerate(term):
             other_axes = tuple(1 + b for b in range(len(term)) if b != a)
-            share = np.prod([layout.n_levels[j] for j in term if j != i])
-            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / share
+            n_other_cells = np.prod([layout.n_levels[j] for j in term if j != i])
+            fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / n_other_cells
     tables = [np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)]
     return [table - table.mean(axis=1, keepdims=True) for table in tables]
 
@@ -125,12 +128,11 @@ def plot_logo(
     Parameters
     ----------
     labels : Labels
-        Levels need not be letters: a longer name is drawn as a word. Nucleotides and amino acids have the colours of
-        their kind.
+        Longer names of levels are drawn as words. Nucleotides and amino acids have the usual colours.
     heights : sequence of m array_like, shape (K, L_i)
-        Heights of the letters; negative ones hang below the axis. See `information` and `zero_sum_fields`.
+        Heights of the letters, made by `information` or `zero_sum_fields`; negative ones hang below the axis.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     ylabel : str, default "Bits"
     axes : sequence of matplotlib Axes, optional
         One per group; a new figure by default.
@@ -138,7 +140,7 @@ def plot_logo(
     Returns
     -------
     list of matplotlib Axes
-        All with the same limits.
+        One per group, with the same limits.
 
     Raises
     ------
@@ -160,21 +162,21 @@ def plot_logo(
     tables = [np.asarray(table, dtype=float) for table in heights]
     if [t.shape for t in tables] != shape or not all(np.isfinite(t).all() for t in tables):
         raise DataError("heights must hold one finite (groups, levels) table per predictor.")
-    panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
-    titles = [labels.groups[k] for k in shown[:panels]]
-    drawn = _new_axes(labels, titles) if axes is None else check_axes(axes, len(shown))
-    note_shown(drawn[0], panels, len(shown), "logos")
+    n_panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
+    names = [labels.groups[k] for k in shown[:n_panels]]
+    drawn = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
+    note_shown(drawn[0], n_panels, len(shown), "logos")
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
     letters = [[x.translate(ESCAPED) for x in shorten_names(levels, 12)] for levels in labels.levels]
-    if _alphabet(labels) is not None:  # capitals fill their place better
+    if _alphabet(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
-    paint, titles = _paint(labels), group_titles(labels, titles, min(axes_inches(ax)[0] for ax in drawn))
+    colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in drawn))
     for k, ax, title in zip(shown, drawn, titles, strict=False):
         for i, table in enumerate(tables):
-            _stack(ax, i, table[k], letters[i], paint[i])
-        _names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
+            _stack(ax, i, table[k], letters[i], colours[i])
+        _tick_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
         ax.tick_params(axis="x", length=0)
         ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
         ax.set_title(title, fontsize=TITLE_FONT)
@@ -186,26 +188,29 @@ def plot_logo(
     return drawn
 
 
-def _names(labels: Labels, width: float) -> TickNames:
-    """Return the names of the predictors below a logo of some width."""
+def _tick_names(labels: Labels, width: float) -> TickNames:
+    """Return the names of the predictors below a logo of `width` inches."""
     m = len(labels.names)
     return fit_names(labels.names, np.arange(m), width / (m + 0.2), NAME_DEPTH)
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure, one per group, as wide as the levels need; the last row names the predictors."""
+    """Return axes of a new figure, one per group, as wide as the names of the levels need."""
     n, m = len(groups), len(labels.names)
     longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
     width = float(np.clip(0.4 + m * (0.36 if longest == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
     columns = 1 if n <= 3 else grid_columns(n, width + 0.25)
     head = 0.15 + title_inches(group_titles(labels, groups, width))
     height = float(np.clip(15.0 / math.ceil(n / columns) - head, 0.6, 1.3))
-    grid = Grid(n, columns, width, height, 0.75, head, _names(labels, width).depth + 0.25, bar=0.0)
+    grid = Grid(n, columns, width, height, 0.75, head, _tick_names(labels, width).depth + 0.25, bar=0.0)
     return grid.axes(grid.figure(below=0.25 if n < len(labels.groups) else 0.0))
 
 
-def _paint(labels: Labels) -> list[Sequence]:
-    """Return the colours of each predictor's levels: those of their alphabet, else the same for the same level."""
+def _level_colours(labels: Labels) -> list[Sequence]:
+    """Return the colours of the levels of each predictor, shape (m, L_i).
+
+    Letters of an alphabet have its colours; other levels have the same colour in all predictors if colours suffice.
+    """
     alphabet = _alphabet(labels)
     if alphabet is not None:
         return [[alphabet.get(str(x).upper(), "0.5") for x in levels] for levels in labels.levels]
@@ -215,15 +220,15 @@ def _paint(labels: Labels) -> list[Sequence]:
     return [group_colours(len(levels)) for levels in labels.levels]
 
 
-def _stack(ax: Axes, x: int, heights: np.ndarray, levels: Sequence, paint: Sequence) -> None:
-    """Stack the letters of one predictor at position `x`, the tallest farthest from zero."""
-    ends = {1.0: 0.0, -1.0: 0.0}
+def _stack(ax: Axes, x: int, heights: np.ndarray, texts: Sequence, colours: Sequence) -> None:
+    """Stack the letters of one predictor (L_i of each argument) at position `x`, the tallest farthest from zero."""
+    ends = {1.0: 0.0, -1.0: 0.0}  # end of the stack above zero, and of the stack below
     for a in np.argsort(np.abs(heights), kind="stable"):
-        side = 1.0 if heights[a] > 0 else -1.0
+        sign = 1.0 if heights[a] > 0 else -1.0
         if heights[a]:
-            low = min(ends[side], ends[side] + heights[a])
-            _letter(ax, levels[a], x, low, abs(heights[a]), paint[a])
-        ends[side] += heights[a]
+            low = min(ends[sign], ends[sign] + heights[a])
+            _letter(ax, texts[a], x, low, abs(heights[a]), colours[a])
+        ends[sign] += heights[a]
 
 
 @lru_cache(maxsize=512)
@@ -236,7 +241,7 @@ def _outline(text: str) -> Any:
 
 
 def _letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
-    """Draw a text stretched to 0.9 units width and the given height; narrow letters stay narrower."""
+    """Draw a text centred at `x` from `low` up, stretched to `height` and width 0.9; narrow letters stay narrower."""
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
 

@@ -1,4 +1,8 @@
-"""Plot of parameters: bars or a map of the fields, and maps of the couplings."""
+"""Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as maps.
+
+*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings* those of pairs. A
+*map* is a matrix of coloured cells. All lengths are in inches.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +49,13 @@ if TYPE_CHECKING:
 __all__ = ["plot_parameters"]
 
 MAX_BARS = 150  # fields of all groups; more are drawn as a map
-MAX_CELLS = 280  # of a map along an axis; a finer one would lose cells where it has fewer pixels
-MAX_SINGLE_COUPLINGS = 400  # levels up to which couplings are drawn one by one, unless all predictors are binary
-MIN_MARKED_CELL = 0.15  # inches of a cell in which the mark of a negative value is seen
+MAX_CELLS = 280  # of a side of a map; with more cells than pixels some would not be seen
+MAX_SINGLE_COUPLINGS = 400  # D up to which couplings are drawn one by one (with binary predictors they always are)
+MIN_MARKED_CELL = 0.15  # inches of a cell in which the mark of a negative value can be seen
+MAX_NAMED_LEVELS = 16  # D up to which a map of couplings names levels, not predictors
+MAX_LARGE_MAPS = 6  # maps of couplings up to which they are large
 MIN_LINE_GAP = 0.08  # inches between the lines that separate predictors
-NAME_DEPTH = 1.5  # inches for the names beside a map
+NAME_DEPTH = 1.5  # inches for the names beside and below a map
 GROUP_WIDTH = 2.0  # inches for the names of the groups
 GAP = 0.25  # inches between maps
 
@@ -68,22 +74,20 @@ def plot_parameters(
     ----------
     labels : Labels
     parameters : Parameters
-        Drawn less the pooled ones, or as they are without a pooled fit.
+        With a pooled fit, the differences from it are drawn.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
-        Half-widths of intervals of the fields of all groups, or how far they reach below and above, drawn on the bars;
-        nan for none. Where a map takes their place, a dot
-        marks the fields whose interval leaves out zero.
+        Intervals of the fields of all groups: half-widths, or distances of the lower and the upper limit; nan for
+        none. Bars have error bars; in a map, a dot marks the fields whose interval does not contain zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if the model has any; a new figure by default.
 
     Returns
     -------
     list of matplotlib Axes
-        The fields first. Large models have a map in place of bars, and where the couplings are too many to be drawn
-        one by one, the Frobenius norm of each pair's table. Terms of three predictors and more are drawn by
-        `bbl.report.machine.plot_terms.plot_term`.
+        The fields first. More than `MAX_BARS` fields are drawn as a map. Where there are too many couplings, a cell is
+        the Frobenius norm of the couplings of a pair. Couplings of three and more predictors are not drawn.
 
     Raises
     ------
@@ -94,7 +98,7 @@ def plot_parameters(
     """
     shown = group_numbers(labels, groups)
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
-    half = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
+    half_widths = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
     names = [labels.groups[g] for g in shown]
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     maps = _Maps.from_layout(labels, layout, n_maps)
@@ -105,117 +109,118 @@ def plot_parameters(
         drawn, bars = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
-        _bars(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half)
+        _bars(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half_widths)
     else:
-        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half, bars[0])
+        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half_widths, bars[0])
     if n_maps:
         _coupling_maps(drawn[1:], theta[:n_maps], labels, layout, names[:n_maps], d, maps, bars[1])
     return drawn
 
 
 def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    """Return `errors` as distances (2, K, D) of the limits below and above, `shape` being (K, D)."""
-    half = np.asarray(errors, dtype=float)
-    if half.shape not in (shape, (2, *shape)) or (half < 0).any():
+    """Return `errors` as distances (2, K, D) of the lower and the upper limits; `shape` is (K, D)."""
+    half_widths = np.asarray(errors, dtype=float)
+    if half_widths.shape not in (shape, (2, *shape)) or (half_widths < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
-    return np.broadcast_to(half, (2, *shape))
+    return np.broadcast_to(half_widths, (2, *shape))
 
 
 @dataclass(frozen=True)
 class _Maps:
-    """Contents of the maps of couplings, and their size in a new figure."""
+    """What the cells of the maps of couplings are, and the size of the maps in a new figure."""
 
-    shows_levels: bool  # a cell for each coupling, not one for the norm of each pair
-    n: int  # cells along a side
+    shows_levels: bool  # whether a cell is a coupling of two levels, not the norm of a pair of predictors
+    n: int  # cells along a side: D levels, or m predictors
     names: list  # of levels or predictors along a side
-    at: np.ndarray  # positions of the names, in cells
-    low: float  # least inches of a side
-    high: float  # most inches of a side
+    name_positions: np.ndarray  # in cells
+    min_side: float  # inches
+    max_side: float  # inches
 
     @classmethod
     def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _Maps:
-        """Return the maps of a model of which `n_maps` groups are drawn."""
+        """Choose cells, names and sizes for `n_maps` maps, one for each group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
-        names, at = list(labels.names), _middles(layout) if shows_levels else np.arange(layout.m)
-        if shows_levels and layout.D <= 16 and n_maps <= 6:  # levels, where they are few
+        names, positions = list(labels.names), _middles(layout) if shows_levels else np.arange(layout.m)
+        are_large = n_maps <= MAX_LARGE_MAPS
+        if shows_levels and layout.D <= MAX_NAMED_LEVELS and are_large:
             names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
-            at = np.arange(n)
-        low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if n_maps <= 6 else (2.0, 2.6))
-        gap = float(np.diff(at).min()) if len(at) > 1 else 1.0
-        return cls(shows_levels, n, names, at, float(np.clip(0.11 * n / gap, low, high)), high)
+            positions = np.arange(n)
+        low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if are_large else (2.0, 2.6))
+        gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+        return cls(shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high)
 
-    def fits(self, side: float) -> tuple[TickNames, TickNames]:
-        """Return the names below and beside a map of `side` inches."""
-        inch = side / self.n
-        return fit_names(self.names, self.at, inch, NAME_DEPTH), fit_names(
-            self.names, self.at, inch, NAME_DEPTH, upright=True
-        )
+    def tick_names(self, side: float) -> tuple[TickNames, TickNames]:
+        """Return the names below a map of `side` inches, and those beside it."""
+        cell = side / self.n
+        below = fit_names(self.names, self.name_positions, cell, NAME_DEPTH)
+        return below, fit_names(self.names, self.name_positions, cell, NAME_DEPTH, upright=True)
 
 
 def _field_width(layout: Layout, K: int) -> float:
-    """Return the preferred width in inches of the axes of the fields."""
+    """Return the width of the axes of the fields of K groups in a new figure."""
     inches_per_level = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
     return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
 
-def _field_fits(labels: Labels, layout: Layout, K: int, width: float) -> tuple[TickNames, TickNames | None]:
-    """Return the names below the fields, and those above the bars."""
-    inch = width / layout.D
-    predictors = fit_names(labels.names, _middles(layout), inch, NAME_DEPTH)
+def _field_tick_names(labels: Labels, layout: Layout, K: int, width: float) -> tuple[TickNames, TickNames | None]:
+    """Return names below and above the fields: levels and predictors for bars, predictors and None for a map."""
+    inches_per_level = width / layout.D
+    predictors = fit_names(labels.names, _middles(layout), inches_per_level, NAME_DEPTH)
     if K * layout.D > MAX_BARS:
         return predictors, None
-    return fit_names(_level_names(labels), np.arange(layout.D), inch, NAME_DEPTH), predictors
+    levels = [x for predictor_levels in labels.levels for x in predictor_levels[1:]]
+    return fit_names(levels, np.arange(layout.D), inches_per_level, NAME_DEPTH), predictors
 
 
-def _group_fit(names: list, height: float) -> TickNames:
-    """Return the names of the groups beside the map of the fields."""
+def _group_tick_names(names: list, height: float) -> TickNames:
+    """Return the names of the groups beside the map of the fields, which is `height` inches high."""
     return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
 
 
 def _figure(
     labels: Labels, layout: Layout, names: list, maps: _Maps, n_maps: int
 ) -> tuple[list[Axes], list[Axes | None]]:
-    """Return axes for the fields across the top and, below, a grid of maps; and those of their colour bars."""
+    """Return axes of a new figure, for the fields and below them for the maps; and the axes of two colour bars.
+
+    The bars belong to the fields (None if they are not a map) and to the couplings (None without maps).
+    """
     K, bars = len(names), len(names) * layout.D <= MAX_BARS
     height = 2.1 if bars else float(np.clip(0.2 * K, 1.2, 6.0))
-    left_margin = 0.85 if bars else 0.5 + _group_fit(names, height).depth
+    left_margin = 0.85 if bars else 0.5 + _group_tick_names(names, height).depth
     right_margin = 1.0 if not bars else _legend(labels, names)[2] if labels.response is not None else 0.2
     width = left_margin + _field_width(layout, K) + right_margin
     grid = _grid(labels, names[:n_maps], maps, width)
     width = max(width, grid.size[0])
-    below, above = _field_fits(labels, layout, K, width - left_margin - right_margin)
+    below, above = _field_tick_names(labels, layout, K, width - left_margin - right_margin)
     top = 0.2 if above is None else above.depth + 0.25
-    low = top + height + below.depth + 0.3
-    figure = grid.figure(low, width, 0.3 if 0 < n_maps < K else 0.0)
+    maps_top = top + height + below.depth + 0.3
+    figure = grid.figure(maps_top, width, 0.3 if 0 < n_maps < K else 0.0)
     fields = axes_at(figure, left_margin, top, width - left_margin - right_margin, height)
     bar = None if bars else axes_at(figure, width - right_margin + 0.15, top, 0.14, height)
-    return [fields, *grid.axes(figure, low)], [bar, grid.bar_axes(figure, low) if n_maps else None]
+    return [fields, *grid.axes(figure, maps_top)], [bar, grid.bar_axes(figure, maps_top) if n_maps else None]
 
 
 def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
-    """Return a grid of maps that fills a figure of some width, or makes it wider."""
+    """Return a grid of a map for each group in `names`, as wide as a figure of `width` or wider."""
     if not names:
         return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    columns = grid_columns(len(names), maps.low + GAP)
-    left_margin = maps.fits(maps.low)[1].depth + 0.2
-    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, maps.low, min(maps.high, 1.3 * maps.low)))
-    below, beside = maps.fits(side)
+    columns = grid_columns(len(names), maps.min_side + GAP)
+    left_margin = maps.tick_names(maps.min_side)[1].depth + 0.2
+    max_side = min(maps.max_side, 1.3 * maps.min_side)
+    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, maps.min_side, max_side))
+    below, beside = maps.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)
 
 
-def _level_names(labels: Labels) -> list:
-    return [x for levels in labels.levels for x in levels[1:]]
-
-
 def _middles(layout: Layout) -> np.ndarray:
-    """Return the middle of each predictor's levels along an axis of levels."""
+    """Return the middle position of each predictor's levels on an axis of the D levels, shape (m,)."""
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
 def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None:
-    """Draw lines between the levels of predictors, unless they would lie too close; `across` for both directions."""
+    """Draw vertical lines (with `across` horizontal ones too) between predictors on an axis of levels, if legible."""
     if axes_inches(ax)[0] > MIN_LINE_GAP * layout.m:
         for edge in layout.start[1:-1] - 0.5:
             ax.axvline(edge, color="0.6", linewidth=0.5)
@@ -224,29 +229,26 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
 
 
 def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
-    """Return names and title of the legend of the bars, and its inches."""
-    texts, title = (
-        wrap_names(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1),
-        wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, 3)[0],
-    )
+    """Return texts, title and inches of the legend of the bars, for the groups `names`."""
+    texts = wrap_names(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1)
+    title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, 3)[0]
     columns = 1 if len(names) <= 10 else 2
     inches = columns * (0.6 + max(text_inches(x, 8.5) for x in texts))
     return texts, title, max(inches, text_inches(title, TITLE_FONT) + 0.2)
 
 
 def _bars(
-    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list, title: str, half: np.ndarray | None
+    ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list, title: str, errors: np.ndarray | None
 ) -> None:
-    """Draw one bar per level and group; levels are named below the bars, predictors above."""
-    K = fields.shape[0]
-    D = fields.shape[1]
+    """Draw fields (K, D) as one bar per level and group, with `errors` (2, K, D); predictors are named above them."""
+    K, D = fields.shape
     width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
     bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
-    if half is not None:
+    if errors is not None:
         cap = min(2.5, 120 / (K * D))
         for k in range(K):
-            ax.errorbar(x[k], values[k], half[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
+            ax.errorbar(x[k], values[k], errors[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
     _separate_predictors(ax, layout)
     ax.set_xlim(-0.5, D - 0.5)
@@ -254,7 +256,7 @@ def _bars(
     ax.set_ylabel(title)
     ax.spines[["top", "right"]].set_visible(False)
     inch = axes_inches(ax)[0] / D
-    below, above = _field_fits(labels, layout, K, inch * D)
+    below, above = _field_tick_names(labels, layout, K, inch * D)
     below.label_ticks(ax.xaxis)
     ax.tick_params(axis="x", length=0)
     if above is not None:
@@ -264,9 +266,9 @@ def _bars(
         above.label_ticks(top.xaxis)
     plain_numbers(ax)
     if labels.response is not None:
-        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "ncols": 1 if K <= 10 else 2}
         texts, heading, _ = _legend(labels, names)
-        named_legend(ax, bars, texts, title=heading, **place)
+        columns = 1 if K <= 10 else 2
+        named_legend(ax, bars, texts, title=heading, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
 
 
 def _field_map(
@@ -276,23 +278,23 @@ def _field_map(
     layout: Layout,
     names: list,
     title: str,
-    half: np.ndarray | None,
+    errors: np.ndarray | None,
     bar: Axes | None,
 ) -> None:
-    """Draw groups by levels as colours; predictors are named in the middle of their levels."""
+    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not contain zero."""
     colours = diverging_colours(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
-    if half is not None:
-        row, col = np.nonzero((fields > half[0]) | (-fields > half[1]))
+    if errors is not None:
+        row, col = np.nonzero((fields > errors[0]) | (-fields > errors[1]))
         ax.plot(col, row, "o", color="black", markersize=min(3.0, 200 / layout.D), markeredgewidth=0)
     _separate_predictors(ax, layout)
     width, height = axes_inches(ax)
-    _field_fits(labels, layout, len(names), width)[0].label_ticks(ax.xaxis)
+    _field_tick_names(labels, layout, len(names), width)[0].label_ticks(ax.xaxis)
     ax.tick_params(length=0)
     if labels.response is None:
         ax.set_yticks([])
     else:
-        _group_fit(names, height).label_ticks(ax.yaxis)
+        _group_tick_names(names, height).label_ticks(ax.yaxis)
         ax.set_ylabel(wrap_names([labels.response], height, TITLE_FONT, 2)[0])
     colour_bar(image, bar, [ax], title, pointed_ends(fields, colours["vmax"]))
 
@@ -304,52 +306,54 @@ def _coupling_maps(
     layout: Layout,
     names: list,
     d: str,
-    content: _Maps,
+    map_spec: _Maps,
     bar: Axes | None,
 ) -> None:
-    """Draw the couplings of each group as a map; all maps share one colour scale."""
+    """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one colour scale.
+
+    `d` stands before the symbol J in the title of the colour bar, which is drawn in `bar`.
+    """
     import matplotlib
 
-    title = f"Coupling ${d}J$" if content.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
-    if content.shows_levels:
+    title = f"Coupling ${d}J$" if map_spec.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
+    couplings = theta[:, layout.D : layout.pair_start[-1]]
+    if map_spec.shows_levels:
         row, col = cells(layout)
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
-        couplings = theta[:, layout.D : layout.pair_start[-1]]
         maps[:, row, col] = maps[:, col, row] = couplings
         colours = diverging_colours(couplings)
     else:
         i, j = layout.pairs.T
-        couplings = theta[:, layout.D : layout.pair_start[-1]]
-        squares = np.add.reduceat(couplings**2, layout.pair_start[:-1] - layout.D, axis=1)
+        norms = np.sqrt(np.add.reduceat(couplings**2, layout.pair_start[:-1] - layout.D, axis=1))
         maps = np.full((len(theta), layout.m, layout.m), np.nan)
-        maps[:, i, j] = maps[:, j, i] = np.sqrt(squares)
-        colours = {"cmap": matplotlib.colormaps[SEQUENTIAL].with_extremes(bad=MISSING), "vmin": 0.0}
-        colours["vmax"] = colour_limit(np.sqrt(squares))
+        maps[:, i, j] = maps[:, j, i] = norms
+        cmap = matplotlib.colormaps[SEQUENTIAL].with_extremes(bad=MISSING)
+        colours = {"cmap": cmap, "vmin": 0.0, "vmax": colour_limit(norms)}
     sides = [min(axes_inches(ax)) for ax in axes]
     titles = group_titles(labels, names, min(sides))
     for k, ax in enumerate(axes):
-        extent = (-0.5, content.n - 0.5, content.n - 0.5, -0.5)
+        extent = (-0.5, map_spec.n - 0.5, map_spec.n - 0.5, -0.5)
         image = ax.imshow(_coarsened(maps[k]), extent=extent, interpolation="nearest", **colours)
         ax.set_title(titles[k], fontsize=TITLE_FONT)
-        below, beside = content.fits(sides[k])
+        below, beside = map_spec.tick_names(sides[k])
         below.label_ticks(ax.xaxis)
         beside.label_ticks(ax.yaxis)
-        if content.shows_levels:
+        if map_spec.shows_levels:
             ax.tick_params(length=0)
             _separate_predictors(ax, layout, across=True)
-            if sides[k] > MIN_MARKED_CELL * content.n:
+            if sides[k] > MIN_MARKED_CELL * map_spec.n:
                 mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=content.shows_levels))
+    colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=map_spec.shows_levels))
 
 
 def _coarsened(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) of at most MAX_CELLS a side: cells are merged to the one of largest magnitude."""
+    """Return a map (n, n) of at most `MAX_CELLS` cells a side; a block of cells becomes its value of largest size."""
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:
         return values
     n = math.ceil(len(values) / step)
     padded = np.full((n * step, n * step), np.nan)
     padded[: len(values), : len(values)] = values
-    cells = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
-    largest = np.nan_to_num(np.abs(cells), nan=-1.0).argmax(axis=2)
-    return np.take_along_axis(cells, largest[..., None], axis=2)[..., 0]
+    merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
+    largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)
+    return np.take_along_axis(merged, largest[..., None], axis=2)[..., 0]

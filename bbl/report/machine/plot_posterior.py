@@ -1,4 +1,4 @@
-"""Posterior plots: intervals of parameters, chains against their draws, ranks of chains."""
+"""Figures of posterior draws: traces of chains, histograms of ranks, and forest plots of intervals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plot_posterior(
     level: float,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the draws of the parameters with the largest R-hat, or of those furthest from zero in a forest.
+    """Draw traces or ranks of the parameters of the first group with the largest R-hat, or a forest plot of intervals.
 
     Parameters
     ----------
@@ -51,24 +51,19 @@ def plot_posterior(
         Names of groups and parameters.
     rhat : ndarray, shape (groups, parameters)
     top : int
-        How many parameters to show.
+        Number of parameters to draw; a forest has those with the largest mean / sd.
     level : float
         Posterior probability of the intervals of a forest.
     axes : sequence of matplotlib Axes, optional
-
-    Returns
-    -------
-    list of matplotlib Axes
     """
     if kind == "forest":
         return [_forest(draws, groups, names, top, level, axes)]
-    drawn = draws[:, :, 0]
     worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
     titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, 2)
     panels = _panels(titles) if axes is None else check_axes(axes, len(worst))
-    one, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
+    draw, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
     for ax, k, title in zip(panels, worst, titles, strict=True):
-        one(ax, drawn[:, :, k])
+        draw(ax, draws[:, :, 0, k])
         ax.set_title(f"{title}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=MAX_FONT)
         ax.tick_params(labelsize=MAX_FONT - 1)
         if axes is not None:
@@ -83,7 +78,7 @@ def plot_posterior(
 
 
 def _panels(titles: Sequence[str]) -> list[Axes]:
-    """Return the panels of a new figure, with room for their titles and a line below them."""
+    """Return axes of a new figure, one for each title, with room for one more line of title."""
     import matplotlib.pyplot as plt
 
     n, lines = len(titles), max(title.count("\n") for title in titles) + 2
@@ -100,11 +95,11 @@ def _panels(titles: Sequence[str]) -> list[Axes]:
 def _forest(
     draws: np.ndarray, groups: Sequence[str], names: Sequence[str], top: int, level: float, axes: Sequence[Axes] | None
 ) -> Axes:
-    """Draw means and highest-density intervals of the `top` parameters with the largest mean / sd of any group."""
+    """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd in any group."""
     mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
-    has_draws = ~np.isnan(mean).all(axis=1)
-    strength = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
-    chosen = np.sort(np.argsort(-strength, kind="stable")[:top])
+    has_draws = ~np.isnan(mean).all(axis=1)  # of each group
+    z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
+    chosen = np.sort(np.argsort(-z, kind="stable")[:top])
     lower, upper = highest_density(draws[:, :, :, chosen], level)
     if axes is None:
         import matplotlib.pyplot as plt
@@ -114,11 +109,11 @@ def _forest(
     else:
         (ax,) = check_axes(axes, 1)
     handles = []
-    spread = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
-    for g, (colour, shift) in enumerate(zip(group_colours(len(groups)), spread, strict=True)):
-        at = np.arange(len(chosen)) + shift
-        ax.hlines(at, lower[g], upper[g], color=colour, linewidth=1.3)
-        handles.append(ax.plot(mean[g, chosen], at, "o", color=colour, markersize=3.5)[0])
+    offsets = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
+    for g, (colour, offset) in enumerate(zip(group_colours(len(groups)), offsets, strict=True)):
+        y = np.arange(len(chosen)) + offset
+        ax.hlines(y, lower[g], upper[g], color=colour, linewidth=1.3)
+        handles.append(ax.plot(mean[g, chosen], y, "o", color=colour, markersize=3.5)[0])
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(np.arange(len(chosen)))
     texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], 36)]
@@ -132,17 +127,17 @@ def _forest(
     return ax
 
 
-def _trace(ax: Axes, drawn: np.ndarray) -> None:
+def _trace(ax: Axes, draws: np.ndarray) -> None:
     """Draw the chains (chains, draws) of a parameter against the number of the draw."""
-    for k, chain in enumerate(drawn):
+    for k, chain in enumerate(draws):
         ax.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.4, alpha=0.8)
     ax.margins(x=0.0)
 
 
-def _rank(ax: Axes, drawn: np.ndarray) -> None:
+def _rank(ax: Axes, draws: np.ndarray) -> None:
     """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
-    chains, n = drawn.shape
-    ranks = np.argsort(np.argsort(drawn.ravel(), kind="stable"), kind="stable").reshape(drawn.shape)
+    chains, n = draws.shape
+    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)
     edges = np.linspace(0, chains * n, BINS + 1)
     for k, chain_ranks in enumerate(ranks):
         counts = np.histogram(chain_ranks, edges)[0]

@@ -1,4 +1,4 @@
-"""The figure of one term of three predictors or more: small multiples of heat maps."""
+"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat maps."""
 
 from __future__ import annotations
 
@@ -39,17 +39,11 @@ MAX_SIDE = 3.2  # inches of a panel's side
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
-    """Return the predictors of the strongest term of the highest order that a model has: what `plot_term` shows first.
-
-    Raises
-    ------
-    DataError
-        If the model has no term of three predictors or more.
-    """
+    """Return the positions of the predictors of the strongest term of the highest order; a DataError if order < 3."""
     layout = parameters.layout
     if layout.order <= 2:
         raise DataError("The model has no terms of three predictors or more; plot() draws fields and pairs.")
-    first = sum(map(len, layout.terms[:-1]))
+    first = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders
     strength = np.array([interaction_strength(layout, row)[first:] for row in parameters.shift]).max(axis=0)
     return tuple(layout.terms[-1][int(strength.argmax())].tolist())
 
@@ -61,24 +55,24 @@ def plot_term(
     groups: Sequence | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the couplings of a term of three predictors or more, a map for each joint level of all after the second.
+    """Draw the couplings of a term: the first predictor by the second, a map for each joint level of the others.
 
     Parameters
     ----------
     labels : Labels
     parameters : Parameters
-        Drawn less the pooled ones, or as they are without a pooled fit.
+        With a pooled fit, the differences from it are drawn.
     term : sequence of int
-        Numbers of the predictors: levels of the first stand below each other, those of the second side by side.
+        Positions of three or more predictors: levels of the first are rows, levels of the second columns.
     groups : sequence, optional
-        Which groups; all by default.
+        Groups to draw; all by default.
     axes : sequence of matplotlib Axes, optional
         One for each group and joint level; a new figure, of up to 24 maps, by default.
 
     Returns
     -------
     list of matplotlib Axes
-        Group by group.
+        One for each map, group by group.
 
     Raises
     ------
@@ -87,11 +81,11 @@ def plot_term(
     """
     shown = group_numbers(labels, groups)
     layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
-    rows, columns, *deeper_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
+    rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
     table = layout.table(parameters.shift[shown], *term)
     table = table.reshape(*table.shape[:3], -1)  # groups, rows, columns, joint levels of the others
-    named = zip((label_text(labels.names[i]) for i in term[2:]), deeper_levels, strict=True)
-    joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in named))]
+    others = zip((label_text(labels.names[i]) for i in term[2:]), other_levels, strict=True)
+    joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in others))]
     heads = [(f"{labels.response} = {label_text(labels.groups[g])}", levels) for g in shown for levels in joint]
     maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
@@ -105,10 +99,10 @@ def plot_term(
     width, height = axes_inches(drawn[0])
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
-    texts = _headings(heads[:n], width)
+    titles = _titles(heads[:n], width)
     for k, ax in enumerate(drawn):
         image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
-        ax.set_title(texts[k], fontsize=TITLE_FONT)
+        ax.set_title(titles[k], fontsize=TITLE_FONT)
         ax.tick_params(length=0)
         below.label_ticks(ax.xaxis)
         beside.label_ticks(ax.yaxis)
@@ -121,20 +115,22 @@ def plot_term(
     return drawn
 
 
-def _headings(heads: list[tuple[str, str]], width: float) -> list[str]:
-    """Return the titles of maps: the group, and below it the levels of the other predictors."""
-    lines = [wrap_names(side, width + 0.2, TITLE_FONT, 2) for side in zip(*heads, strict=True)]
+def _titles(heads: list[tuple[str, str]], width: float) -> list[str]:
+    """Return the titles of maps from their `heads`: the group, and below it the levels of the other predictors."""
+    lines = [wrap_names(texts, width + 0.2, TITLE_FONT, 2) for texts in zip(*heads, strict=True)]
     return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
 
 
-def _new_axes(heads: list[tuple[str, str]], rows: list[str], columns: list[str], each: int) -> tuple[list[Axes], Axes]:
-    """Return axes of a new figure for maps, `each` of them of one group, and axes for its colour bar."""
+def _new_axes(
+    heads: list[tuple[str, str]], rows: list[str], columns: list[str], per_group: int
+) -> tuple[list[Axes], Axes]:
+    """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour bar."""
     width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
-    across = each if each * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
+    n_columns = per_group if per_group * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
-    head = 0.2 + title_inches(_headings(heads, width))
-    grid = Grid(len(heads), across, width, height, 0.55 + beside.depth, head, 0.5 + below.depth, 0.3, 1.0)
+    head = 0.2 + title_inches(_titles(heads, width))
+    grid = Grid(len(heads), n_columns, width, height, 0.55 + beside.depth, head, 0.5 + below.depth, 0.3, 1.0)
     figure = grid.figure()
     return grid.axes(figure), axes_at(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))

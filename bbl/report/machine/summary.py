@@ -1,4 +1,4 @@
-"""Summary: facts of a fit and its tables, as text in R's layout, HTML or LaTeX."""
+"""Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_of", "wald_sections"]
 
-SHOWN = 10  # predictors with a table each, or rows of the table of tests
+SHOWN = 10  # predictors up to which each has a table; with more, rows of the one table of all
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table with its heading and the line under it."""
+    """A table with a heading above it and a note below it."""
 
     heading: str
     table: pd.DataFrame
@@ -40,15 +40,15 @@ class Summary:
     Attributes
     ----------
     head : str
-        Text that stands first: the call, the predictors' levels, the responses.
+        Text at the top: the call, the levels of the predictors, the responses.
     facts : mapping of str to object
-        Values of the fit by their titles, in order.
+        Key figures by title, in order.
     title : str
         Heading of all sections.
     sections : sequence of Section
     tables : dict of str to DataFrame
-        All numbers: ``"fit"`` the facts, ``"tests"`` the test of every predictor, ``"h"`` the naive Bayes fields by
-        predictor and level.
+        Complete tables: the facts as ``"fit"``; in classifiers the test of every predictor as ``"tests"`` and naive
+        Bayes fields by predictor and level as ``"h"``.
     """
 
     head: str
@@ -83,7 +83,7 @@ class Summary:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the summary as LaTeX, which needs no package; names and values are escaped."""
+        """Return the summary as LaTeX that needs no package; names and values are escaped."""
         lines = ["~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip()) for line in self.head.splitlines()]
         parts = ["\\begin{flushleft}\\ttfamily\n" + " \\\\\n".join(lines) + "\n\\end{flushleft}"]
         if self.facts:
@@ -101,42 +101,42 @@ def _value(value: object) -> str:
 
 
 def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) -> list[Section]:
-    """Return the joint Wald tests of fields and of couplings as sections.
+    """Return the joint Wald tests of the fields, and of the couplings, as one section each.
 
     Parameters
     ----------
     tests : DataFrame
-        As made by ``Inference.tests``.
+        As ``Inference.tests``; at most ``2 * SHOWN`` rows of a section, those with the smallest p, are shown.
     d : str
-        ``"d"`` where differences from the pooled fit are tested, else empty.
+        ``"d"`` if differences from the pooled fit are tested, else empty.
     note : str
-        Line below the last table: which standard errors the tests use.
+        Line below the last table, which says what standard errors the tests use.
     classes : bool, default True
-        Whether rows are named by their group.
+        Whether the names of the rows have the group.
     """
     columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
-    of_pair = tests["predictor2"].notna()
+    is_coupling = tests["predictor2"].notna()
     sections = []
-    for rows, symbol in ((tests[~of_pair], "h"), (tests[of_pair], "J")):
+    for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):
         if not len(rows):
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
-        partners = [column for column in shown.columns if str(column).startswith("predictor")][1:]
-        inside = shown["predictor"].map(label_text)
-        for column in partners if symbol == "J" else []:
-            inside = inside + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
-        names = f"{d}{symbol}_[" + inside + "]"
+        other_predictors = [column for column in shown.columns if str(column).startswith("predictor")][1:]
+        term = shown["predictor"].map(label_text)
+        for column in other_predictors if symbol == "J" else []:
+            term = term + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
+        names = f"{d}{symbol}_[" + term + "]"
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
         kind = "fields" if symbol == "h" else "couplings"
         heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_of(shown, rows)}"
-        sections.append(Section(heading, table, note if symbol == "J" or not of_pair.any() else ""))
+        sections.append(Section(heading, table, note if symbol == "J" or not is_coupling.any() else ""))
     return sections
 
 
 def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return a note on which rows of a table of tests are shown; empty if all are."""
+    """Return a note that `shown` has the rows of `table` with the smallest p; empty if it has all rows."""
     if len(shown) == len(table):
         return ""
     if table["p"].isna().all():
@@ -147,25 +147,21 @@ def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
 def fit_summary(
     call: str, labels: Labels, tests: LikelihoodRatio, facts: Mapping[str, Any], sections: Sequence[Section] = ()
 ) -> Summary:
-    """Return the summary of a classifier: its facts, and the naive Bayes test of each predictor.
+    """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
+
+    Up to `SHOWN` predictors have a table of fields each, as in R; with more, the largest chi-squares are shown.
 
     Parameters
     ----------
     call : str
-        As made by `bbl.report.text.call_text`.
+        The call as text (`bbl.report.text.call_text`).
     labels : Labels
     tests : LikelihoodRatio
-        Naive Bayes fields and eq. (27) of every predictor.
+        Naive Bayes fields of every predictor, and the test of eq. (27) of Woo & Wang.
     facts : mapping of str to object
-        Title and value, in the order in which they are to be shown.
+        Key figures by title, in the order in which they are shown.
     sections : sequence of Section
-        Tables below the tests of naive Bayes.
-
-    Returns
-    -------
-    Summary
-        With up to ten predictors a table of fields each, as R prints them; with more, the tests with the largest
-        chi-square.
+        Tables below the naive Bayes tests.
     """
     names = label_index(labels.names)
     table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
@@ -193,7 +189,10 @@ def density_summary(
     facts: Mapping[str, Any],
     sections: Sequence[Section] = (),
 ) -> Summary:
-    """Return the summary of a fit without classes: its facts, and the shares of each predictor's levels.
+    """Return the summary of a fit without classes: its facts, and the most frequent level and entropy of predictors.
+
+    Of more than `SHOWN` predictors, those with the largest entropy are shown; ``tables["levels"]`` has the count and
+    share of every level.
 
     Parameters
     ----------
@@ -202,17 +201,11 @@ def density_summary(
     counts : sequence of m ndarrays, shape (L_i,)
         Weighted count of every level.
     prior_count : float
-        Pseudocount, spread evenly over the levels of a predictor.
-
-    Returns
-    -------
-    Summary
-        With ``tables["levels"]``, the count and share of every level. Of over ten predictors those of largest entropy
-        are shown.
+        Pseudocount of a predictor, divided evenly among its levels.
     """
     share = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
-    counted = {"count": np.concatenate(counts), "share": np.concatenate(share)}
-    levels = pd.DataFrame(counted, level_index(labels))
+    level_table = {"count": np.concatenate(counts), "share": np.concatenate(share)}
+    levels = pd.DataFrame(level_table, level_index(labels))
     table = pd.DataFrame(
         {
             "levels": [len(p) for p in share],
@@ -233,13 +226,13 @@ def density_summary(
 
 
 def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
-    """Return R's table of one predictor: groups and the pooled fit by non-reference levels, and the test."""
+    """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with the test as note."""
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),
         index=distinct_names([*map(label_text, labels.groups), "pooled"]),
         columns=[label_text(x) for x in labels.levels[i][1:]],
     )
     chisq, p = (format_numbers([v])[0] for v in (tests.chisq[i], tests.p[i]))
-    exactness = " (exact)" if tests.exact[i] else ""
-    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{exactness}"
+    exact_note = " (exact)" if tests.exact[i] else ""
+    note = f"chisq = {chisq}, df = {tests.df[i]}, Pr(>chisq) = {p}{exact_note}"
     return Section(f"h_{label_text(labels.names[i])}", table, note)

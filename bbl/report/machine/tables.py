@@ -1,4 +1,9 @@
-"""Tables of fields and couplings by the names of groups, predictors and levels, made at each look-up."""
+"""Tables of fields and couplings by the names of groups, predictors and levels; a table is made when it is looked up.
+
+*Fields* are the parameters of single predictors, *couplings* those of two or more interacting predictors, a *term*.
+Level 0 is the reference, whose parameters are 0 and left out. A `Layout` says where each table lies in a parameter
+vector of length ``size``; D is the number of fields.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +34,11 @@ __all__ = [
     "parameter_names",
 ]
 
-SHOWN = 10  # names or rows of a repr
+SHOWN = 10  # names or rows in a repr
 
 
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
-    """Return the number of a group or a predictor (its `kind`); a KeyError with hints if the model has no such name."""
+    """Return ``positions[name]`` of a group or predictor (`kind`); raise a KeyError with hints if there is none."""
     try:
         return positions[name]
     except (KeyError, TypeError):  # TypeError: a name that cannot be a key
@@ -43,7 +48,7 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
 
 
 class Named:
-    """Attributes by name too, as R's lists have them: ``coef["h"]`` is ``coef.h``."""
+    """Mixin: attributes can be looked up by name, as in R's lists: ``coef["h"]`` is ``coef.h``."""
 
     def __getitem__(self, name: object) -> Any:
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
@@ -51,11 +56,11 @@ class Named:
             raise KeyError(f"{name!r} is no part of this{near_match(name, names) or '.'} It has {', '.join(names)}.")
         return getattr(self, str(name))
 
-    __iter__ = None  # else Python would count from 0
+    __iter__ = None  # else Python would iterate over self[0], self[1], ...
 
 
 class _GroupTables(Mapping):
-    """Tables of one group's parameter vector, by the names of predictors."""
+    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector (size,) of one group."""
 
     def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
         self._labels, self._layout, self._theta = labels, layout, theta
@@ -63,14 +68,7 @@ class _GroupTables(Mapping):
 
 
 class FieldTables(_GroupTables):
-    """Fields of one group by predictor: a Series over the non-reference levels, made at each look-up.
-
-    Parameters
-    ----------
-    labels : Labels
-    layout : Layout
-    theta : ndarray, shape (layout.size,)
-    """
+    """Fields of one group: maps a predictor to a Series over its non-reference levels."""
 
     def __getitem__(self, name: object) -> pd.Series:
         i = _position("predictor", name, self._positions)
@@ -84,35 +82,28 @@ class FieldTables(_GroupTables):
         return len(self._labels.names)
 
     def __repr__(self) -> str:
-        return _shortened("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
+        return _mapping_repr("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
 
 
 class CouplingTables(_GroupTables):
-    """Couplings of one group by the predictors of a term: levels of the first by levels of the others.
+    """Couplings of one group: maps a tuple of predictors to a DataFrame, levels of the first by levels of the others.
 
-    The predictors may be asked for in any order; iteration gives each term once, pairs first, in the order of the
-    predictors. A pair gives a DataFrame; with three predictors and more the columns have a level of labels for each
-    after the first. Tables are made at each look-up.
-
-    Parameters
-    ----------
-    labels : Labels
-    layout : Layout
-    theta : ndarray, shape (layout.size,)
+    A key may have the predictors in any order; iteration gives each term once, pairs first, in the order of the
+    predictors. With three and more predictors the columns are a MultiIndex.
     """
 
     def __getitem__(self, term: object) -> pd.DataFrame:
         order = max(self._layout.order, 2)
         if not isinstance(term, tuple) or not 2 <= len(term) <= order:
-            owners = "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
-            raise KeyError(f"Couplings belong to {owners} J[group]['a', 'b']; got {term!r}.")
-        scope = [_position("predictor", name, self._positions) for name in term]
-        if len(set(scope)) < len(scope) or self._layout.index(*scope) < 0:
-            shown = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
-            raise KeyError(f"{shown} do not interact in this model.")
-        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in scope]
-        values = self._layout.table(self._theta, *scope)
-        columns = levels[1] if len(scope) == 2 else _product(levels[1:])
+            allowed = "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
+            raise KeyError(f"Couplings belong to {allowed} J[group]['a', 'b']; got {term!r}.")
+        predictors = [_position("predictor", name, self._positions) for name in term]
+        if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:
+            names = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
+            raise KeyError(f"{names} do not interact in this model.")
+        levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in predictors]
+        values = self._layout.table(self._theta, *predictors)
+        columns = levels[1] if len(predictors) == 2 else _joint_index(levels[1:])
         return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
 
     def __iter__(self) -> Iterator[tuple]:
@@ -124,16 +115,16 @@ class CouplingTables(_GroupTables):
 
     def __repr__(self) -> str:
         terms = [f"({', '.join(map(repr, term))})" for term in islice(self, SHOWN)]
-        return _shortened("Couplings of", terms, len(self))
+        return _mapping_repr("Couplings of", terms, len(self))
 
 
-def _product(levels: list[pd.Index]) -> pd.MultiIndex:
-    """Return all combinations of levels, the last predictor running fastest."""
+def _joint_index(levels: list[pd.Index]) -> pd.MultiIndex:
+    """Return all combinations of levels, those of the last predictor varying fastest."""
     return pd.MultiIndex.from_product(levels, names=[index.name for index in levels])
 
 
 class _Groups(Mapping):
-    """Tables of every group: maps its name to a `kind` (`FieldTables` or `CouplingTables`)."""
+    """Maps a group to its tables, a `FieldTables` or `CouplingTables` (`kind`)."""
 
     def __init__(self, kind: type[_GroupTables], labels: Labels, parameters: Parameters):
         self._kind, self._labels, self._parameters = kind, labels, parameters
@@ -150,10 +141,11 @@ class _Groups(Mapping):
         return len(self._labels.groups)
 
     def __repr__(self) -> str:
-        return _shortened("Tables of", [repr(g) for g in self._labels.groups[:SHOWN]], len(self))
+        return _mapping_repr("Tables of", [repr(g) for g in self._labels.groups[:SHOWN]], len(self))
 
 
-def _shortened(title: str, names: list[str], n: int) -> str:
+def _mapping_repr(title: str, names: list[str], n: int) -> str:
+    """Return the repr of a mapping with `n` keys, of which the first are `names`."""
     if not n:
         return f"<{title} nothing>"
     return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
@@ -174,15 +166,15 @@ class Coefficients(Named):
     h : Mapping
         ``h[group][predictor]``: Series of fields by non-reference level.
     J : Mapping
-        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b, a]`` is its
-        transpose. ``J[group][a, b, c]`` has the levels of `a` by those of `b` and `c`.
+        ``J[group][a, b]``: DataFrame of couplings, levels of `a` by levels of `b`; ``J[group][b, a]`` is the
+        transpose. ``J[group][a, b, c]`` has the levels of `a` as rows, the joint levels of `b` and `c` as columns.
     h0, J0 : Mapping or None
-        The same of the pooled fit, without the group; None if it was not made.
+        Tables of the pooled fit, ``h0[predictor]`` and ``J0[a, b]``; None without a pooled fit.
 
     Raises
     ------
     KeyError
-        On looking up a group, a predictor or a pair that the model does not have; the message names it.
+        On looking up a group, a predictor or a term that the model does not have.
 
     Examples
     --------
@@ -212,27 +204,29 @@ class Coefficients(Named):
         -------
         DataFrame
             Columns ``term`` ('h' or 'J'), ``group``, ``predictor``, ``level``, ``predictor2``, ``level2`` (missing
-            for fields), with terms of three predictors ``predictor3``, ``level3`` (missing for pairs) and so on,
-            ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Groups follow each other; within
-            a group the fields come first, then the couplings pair by pair, then those of terms of three, and so on.
-            Labels are categorical, or objects where two different levels compare equal (1 and True).
+            for fields), if there are terms of three predictors ``predictor3``, ``level3`` (missing for pairs) and so
+            on, ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Rows are ordered by group, then
+            by number of predictors, then by term. Labels are categorical, or objects where two different levels
+            compare equal (1 and True).
         """
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        columns = np.tile(term_columns(layout), K)  # field numbers (order, K size), -1 for none
-        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # of each field; last of -1
+        fields = np.tile(
+            term_columns(layout), K
+        )  # (order, K size): fields of the levels of each parameter; -1 for none
+        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # of each field; of field -1
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
-        labelled = {}
-        for k, fields in enumerate(columns):
+        label_columns = {}
+        for k, field in enumerate(fields):
             number = str(k + 1) if k else ""
-            labelled[f"predictor{number}"] = _labelled(labels.names, predictor[fields])
-            labelled[f"level{number}"] = _labelled(levels, fields)
+            label_columns[f"predictor{number}"] = _label_codes(labels.names, predictor[field])
+            label_columns[f"level{number}"] = _label_codes(levels, field)
         return pd.DataFrame(
             {
-                "term": _labelled(("h", "J"), (columns[1] >= 0).astype(np.intp)),
-                "group": _labelled(labels.groups, np.repeat(np.arange(K), layout.size)),
-                **labelled,
+                "term": _label_codes(("h", "J"), (fields[1] >= 0).astype(np.intp)),
+                "group": _label_codes(labels.groups, np.repeat(np.arange(K), layout.size)),
+                **label_columns,
                 "estimate": parameters.theta.ravel(),
                 "pooled": np.tile(pooled, K),
                 "difference": (parameters.theta - pooled).ravel(),
@@ -242,26 +236,24 @@ class Coefficients(Named):
     def __repr__(self) -> str:
         labels, layout = self._labels, self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
-        of = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
+        groups = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
         columns = [str(g) for g in labels.groups[:SHOWN]]
         if self._parameters.pooled is not None:
             fields = np.vstack((self._parameters.pooled[: layout.D], fields))
             columns = ["pooled", *columns]
-        names = [(n, x) for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]][:SHOWN]
-        table = pd.DataFrame(fields[: len(columns), :SHOWN].T, columns=columns, dtype=float)
-        table.index = [f"{n}: {x}" for n, x in names]
-        cut = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
-        cut += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
+        names = [f"{n}: {x}" for n, levels in zip(labels.names, labels.levels, strict=True) for x in levels[1:]]
+        table = pd.DataFrame(fields[: len(columns), :SHOWN].T, index=names[:SHOWN], columns=columns, dtype=float)
+        notes = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
+        notes += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
         return (
-            f"Coefficients of {of}: {layout.D} fields and "
-            f"{layout.size - layout.D} couplings each.\n"
+            f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings each.\n"
             "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
-            f"Fields h{' (' + ', '.join(cut) + ')' if cut else ''}:\n{table.to_string()}"
+            f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}:\n{table.to_string()}"
         )
 
 
 def parameter_names(labels: Labels, layout: Layout) -> list[str]:
-    """Return a name for each parameter, such as ``a[y]`` for a field and ``a[y]:b[1]`` for a coupling.
+    """Return a name for each of the ``size`` parameters: ``a[y]`` for a field, ``a[y]:b[1]`` for a coupling.
 
     Examples
     --------
@@ -273,10 +265,10 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
     return [":".join(fields[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
-def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
-    """Return the label of each code, -1 for a missing one."""
-    numbers: dict[tuple, int] = {}  # by type too: 1, 1.0 and True are different levels
-    number = np.array([numbers.setdefault((type(v), v), len(numbers)) for v in values], dtype=np.intp)
+def _label_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
+    """Return ``labels[code]`` for each code, missing for -1; as categories, unless distinct labels compare equal."""
+    numbers: dict[tuple, int] = {}  # distinct labels, by type too: 1, 1.0 and True are different levels
+    number = np.array([numbers.setdefault((type(v), v), len(numbers)) for v in labels], dtype=np.intp)
     distinct = label_index([v for _, v in numbers])
     codes = np.where(codes < 0, -1, number[codes])
     if distinct.is_unique:
@@ -285,7 +277,7 @@ def _labelled(values: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarra
 
 
 def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
-    """Return columns of codes and their levels as categories."""
+    """Return a frame of categorical columns, each given as (codes, levels)."""
     return pd.DataFrame(
         {
             name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(levels))
@@ -296,13 +288,16 @@ def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd
 
 
 def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
-    """Return the probabilities (n, L_i) of all levels by predictor, from those (n, D) of non-reference levels."""
+    """Return the probabilities (n, L_i) of all levels of each predictor, from `p` (n, D) of non-reference levels.
+
+    `start` (m + 1,) are the bounds of the predictors' columns in `p`.
+    """
     tables = [p[:, a:b] for a, b in itertools.pairwise(start)]
     return [np.column_stack([np.maximum(1.0 - table.sum(axis=1), 0.0), table]) for table in tables]
 
 
 def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, best: bool) -> pd.DataFrame:
-    """Return the probabilities of all levels by predictor and level, or the most likely level of each predictor."""
+    """Return the probabilities `table` (m arrays (n, L_i)) as a frame; with `best`, the most likely level instead."""
     if best:
         codes = [first_largest(probabilities) for probabilities in table]
         return category_frame(dict(zip(labels.names, zip(codes, labels.levels, strict=True), strict=True)), index)
@@ -310,7 +305,7 @@ def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, b
 
 
 def level_index(labels: Labels, first: int = 0) -> pd.MultiIndex:
-    """Return the levels of each predictor from number `first` on, as an index of ``predictor`` and ``level``."""
+    """Return the levels of all predictors, without the first `first` of each, as an index (predictor, level)."""
     pairs = [(name, x) for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[first:]]
     columns = [label_index(pair[k] for pair in pairs) for k in (0, 1)]
     return pd.MultiIndex.from_arrays(columns, names=["predictor", "level"])

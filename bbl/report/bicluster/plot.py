@@ -1,4 +1,8 @@
-"""Plot of blocks: a table with its rows and columns in their groups; criteria and similarities of groups."""
+"""Figures of two-way clusterings: the table sorted by groups, criteria of numbers of groups, similarities of items.
+
+I rows are in a groups and J columns in b groups; a *block* is a row group by a column group. A *partition* is the
+group of each row, or of each column.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_blocks", "plot_selection", "plot_similarity"]
 
-PIXELS = 1500  # rows or columns of an image; a larger table is averaged
-NAMED = 40  # rows or columns that are named one by one
-NUMBERED = 30  # groups that are numbered
-WIDE = 10  # levels that a legend names
+MAX_PIXELS = 1500  # of a side of an image; cells of a larger table are averaged
+MAX_NAMED = 40  # rows or columns up to which each is named
+MAX_NUMBERED = 30  # groups up to which each is numbered
+MAX_LEGEND = 10  # levels up to which a legend names them
+MANY = 5000  # cells above which the extreme 0.5 % at either end do not count for the colour scale
 
 
 def plot_blocks(
@@ -39,7 +44,7 @@ def plot_blocks(
     means: np.ndarray,
     cells: tuple[np.ndarray, ...] | None,
     names: Sequence,
-    ends: Sequence[Sequence],
+    item_names: Sequence[Sequence],
     levels: Sequence | None = None,
     rated: bool = False,
     ax: Axes | None = None,
@@ -49,162 +54,162 @@ def plot_blocks(
     Parameters
     ----------
     rows, columns : ndarray of int, shape (I,) and (J,)
-        Labels of the groups.
+        Group of each row and of each column.
     means : ndarray, shape (a, b)
-        Of the blocks; codes of levels in categorical tables.
+        Means of the blocks, or codes of levels in categorical tables.
     cells : (row, column, value, weight), or None
-        The observed cells; None to draw the means.
+        The observed cells, arrays of one length; None to draw the means.
     names : sequence of three
-        What rows, columns and cells are called.
-    ends : two sequences
-        The names of all rows and of all columns.
+        Names of the rows, the columns and the values.
+    item_names : two sequences
+        The name of each row and of each column.
     levels : sequence, optional
-        Of categorical cells, whose values are codes.
+        Levels of categorical cells, whose values are codes.
     rated : bool, default False
-        Whether cells that are not there are zeros, not missing.
+        Whether cells that were not observed are zeros, not missing.
     ax : matplotlib Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
     """
     n, m = len(rows), len(columns)
     ax = axes_or_new(ax, _size(n, m))
-    cuts = [np.cumsum(np.bincount(labels)) for labels in (rows, columns)]
+    ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]  # of the groups, in sorted order
     image = None if cells is None else _image(rows, columns, cells, rated, levels is not None)
-    shown = means if image is None else image
-    weight = np.ones(shown.shape) if image is not None else np.outer(*(np.bincount(part) for part in (rows, columns)))
-    style = _style(shown.ravel(), weight.ravel(), levels)
+    values = means if image is None else image
+    weight = np.ones(values.shape) if image is not None else np.outer(np.bincount(rows), np.bincount(columns))
+    style = _style(values.ravel(), weight.ravel(), levels)
     if image is None:
-        edges = [np.concatenate(([0], cut)) for cut in cuts]
+        edges = [np.concatenate(([0], end)) for end in ends]
         picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **style)
     else:
         extent = (0.0, m, n, 0.0)
-        nearest = "nearest" if min(n, m) < 300 or levels is not None else "antialiased"
-        picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=nearest, **style)
-    _lines(ax, cuts, n, m)
+        interpolation = "nearest" if min(n, m) < 300 or levels is not None else "antialiased"
+        picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **style)
+    _draw_borders(ax, ends, n, m)
     ax.set(xlim=(0, m), ylim=(n, 0))
-    _names(ax, (rows, columns), names, ends)
+    _label_axes(ax, (rows, columns), names, item_names)
     value_name = short_name(names[2])
     if levels is None:
         title = ("Share " if image is None and rated else "Mean " if image is None else "") + value_name
         colour_bar(picture, None, [ax], title)
-    elif len(levels) <= WIDE:
+    elif len(levels) <= MAX_LEGEND:
         from matplotlib.patches import Patch
 
         patches = [Patch(color=style["cmap"](k)) for k in range(len(levels))]
-        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-        named_legend(ax, patches, shorten_names(levels, 24), title=value_name, **place)
+        texts = shorten_names(levels, 24)
+        named_legend(ax, patches, texts, title=value_name, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
 def _size(n: int, m: int) -> tuple[float, float]:
-    """Return inches of a figure: much like the table, but neither a ribbon nor a tower."""
+    """Return width and height of a figure in inches: in proportion to n x m cells, but 3.4 to 8 high."""
     width = 6.0
     return width, float(np.clip(width * n / m, 3.4, 8.0))
 
 
-def _image(rows, columns, cells, rated: bool, codes: bool) -> np.ndarray:
-    """Return the cells in their new order as an image, nan where none is known; large tables are averaged."""
-    shape = min(len(rows), PIXELS), min(len(columns), PIXELS)
-    at = []
-    for labels, pixels, index in zip((rows, columns), shape, cells[:2], strict=True):
-        place = np.empty(len(labels), dtype=np.int64)
-        place[np.argsort(labels, kind="stable")] = np.arange(len(labels))
-        at.append((place * pixels // len(labels))[index])
-    pixel = at[0] * shape[1] + at[1]
-    if codes:  # an average of codes means nothing
-        image = np.full(shape[0] * shape[1], np.nan)
+def _image(
+    rows: np.ndarray, columns: np.ndarray, cells: tuple[np.ndarray, ...], rated: bool, are_codes: bool
+) -> np.ndarray:
+    """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as in `plot_blocks`.
+
+    A pixel is the mean of its cells (the last of them, if values are codes), nan without any; of rated pairs it is the
+    share of its cells.
+    """
+    shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
+    n_pixels = shape[0] * shape[1]
+    pixel_row_column = []  # of each cell
+    for partition, side, index in zip((rows, columns), shape, cells[:2], strict=True):
+        rank = np.empty(len(partition), dtype=np.int64)  # position of each row or column, sorted by group
+        rank[np.argsort(partition, kind="stable")] = np.arange(len(partition))
+        pixel_row_column.append((rank * side // len(partition))[index])
+    pixel = pixel_row_column[0] * shape[1] + pixel_row_column[1]
+    if are_codes:  # an average of codes means nothing
+        image = np.full(n_pixels, np.nan)
         image[pixel] = cells[2]
         return image.reshape(shape)
-    total = np.bincount(pixel, cells[2] * cells[3], shape[0] * shape[1])
-    weight = np.bincount(pixel, cells[3], shape[0] * shape[1])
+    total = np.bincount(pixel, cells[2] * cells[3], n_pixels)
+    weight = np.bincount(pixel, cells[3], n_pixels)
     if rated:
-        return (total / (len(rows) * len(columns) / (shape[0] * shape[1]))).reshape(shape)
+        return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
 
-def _style(shown: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> dict[str, Any]:
-    """Return colour map and range: white at zero where values have both signs, without the rarest at either end."""
+def _style(values: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> dict[str, Any]:
+    """Return the options ``cmap``, ``vmin``, ``vmax`` for values (n,) with weights; one colour per level, if given.
+
+    Otherwise the scale is symmetric, with white at zero, if values go clearly to both sides of zero.
+    """
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     if levels is not None:
-        base = matplotlib.colormaps["tab10" if len(levels) <= WIDE else "viridis"]
-        colours = base(np.arange(len(levels))) if len(levels) <= WIDE else base(np.linspace(0, 1, len(levels)))
+        base = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
+        colours = base(np.arange(len(levels))) if len(levels) <= MAX_LEGEND else base(np.linspace(0, 1, len(levels)))
         listed = ListedColormap(list(colours)).with_extremes(bad=MISSING)
         return {"cmap": listed, "vmin": -0.5, "vmax": len(levels) - 0.5}
-    is_known = np.isfinite(shown)
-    shown, weight = shown[is_known], weight[is_known]
-    low, high = shown.min(), shown.max()
-    if weight.sum() > 5000:
-        order = np.argsort(shown)
+    is_finite = np.isfinite(values)
+    values, weight = values[is_finite], weight[is_finite]
+    low, high = values.min(), values.max()
+    if weight.sum() > MANY:
+        order = np.argsort(values)
         share = np.cumsum(weight[order]) / weight.sum()
-        low, high = (shown[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
-    both = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
-    cmap = matplotlib.colormaps[DIVERGING if both else SEQUENTIAL].with_extremes(bad=MISSING)
-    if both:
+        low, high = (values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
+    is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
+    cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(bad=MISSING)
+    if is_symmetric:
         low, high = -max(-low, high), max(-low, high)
     return {"cmap": cmap, "vmin": low, "vmax": high if high > low else low + 1.0}
 
 
-def _lines(ax: Axes, cuts: list[np.ndarray], n: int, m: int) -> None:
-    """Draw lines between the blocks, thin where there are many."""
-    for cut, along, draw in ((cuts[0], m, ax.hlines), (cuts[1], n, ax.vlines)):
-        if len(cut) > NUMBERED:  # or the lines would hide the cells
-            draw(cut[:-1], 0, along, colors="black", linewidth=0.3, alpha=0.4, zorder=2)
+def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
+    """Draw lines between the blocks of n x m cells; `ends` are the ends of the row groups and of the column groups."""
+    for end, length, draw in ((ends[0], m, ax.hlines), (ends[1], n, ax.vlines)):
+        if len(end) > MAX_NUMBERED:  # thin, as strong lines would hide the cells
+            draw(end[:-1], 0, length, colors="black", linewidth=0.3, alpha=0.4, zorder=2)
             continue
-        width = float(np.clip(18.0 / len(cut), 0.5, 1.4))
-        draw(cut[:-1], 0, along, colors="white", linewidth=width + 0.8, zorder=2)
-        draw(cut[:-1], 0, along, colors="black", linewidth=width, zorder=3)
+        width = float(np.clip(18.0 / len(end), 0.5, 1.4))
+        draw(end[:-1], 0, length, colors="white", linewidth=width + 0.8, zorder=2)
+        draw(end[:-1], 0, length, colors="black", linewidth=width, zorder=3)
 
 
-def _names(ax: Axes, labels: Sequence[np.ndarray], names: Sequence, ends: Sequence[Sequence]) -> None:
-    """Name the rows and the columns of a small table, else number their groups; no ticks and no frame."""
+def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, item_names: Sequence[Sequence]) -> None:
+    """Name the rows and columns of a small table, or number the groups of a large one; remove ticks and frame.
+
+    Each argument has an entry for rows and one for columns: partition, name of the axis, names of its items.
+    """
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):
-        axis_labels, title = labels[k], short_name(names[k])
-        cut = np.cumsum(np.bincount(axis_labels))
-        inch = 0.85 * axes_inches(ax)[1 - k] / len(axis_labels)  # what the layout leaves of the axes
-        if len(axis_labels) <= NAMED:
-            order = np.argsort(axis_labels, kind="stable")
-            texts, at = [ends[k][i] for i in order], np.arange(len(axis_labels)) + 0.5
+        partition, title = partitions[k], short_name(names[k])
+        ends = np.cumsum(np.bincount(partition))
+        inches_per_item = 0.85 * axes_inches(ax)[1 - k] / len(partition)  # labels and colour bar take the other 15 %
+        is_small = len(partition) <= MAX_NAMED
+        if is_small:
+            order = np.argsort(partition, kind="stable")
+            texts, positions = [item_names[k][i] for i in order], np.arange(len(partition)) + 0.5
         else:
-            texts, at = [str(g) for g in range(len(cut))], cut - np.diff(cut, prepend=0) / 2.0
+            texts, positions = [str(g) for g in range(len(ends))], ends - np.diff(ends, prepend=0) / 2.0
             title = f"{title} group"
-        if len(axis_labels) > NAMED and len(cut) > NUMBERED:
+        if not is_small and len(ends) > MAX_NUMBERED:
             axis.set_ticks([])
-            title = f"{short_name(names[k])}: {len(axis_labels):,} in {len(cut)} groups"
+            title = f"{short_name(names[k])}: {len(partition):,} in {len(ends)} groups"
         else:
-            fit_names(texts, at, inch, 1.2, upright=k == 0 or len(axis_labels) <= NAMED).label_ticks(axis)
+            fit_names(texts, positions, inches_per_item, 1.2, upright=k == 0 or is_small).label_ticks(axis)
         axis.set_label_text(title)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
 
 
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
-    """Draw the criterion above its least value over the numbers of groups that were tried.
+    """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the minimum.
 
-    Parameters
-    ----------
-    selection : DataFrame
-        Columns ``row_groups``, ``column_groups`` and ``criterion``, of a whole grid.
-    names : (str, str)
-        What rows and columns are called.
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid; `names` are
+    those of rows and columns.
     """
     ax = axes_or_new(ax, (5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
-    above = grid.to_numpy() - grid.to_numpy().min()
-    a, b = above.shape
-    top = float(np.quantile(above, 0.6)) or float(above.max()) or 1.0
-    image = ax.imshow(above, origin="lower", extent=(0.5, b + 0.5, 0.5, a + 0.5), cmap=f"{SEQUENTIAL}_r", vmax=top)
-    i, j = np.unravel_index(above.argmin(), above.shape)
+    excess = grid.to_numpy() - grid.to_numpy().min()
+    a, b = excess.shape
+    vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0
+    image = ax.imshow(excess, origin="lower", extent=(0.5, b + 0.5, 0.5, a + 0.5), cmap=f"{SEQUENTIAL}_r", vmax=vmax)
+    i, j = np.unravel_index(excess.argmin(), excess.shape)
     ax.plot(j + 1, i + 1, marker="*", markersize=15, color="#D55E00", markeredgecolor="white")
     ax.set(xlabel=f"{short_name(names[1])} groups", ylabel=f"{short_name(names[0])} groups")
     ax.set_xticks(range(1, b + 1))
@@ -215,35 +220,28 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     return ax
 
 
-def plot_similarity(shares, labels, names: Sequence, ends: Sequence[Sequence], axes: Any = None) -> list[Axes]:
-    """Draw how often each two items are in one group, items being in the order of their groups.
+def plot_similarity(
+    shares: Sequence[np.ndarray],
+    partitions: Sequence[np.ndarray],
+    names: Sequence,
+    item_names: Sequence[Sequence],
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Draw the shares of draws in which two rows, and two columns, are in one group; items are sorted by group.
 
-    Parameters
-    ----------
-    shares : two ndarrays, shape (I, I) and (J, J)
-    labels : two ndarrays of int
-        Groups of rows and of columns.
-    names : (str, str)
-        What they are called.
-    ends : two sequences
-        The names of all rows and of all columns.
-    axes : sequence of two matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    list of two matplotlib Axes
+    Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions (I,) and (J,), names
+    of the axes, names of all items, Axes (a new figure by default).
     """
     if axes is None:
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")[1]
     axes_list = check_axes(axes, 2)
-    for ax, share, partition, name, end in zip(axes_list, shares, labels, names, ends, strict=True):
-        order, cut = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
+    for ax, share, partition, name, items in zip(axes_list, shares, partitions, names, item_names, strict=True):
+        order, ends = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition))
         n = len(partition)
         image = ax.imshow(share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL)
-        _lines(ax, [cut, cut], n, n)
-        _names(ax, (partition, partition), (name, name), (end, end))
+        _draw_borders(ax, [ends, ends], n, n)
+        _label_axes(ax, (partition, partition), (name, name), (items, items))
     colour_bar(image, None, axes_list, "Probability of one group")
     return axes_list

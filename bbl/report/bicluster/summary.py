@@ -1,4 +1,4 @@
-"""Blocks: groups of rows and columns as text, and their summary."""
+"""Text and summary of two-way clusterings: sizes of the row groups and column groups, and tables of their blocks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from bbl.report.machine.summary import Section, Summary
 __all__ = ["CRITERIA", "blocks_summary", "blocks_text"]
 
 CRITERIA = {"prototype": "-2 ICL", "genetic": "Fitness", "mcmc": "Expected loss"}
-SHOWN = 12  # groups of a printed table
+SHOWN = 12  # groups in a printed table
 
 
 def _head(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
+    """Return the call and, for rows and columns by name, the number of groups and their sizes."""
     lines = ["Call:", f" {call}"]
     for name, size in zip(names, sizes, strict=True):
         shown = ", ".join(map(str, size[:SHOWN])) + (", ..." if len(size) > SHOWN else "")
@@ -25,23 +26,25 @@ def _head(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     return "\n".join(lines)
 
 
-def _few(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first groups, and a note on those that are left out."""
+def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the first `SHOWN` rows and columns, and a note that others are left out; empty if none are."""
     a, b = table.shape
     if a <= SHOWN and b <= SHOWN:
         return table, ""
     return table.iloc[:SHOWN, :SHOWN], f"The first {min(a, SHOWN)} x {min(b, SHOWN)} of {a} x {b}."
 
 
-def _flat(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with plain names of columns."""
+def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose columns (group, level) are named ``group:level``."""
     if table.columns.nlevels == 1:
         return table
     return table.set_axis([":".join(map(str, name)) for name in table.columns], axis=1)
 
 
 def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np.ndarray]) -> str:
-    """Return groups and block means for printing.
+    """Return the printed form of a clustering: call, sizes of the groups, and block means.
+
+    `names` are those of rows and columns, `sizes` the sizes (a,) and (b,) of their groups.
 
     Examples
     --------
@@ -57,7 +60,7 @@ def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np
     0 1.5
     1 4.0
     """
-    table, note = _few(_flat(means))
+    table, note = _first_groups(_with_text_columns(means))
     return "\n".join([_head(call, names, sizes), "", "Block means:", table_text(table), *([note] if note else [])])
 
 
@@ -69,24 +72,13 @@ def blocks_summary(
     names: tuple,
     sizes: Sequence[np.ndarray],
 ) -> Summary:
-    """Return the summary of two partitions.
+    """Return the summary of a clustering: key figures (`facts`, by title), block means and counts of observations.
 
-    Parameters
-    ----------
-    call : str
-    facts : mapping of str to object
-        Title and value of what is known about the fit.
-    means, counts : DataFrame
-        By row groups and column groups.
-    names : (str, str)
-        What rows and columns are called.
-    sizes : two ndarrays of int
-        Of their groups.
+    `names` and `sizes` as in `blocks_text`.
     """
     sections = []
     for heading, table in (("Means", means), ("Observations", counts)):
-        first_rows, note = _few(_flat(table))
-        sections.append(Section(heading, first_rows, note))
+        sections.append(Section(heading, *_first_groups(_with_text_columns(table))))
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts), dtype=object)}
     tables |= {"means": means, "counts": counts}
     return Summary(_head(call, names, sizes), facts, "Blocks:", sections, tables)

@@ -1,4 +1,7 @@
-"""Chosen terms with their labels: tables of weights, the path of penalties, text and summary of a sparse regression."""
+"""Text, tables of weights and summary of a sparse regression.
+
+A *term* is a product of predictors, given as the tuple of their positions; K is the number of groups.
+"""
 
 from __future__ import annotations
 
@@ -17,80 +20,60 @@ from bbl.report.text import head_text
 
 __all__ = ["contrast_names", "shooter_summary", "shooter_text", "some_terms", "term_name", "weight_frame"]
 
-SHOWN = 20  # terms in a summary
+SHOWN = 20  # rows of the table of terms in a summary
 NAMED = 5  # terms in a sentence
 
 Tables = Mapping[tuple[int, ...], np.ndarray]
 
 
 def contrast_names(labels: Labels) -> list[str]:
-    """Return the names of the columns of log odds: every group but the first against the first."""
+    """Return the names of the K - 1 columns of log odds: each group against the first."""
     first = label_text(labels.groups[0])
     return distinct_names(f"{label_text(group)} vs {first}" for group in labels.groups[1:])
 
 
 def term_name(labels: Labels, term: tuple[int, ...]) -> str:
-    """Return a term as text: its predictors joined by colons."""
+    """Return the names of a term's predictors, joined by colons."""
     return ":".join(label_text(labels.names[i]) for i in term)
 
 
 def some_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
-    """Return some terms as text: the first five, and how many more there are."""
+    """Return the first `NAMED` terms as text, and the number of the others."""
     count_note = f" and {len(terms) - NAMED} more" if len(terms) > NAMED else ""
     return ", ".join(term_name(labels, term) for term in terms[:NAMED]) + count_note
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
-    """Return tables of log odds (L_1, ..., L_k, K - 1) by term as a long frame.
+    """Return the log odds of each term, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row for each joint level.
 
-    Parameters
-    ----------
-    labels : Labels
-    tables : mapping of tuple of int to ndarray
-    first : {0, 1}
-        The first level that is shown of each predictor.
-
-    Returns
-    -------
-    DataFrame
-        ``order``, ``predictors`` and ``levels`` as tuples, and a column of log odds for every group but the first.
+    Columns are ``order``, ``predictors`` and ``levels`` (tuples), and those of `contrast_names`. With ``first=1``, rows
+    with the first level of a predictor are left out.
     """
     rows: list[tuple] = []
     values = [np.empty((0, len(labels.groups) - 1))]
     for term, table in tables.items():
-        inner = table[tuple(slice(first, None) for _ in term)]
+        shown = table[tuple(slice(first, None) for _ in term)]
         names = tuple(labels.names[i] for i in term)
         rows += [(len(term), names, levels) for levels in product(*(labels.levels[i][first:] for i in term))]
-        values.append(inner.reshape(-1, table.shape[-1]))
+        values.append(shown.reshape(-1, table.shape[-1]))
     frame = pd.DataFrame(rows, columns=["order", "predictors", "levels"])
     numbers = pd.DataFrame(np.concatenate(values), columns=contrast_names(labels))
     return pd.concat([frame, numbers], axis=1)
 
 
 def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -> str:
-    """Return a fit as text: the call, how many terms of each order it has, and whether they are penalised."""
+    """Return the printed fit: call, number of terms of each order (`counts`), and whether weights are penalised."""
     if not counts.sum():
         return f"{head_text(call, labels)}\n\nNo terms: every row has the shares of the groups."
-    each = ", ".join(f"{n} of order {k}" for k, n in counts.items())
-    how = "without penalty" if refitted else "penalised"
-    return f"{head_text(call, labels)}\n\nTerms: {each}\nWeights: {how}"
+    counts_text = ", ".join(f"{n} of order {k}" for k, n in counts.items())
+    penalty_text = "without penalty" if refitted else "penalised"
+    return f"{head_text(call, labels)}\n\nTerms: {counts_text}\nWeights: {penalty_text}"
 
 
 def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame) -> Summary:
-    """Return the summary of a fit: its facts, and its strongest terms with their weights.
+    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of `ShooterResults.terms`.
 
-    Parameters
-    ----------
-    call : str
-    labels : Labels
-    facts : mapping of str to object
-    terms : DataFrame
-        As `ShooterResults.terms`.
-
-    Returns
-    -------
-    Summary
-        ``tables`` has ``"fit"`` and ``"terms"``.
+    ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
     shown = terms.head(SHOWN)
     names = [

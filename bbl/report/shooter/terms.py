@@ -1,4 +1,8 @@
-"""Tables of the terms of a model: predictors, levels, weights, and who asked for them."""
+"""Tables of the terms that a structure search chose for each group: predictors, levels, weights, votes.
+
+A *term* is a set of interacting predictors or a single one, its *order* their number. In a search by predictors, each
+predictor is regressed on the others and votes for the terms that it needs.
+"""
 
 from __future__ import annotations
 
@@ -17,44 +21,47 @@ __all__ = ["order_counts", "term_frame"]
 def term_frame(
     labels: Labels, layout: Layout, theta: np.ndarray, free: np.ndarray, chosen: Mapping[str, np.ndarray] | None = None
 ) -> pd.DataFrame:
-    """Return the terms of each group with their weights, the strongest first, then the single predictors.
+    """Return a row for each non-reference joint level of each term: strongest terms first, single predictors last.
 
     Parameters
     ----------
     labels : Labels
     layout : Layout
-    theta : ndarray, shape (K, layout.size)
-    free : ndarray of bool, shape (K, layout.size)
-        Which parameters a group has.
+        Position of each term's table in the parameter vectors of length ``size``.
+    theta : ndarray, shape (K, size)
+        Weights.
+    free : ndarray of bool, shape (K, size)
+        Whether the model of a group has the parameter.
     chosen : mapping, optional
-        ``votes`` (K, size) and ``nodes`` (K, order, size) of terms that predictors asked for.
+        ``votes`` (K, size): number of predictors that chose the parameter. ``nodes`` (K, order, size): its weight in
+        the regression of each predictor of the term.
     """
     rows: list[tuple] = []
-    scopes = [(i,) for i in range(layout.m)] + [tuple(t) for terms in layout.terms for t in terms.tolist()]
+    terms = [(i,) for i in range(layout.m)] + [tuple(t) for of_order in layout.terms for t in of_order.tolist()]
     for k, group in enumerate(labels.groups):
-        for scope in scopes:
-            term_table = layout.table(theta[k], *scope)
-            if not layout.table(free[k], *scope).any():
+        for term in terms:
+            weights = layout.table(theta[k], *term)
+            if not layout.table(free[k], *term).any():
                 continue
-            strength, names = _strength(term_table), tuple(labels.names[i] for i in scope)
-            for cell in np.ndindex(term_table.shape):
-                levels = tuple(labels.levels[i][a + 1] for i, a in zip(scope, cell, strict=True))
-                row: tuple = (group, len(scope), names, levels, float(term_table[cell]), strength)
+            strength, names = _strength(weights), tuple(labels.names[i] for i in term)
+            for cell in np.ndindex(weights.shape):
+                levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
+                row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
-                    nodes = tuple(float(layout.table(n, *scope)[cell]) for n in chosen["nodes"][k][: len(scope)])
-                    votes = int(layout.table(chosen["votes"][k], *scope)[cell])
-                    row = (*row, votes, nodes if len(scope) > 1 else ())
+                    node_weights = tuple(float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)])
+                    votes = int(layout.table(chosen["votes"][k], *term)[cell])
+                    row = (*row, votes, node_weights if len(term) > 1 else ())
                 rows.append(row)
     columns = ["group", "order", "predictors", "levels", "weight", "strength"]
     frame = pd.DataFrame(rows, columns=columns + (["votes", "node_weights"] if chosen is not None else []))
     number = {group: k for k, group in enumerate(labels.groups)}
-    keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
+    keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})  # to sort by
     keys["strength"] = -frame["strength"].where(frame["order"] > 1, 0.0)
     return frame.loc[keys.sort_values(["group", "single", "strength"], kind="stable").index].reset_index(drop=True)
 
 
 def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFrame:
-    """Return the number of terms of each order (rows) in each group (columns)."""
+    """Return the number of terms of each order (rows) in each group (columns); `free` as in `term_frame`."""
     counts = {1: np.full(len(free), layout.m)}
     for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):
         counts[k] = free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
@@ -63,7 +70,10 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
 
 
 def _strength(table: np.ndarray) -> float:
-    """Return the Frobenius norm of a table with its reference levels, less its means over each predictor."""
+    """Return the Frobenius norm of a term's weights (L_1 - 1, L_2 - 1, ...) in the zero-sum gauge.
+
+    The table gets its reference levels, which are 0, and loses its mean over each axis.
+    """
     full_table = np.zeros([n + 1 for n in table.shape])
     full_table[(slice(1, None),) * table.ndim] = table
     for axis in range(table.ndim):

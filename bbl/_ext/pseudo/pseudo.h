@@ -1,29 +1,30 @@
-/* Pseudo-likelihood of one group: the problem, its preparation and the choice of the vector width at run time.
+/* Pseudo-likelihood of one group of rows: the design of the kernel, and the choice of the vector width at run time.
 
-   For every site i, f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised on
-   its own (Woo & Wang, eqs. 10-15); parameters of level 0 are zero. The penalties may be of the zero-sum gauge instead.
+   A *site* is a predictor whose conditional distribution given the others is fitted. For every site i the function
+   f_i = -(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2 is minimised by itself (Woo &
+   Wang, eqs. 10-15); parameters of level 0 are zero. The penalties may be those of the zero-sum gauge instead.
 
-   (a) Lanes are sites. A lane block of V sites is one work item: it reads the shared, constant problem and writes its
-       own rows of the result, so any number of threads gives the same bits.
-   (b) Composites. Neighbouring predictors are merged; the table of a composite's summed couplings is built by one
-       addition per joint state, and a row then costs one load-add per composite, not per predictor.
-   (c) Rows are stored as 16-bit offsets into these tables (forward), and sorted by joint state inside blocks that fit
-       the first-level cache (backward), once for all sites, penalties and iterations.
+   (a) Lanes. A *lane block* is V sites, one in each lane of a vector. It reads the shared, constant problem and writes
+       its own rows of the result, so any number of threads gives the same bits.
+   (b) Composites. Neighbouring predictors are coded as one joint variable; a table with the summed couplings of each
+       joint state is built by one addition per state, and a row then costs one load and addition per composite.
+   (c) Rows are stored as 16-bit offsets into these tables, and sorted by joint state inside row blocks that fit the
+       first-level cache, once for all sites, penalties and iterations.
    (d) Moments. The gradient is model expectation minus empirical moment; the moments <1[x_i = a] 1[x_j = b]> of all
-       pairs are counted once. They also give the predictors' covariance, whose eigenvectors are the optimiser's metric.
-       A linear term <theta, linear> that is taken off every objective adds to them. Of a problem that is one block of
-       more rows they are not counted: log normalisers and their gradients alone are what sums over blocks.
-   (e) Few joint states: equal rows are merged and their weights added.
-   (f) Sites are the first predictors. Further ones, joint levels of several (terms of order 3 and more), are what sites
-       are regressed on, and do not respond themselves.
-   (g) pseudo_kernel.h, which has a table of its parts, is included once per vector width and precision, with names of
-       its own; nothing is global. In single precision a vector has twice the lanes; the problem itself is the same.
-   (h) Mixed precision: steps in single precision, gradients where it counts in double; see pseudo_pack.h.
+       pairs are counted once. They also give the predictors' covariance, the optimiser's metric. A term <theta, linear>
+       that is subtracted from the objective is added to them. A problem that is one part of a larger table counts no
+       moments: only its log normalisers and their gradients are summed over the parts.
+   (e) If there are few joint states of all predictors, equal rows are merged and their weights added.
+   (f) Sites are the first predictors. The others, joint levels of several predictors (terms of order 3 and more), are
+       regressors only.
+   (g) pseudo_kernel.h, which has a table of its parts, is included once for each vector width and precision, with its
+       own names; nothing is global. In single precision a vector has twice the lanes; the problem itself is the same.
+   (h) Mixed precision: steps in single precision, deciding gradients in double; see pseudo_pack.h.
 
-   Conventions of all files pseudo*.h: n rows, m predictors, L_i levels, D = sum(L_i - 1) non-reference columns,
-   start[i] the first of predictor i, V lanes, A the largest L_i - 1 of a lane block; theta (D, 1 + D): row (i, a),
-   column 0 = h_i(a), column 1 + (j, b) = J_i(a; j, b); it has the rows of the sites. Vectors of lanes have the lane last. What a function writes
-   without reading it first, or only adds to, is called *_out; what it changes in place is not const. */
+   Symbols: n rows, m predictors, L_i levels, D = sum(L_i - 1) columns (indicators of the non-reference levels), of
+   which the first D_s belong to sites, V lanes, A the largest L_i - 1 in a lane block. theta (D_s, 1 + D): in row
+   (i, a), column 0 is the field h_i(a), column 1 + (j, b) the coupling J_i(a; j, b). Vectors of lanes have the lane
+   last. Arrays named *_out are only written or added to; other arrays that are not const are changed in place. */
 #ifndef PSEUDO_H
 #define PSEUDO_H
 
@@ -31,16 +32,18 @@
 #include "pseudo_prepare.h"
 #include "pseudo_problem.h"
 
-/* Bytes of a prepared problem (the most during set-up) and of the working memory of one task, without preparing it.
-   p has m, n_sites, n_counted, lanes and n_levels. Returns a solver_code. */
-static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdiff_t bytes, double *shared_out,
-                           double *task_out)
+/* Write upper bounds of the bytes of a prepared problem of n rows (*shared_out, at most at any time of the set-up) and
+   of the working memory of one task (*task_out), without preparing it. p has m, n_sites, n_counted, lanes, number_bytes
+   and n_levels; max_states and table_bytes as in pseudo_form_composites. Returns a solver_code. */
+static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states, ptrdiff_t table_bytes,
+                           double *shared_out, double *task_out)
 {
+    pseudo_composites *composites = &p->composites;
     ptrdiff_t i, A = 1, c;
-    double sorted = 0.0, small, D;
-    p->composites.first_predictor = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_predictor);
-    p->composites.first_state = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_state);
-    p->composites.first_composite = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->composites.first_composite);
+    double code_entries = 0.0, small, D;  /* entries of sorted_rows or subset_codes; of all small arrays */
+    composites->first_predictor = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_predictor);
+    composites->first_state = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_state);
+    composites->first_composite = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_composite);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {
@@ -49,27 +52,32 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
         A = i < p->n_counted && p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
     }
     pseudo_set_sizes(p, n);
-    pseudo_form_composites(p, most, bytes);
-    for (c = 0; c < p->composites.n_composites; c++)
-        sorted += (double)p->composites.n_blocks * (double)pseudo_sorted_bound(p->composites.block_rows, p->composites.first_state[c + 1] - p->composites.first_state[c]);
+    pseudo_form_composites(p, max_states, table_bytes);
+    for (c = 0; c < composites->n_composites; c++) {
+        const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
+        code_entries += (double)composites->n_blocks * (double)pseudo_sorted_bound(composites->block_rows, n_states);
+    }
     if (p->metric.wide)
-        sorted = fmax(sorted, (double)(p->composites.n_blocks * (p->composites.block_rows / PSEUDO_SUBSET_ROWS) * p->metric.D_padded));
+        code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
+                                                   * p->metric.D_padded));
     D = (double)p->D;
     for (i = 0, small = 2048.0; i < p->n_sites; i++)
         small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
-    small += 4.0 * D + (double)(p->composites.n_blocks * p->composites.n_composites);
-    *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + p->composites.n_composites) + sorted);
+    small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
+    *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
-    if (p->mixed) {  /* as many lanes of twice the bytes, whose pairs are never written; probabilities at an anchor */
+    if (p->mixed) {  /* another block in double precision, without its pairs, which are never touched; anchor_prob */
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);
-        *task_out += (double)(p->composites.n_blocks * p->composites.block_rows * A * p->lanes) * sizeof(float);
+        *task_out += (double)(composites->n_blocks * composites->block_rows * A * p->lanes) * sizeof(float);
     }
     *task_out *= (double)p->blocks_per_task;
     return SOLVER_DONE;
 }
 
+/* Kernels by vector: 64, 32 and 16 bytes, or a plain number. An anchor of mixed precision is a kernel in double
+   precision with as many lanes as its kernel in single precision, NAME ... f_, has; EXACT names it. */
 #ifdef CPU_X86
 #define LANES 8
 #define TARGET CPU_64_BYTES
@@ -130,10 +138,11 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
 #define SINGLE
 #include "pseudo_kernel.h"
 
-/* Bytes of a vector choose the kernel; a plain number is a kernel of its own */
+/* Call the kernel function `name` with the arguments `list`: bytes of a vector choose the kernel */
 #ifdef CPU_X86
-#define PSEUDO_WIDE(wide, middle, list) \
-    p->lanes * (ptrdiff_t)p->number_bytes == 64 ? wide list : p->lanes * (ptrdiff_t)p->number_bytes == 32 ? middle list :
+#define PSEUDO_WIDE(wide, middle, list)                      \
+    p->lanes * (ptrdiff_t)p->number_bytes == 64 ? wide list  \
+    : p->lanes * (ptrdiff_t)p->number_bytes == 32 ? middle list :
 #else
 #define PSEUDO_WIDE(wide, middle, list)
 #endif
@@ -150,35 +159,36 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t most, ptrdi
     (PSEUDO_WIDE(pseudo16_##name, pseudo8d_##name, list) PSEUDO_NARROW(pseudo4d_##name, list) pseudo1_##name list)
 #define PSEUDO_CALL(name, list) \
     (p->mixed ? PSEUDO_EXACT(name, list) : p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(name, list) \
-                                                                    : PSEUDO_DOUBLES(name, list))
+                                                                            : PSEUDO_DOUBLES(name, list))
 
-/* Second moments of the columns of the sites of one task with all others, from the columns (m, n) of codes */
-static int pseudo_moments(pseudo_problem *p, ptrdiff_t task, pseudo_columns columns)
+/* Count the pairs of columns with one in lane block `block` into p->moments.second; columns (m, n). Returns a
+   solver_code, as do all functions below; pseudo_entry.h has them for one vector width. */
+static int pseudo_moments(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
-    return PSEUDO_CALL(moments, (p, task, columns));
+    return PSEUDO_CALL(moments, (p, block, columns));
 }
 
-/* Minimise the objectives of one task's sites from theta (D, 1 + D) and write the optimum back; results (m,) at the
-   sites. Returns a solver_code. */
+/* Minimise the objectives of the sites of task `task` from theta (D_s, 1 + D), in place; write lane_out (n_sites,) */
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {
     return p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(solve, (p, task, o, theta, lane_out))
-                                    : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
+                                            : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
 }
 
-/* Objectives (at the sites) and their gradients (D, 1 + D) in the rows of one task */
-static int pseudo_objective(const pseudo_problem *p, ptrdiff_t task, const double *theta, double lambda, double lambdah,
-                            int zero_sum, const double *more, const double *linear, double *value_out,
-                            double *gradient_out)
+/* Write the objectives value_out (n_sites,) and gradients (D_s, 1 + D) of lane block `block` at theta (D_s, 1 + D) */
+static int pseudo_objective(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
+                            double lambdah, int zero_sum, const double *column_penalty, const double *linear,
+                            double *value_out, double *gradient_out)
 {
-    return PSEUDO_CALL(objective, (p, task, theta, lambda, lambdah, zero_sum, more, linear, value_out, gradient_out));
+    return PSEUDO_CALL(objective, (p, block, theta, lambda, lambdah, zero_sum, column_penalty, linear, value_out,
+                                   gradient_out));
 }
 
-/* Mean of the log normalisers with couplings times `factor`, summed over the task's sites */
-static int pseudo_normaliser(const pseudo_problem *p, ptrdiff_t task, const double *theta, double factor,
+/* Add the mean log normalisers of lane block `block`, at theta with couplings times `factor`, to *sum_out */
+static int pseudo_normaliser(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
                              double *sum_out)
 {
-    return PSEUDO_CALL(normaliser, (p, task, theta, factor, sum_out));
+    return PSEUDO_CALL(normaliser, (p, block, theta, factor, sum_out));
 }
 #endif

@@ -1,40 +1,44 @@
-/* Entry points of the kernel for one vector width and precision: objective, normaliser, moments, solve.
+/* Entry points of the kernel for one vector width and precision; pseudo_kernel.h includes this file last.
 
-   Conventions: as in pseudo.h; `number` is a lane block or, for `solve`, a pack of lane blocks. Each returns a
-   solver_code. */
+   A *site* is a predictor whose conditional distribution given the others is fitted. A *lane block* is V = LANES sites
+   that are evaluated side by side, one in each lane of a vector; A is its number of logits. D columns: the indicators
+   of the non-reference levels of all predictors; D_s of them belong to sites. theta (D_s, 1 + D) has a row for each
+   non-reference level of a site: the field, then the couplings to each column. All functions return a solver_code. */
 
-/* Objectives (at the sites) and gradients (D, 1 + D) of the sites of one lane block */
-TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double lambda,
-                                  double lambdah, int zero_sum, const double *more, const double *linear,
+/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta; see
+   pseudo_options for the penalties and `linear` */
+TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
+                                  double lambdah, int zero_sum, const double *column_penalty, const double *linear,
                                   double *value_out, double *gradient_out)
 {
     pseudo_block t;
-    evaluation at;
+    evaluation result;
     lane_memory w;
     int v;
-    REAL *memory = NAME(open_lane_block)(p, number, 0, lambda, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, block, 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
-    w.column_penalty = more;
+    w.column_penalty = column_penalty;
     w.zero_sum = zero_sum;
     NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
-    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &at);
+    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
     NAME(store_parameters)(p, &t, &w, w.g, 0, gradient_out);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
-            value_out[t.site[v]] = at.f[v];
+            value_out[t.site[v]] = result.f[v];
     free(memory);
     return SOLVER_DONE;
 }
 
-/* Mean of the log normalisers, couplings times `factor`, summed over the sites of one lane block */
-TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, const double *theta, double factor,
+/* Add the mean log normalisers of the sites of lane block `block`, at theta with couplings times `factor`,
+   to *sum_out */
+TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
                                    double *sum_out)
 {
     pseudo_block t;
     lane_memory w;
     int v, shift;
-    REAL *memory = NAME(open_lane_block)(p, number, 0, 0.0, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, block, 0, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
@@ -47,25 +51,31 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t number, co
     return SOLVER_DONE;
 }
 
-/* Second moments of the columns of one lane block with all others, into p->moments.second */
-TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_columns columns)
+/* Write to p->moments.second the weighted shares of pairs of columns, one of the predictors in lane block `block`, the
+   other any. Indicators take the place of probabilities in the planes, whose sums by column are then the
+   pair counts. */
+TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
-    const ptrdiff_t stride = (p->composites.block_rows + 1) * LANES;
+    const pseudo_composites *composites = &p->composites;
+    const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
     pseudo_block t;
     lane_memory w;
     ptrdiff_t v, a, c, k, b, end;
-    REAL *memory = NAME(open_lane_block)(p, number, 1, 0.0, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, block, 1, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
-    for (b = 0; b < p->composites.n_blocks; b = end) {
-        end = pseudo_min(b + t.plane_blocks, p->composites.n_blocks);
-        memset(w.planes, 0, (size_t)(t.A * t.plane_blocks * stride) * sizeof *w.planes);
+    for (b = 0; b < composites->n_blocks; b = end) {
+        end = pseudo_min(b + t.plane_blocks, composites->n_blocks);
+        memset(w.planes, 0, (size_t)(t.A * t.plane_blocks * block_stride) * sizeof *w.planes);
         for (v = 0; v < LANES; v++)
-            for (k = b * p->composites.block_rows; t.site[v] >= 0 && k < pseudo_min(end * p->composites.block_rows, p->rows.n); k++) {
-                const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k), row = k - b * p->composites.block_rows;
+            for (k = b * composites->block_rows;
+                 t.site[v] >= 0 && k < pseudo_min(end * composites->block_rows, p->rows.n); k++) {
+                const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k);
+                const ptrdiff_t row = k - b * composites->block_rows;
                 if (code)
-                    w.planes[((code - 1) * t.plane_blocks + row / p->composites.block_rows) * stride + (row % p->composites.block_rows) * LANES + v] =
+                    w.planes[((code - 1) * t.plane_blocks + row / composites->block_rows) * block_stride
+                             + (row % composites->block_rows) * LANES + v] =
                         p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];
             }
         NAME(sum_rows_to_columns)(p, &t, b, end, w.planes, w.chunk_tables, w.state_table, w.g);
@@ -73,53 +83,58 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t number, pseudo_colu
     for (v = 0; v < LANES; v++)
         for (a = 0; t.site[v] >= 0 && a < p->n_levels[t.site[v]] - 1; a++)
             for (c = 0; c < p->D; c++)
-                p->moments.second[(p->first_column[t.site[v]] + a) * p->D + c] = w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->rows.scale;
+                p->moments.second[(p->first_column[t.site[v]] + a) * p->D + c] =
+                    w.g[(a * (1 + p->D) + 1 + c) * LANES + v] * p->rows.scale;
     free(memory);
     return SOLVER_DONE;
 }
 
 #ifndef ANCHOR
-/* Solve the sites of some lane blocks from theta, in place */
-TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t number, const pseudo_options *o, double *theta,
+/* Minimise the objectives of the sites of task `task`, blocks_per_task lane blocks, from theta, in place; write results
+   lane_out (n_sites,) */
+TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                               pseudo_lane *lane_out)
 {
-    const int count = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - number * p->blocks_per_task);
+    const int count = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - task * p->blocks_per_task);
     lane_block *blocks = calloc((size_t)count, sizeof *blocks);
-    int b, coupled, most = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
+    int b, coupled, largest = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        lane_block *at = &blocks[b];
-        at->memory = NAME(open_lane_block)(p, number * p->blocks_per_task + b, 0, o->lambda, &at->t, &at->w);
+        lane_block *block = &blocks[b];
+        block->memory = NAME(open_lane_block)(p, task * p->blocks_per_task + b, 0, o->lambda, &block->t, &block->w);
 #ifdef SINGLE
-        if (p->mixed && at->memory) {
-            at->exact_memory = EXACT(open_lane_block)(p, number * p->blocks_per_task + b, 0, o->lambda, &at->exact_t, &at->exact);
-            at->t.anchor_prob = at->exact_t.anchor_prob = malloc((size_t)(p->composites.n_blocks * p->composites.block_rows * at->t.A * LANES) * sizeof(float));
-            at->exact.column_penalty = o->column_penalty;
-            at->exact.zero_sum = o->zero_sum;
+        if (p->mixed && block->memory) {
+            block->exact_memory = EXACT(open_lane_block)(p, task * p->blocks_per_task + b, 0, o->lambda,
+                                                         &block->exact_t, &block->exact);
+            block->t.anchor_prob = block->exact_t.anchor_prob = malloc(
+                (size_t)(p->composites.n_blocks * p->composites.block_rows * block->t.A * LANES) * sizeof(float));
+            block->exact.column_penalty = o->column_penalty;
+            block->exact.zero_sum = o->zero_sum;
         }
-        if (p->mixed && (!at->exact_memory || !at->t.anchor_prob))
+        if (p->mixed && (!block->exact_memory || !block->t.anchor_prob))
             status = SOLVER_NO_MEMORY;
 #endif
-        if (!at->memory)
+        if (!block->memory)
             status = SOLVER_NO_MEMORY;
-        at->w.column_penalty = o->column_penalty;
-        at->w.zero_sum = o->zero_sum;
-        most = at->t.rank > blocks[most].t.rank ? b : most;
+        block->w.column_penalty = o->column_penalty;
+        block->w.zero_sum = o->zero_sum;
+        largest = block->t.rank > blocks[largest].t.rank ? b : largest;
     }
     for (b = 0; b < count && status == SOLVER_DONE; b++) {
-        lane_block *at = &blocks[b];
-        at->t.rank = blocks[most].t.rank;
-        at->t.tail_eigenvalue = blocks[most].t.tail_eigenvalue;
-        if (count > 1)  /* lanes that move bring pairs that the others do not have */
-            memset(at->w.S, 0, (size_t)(2 * at->t.max_pairs * at->t.A * (1 + p->D)) * LANES * sizeof *at->w.S);
-        coupled = NAME(load_parameters)(p, &at->t, &at->w, theta, 1.0, o->linear);
+        lane_block *block = &blocks[b];
+        block->t.rank = blocks[largest].t.rank;  /* the same in all, for one pass of the metric */
+        block->t.tail_eigenvalue = blocks[largest].t.tail_eigenvalue;
+        if (count > 1)  /* a lane that moves in may have more pairs than the block stored */
+            memset(block->w.S, 0,
+                   (size_t)(2 * block->t.max_pairs * block->t.A * (1 + p->D)) * LANES * sizeof *block->w.S);
+        coupled = NAME(load_parameters)(p, &block->t, &block->w, theta, 1.0, o->linear);
 #ifdef SINGLE
         if (p->mixed) {
-            EXACT(load_parameters)(p, &at->exact_t, &at->exact, theta, 1.0, o->linear);
-            NAME(start_from_single)(p, at, o, coupled);
+            EXACT(load_parameters)(p, &block->exact_t, &block->exact, theta, 1.0, o->linear);
+            NAME(start_mixed)(p, block, o, coupled);
             continue;
         }
 #endif
-        NAME(start_lanes)(p, at, o, coupled);
+        NAME(start_lanes)(p, block, o, coupled);
     }
     if (status == SOLVER_DONE)
         status = NAME(minimise)(p, blocks, count, o, theta, lane_out);

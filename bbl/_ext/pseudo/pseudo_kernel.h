@@ -1,18 +1,19 @@
 /* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
 
-   With ANCHOR, only the parts that an anchor of mixed precision needs; in single precision EXACT(x) gives x the prefix of
-   the kernel in double precision that has as many lanes. The order of inclusion follows this table:
+   Set before inclusion: what vector.h asks for; ANCHOR for a kernel in double precision that only evaluates anchors of
+   mixed precision and needs no optimiser; in single precision EXACT(x), which gives x the prefix of that kernel. A
+   *lane block* is a set of sites (predictors that respond), one in each lane of a vector. Parts, in this order:
 
-   part               needs                          gives
-   pseudo_logits.h    vectors, pseudo_problem.h      probabilities of rows from logits: logistic, softmax, change
-   pseudo_lanes.h     logits                         passes over rows: forward, activate, reduce, pass
-   pseudo_bundle.h    (types)                        lane_memory, evaluation, pair_history, search_state, lane_block
-   pseudo_evaluate.h  lanes, bundle                  objective and gradient of a lane block: fields, evaluate
-   pseudo_metric.h    bundle                         start metric of L-BFGS: precondition, measure
-   pseudo_solve.h     evaluate, metric               L-BFGS of lane blocks: start_lanes, renew_directions, step_along_directions
-   pseudo_task.h      bundle                         memory and parameters of a lane block: task_open, load_parameters
-   pseudo_pack.h      solve, task                    several blocks and mixed precision: refresh_anchor, minimise
-   pseudo_entry.h     evaluate, task, pack           what pseudo.h calls: objective, normaliser, moments, solve */
+   part               gives
+   pseudo_logits.h    probabilities of rows from their logits: logistic_rows, softmax_rows, change_rows
+   pseudo_lanes.h     passes over the rows: compute_logits, logits_to_probabilities, sum_rows_to_columns, pass_over_rows
+   pseudo_bundle.h    types: lane_memory, evaluation, pair_history, search_state, lane_block
+   pseudo_evaluate.h  objective and gradient of a lane block: evaluate
+   pseudo_metric.h    approximate inverse Hessian: apply_metric, metric_form
+   pseudo_solve.h     L-BFGS of lane blocks: start_lanes, renew_directions, step_along_directions
+   pseudo_task.h      memory and parameters of a lane block: open_lane_block, load_parameters, store_parameters
+   pseudo_pack.h      several blocks and mixed precision: refresh_anchor, compact_blocks, minimise
+   pseudo_entry.h     functions that pseudo.h calls: objective, normaliser, moments, solve */
 #include "pseudo_logits.h"
 #include "pseudo_lanes.h"
 #include "pseudo_bundle.h"

@@ -1,13 +1,30 @@
-/* Preconditioned L-BFGS of lane blocks; pseudo_kernel.h includes it after pseudo_metric.h.
+/* Preconditioned L-BFGS of lane blocks; pseudo_kernel.h includes this file after pseudo_metric.h.
 
-   (a) Several blocks may go together: the metric, which then takes most of the time, is read once for all.
-   (b) All lanes of a block go in lockstep: one evaluation serves them all, and each lane has its own step, decision, history
-       factors and status. A lane that is done gets step 0; one that must shorten its step keeps its direction and
-       stores an empty pair.
-   (c) A step is taken if it decreases f enough or, where the change is below rounding, if the slope at its end is
-       smaller than at its start (f is convex, so the slope tells). In mixed precision the slopes alone are looked at. */
+   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
+   lane of a vector, with A logits; D columns, the indicators of the non-reference levels of all predictors. Parameters,
+   gradients and directions are (A, 1 + D, V), `size` numbers. A *curvature pair* is a step s and the change y of the
+   gradient along it; block->s.history holds up to max_pairs of them in a ring, with rho = 1 / <s, y>, 0 for an unused
+   pair. The *metric*, an approximate inverse Hessian (pseudo_metric.h), is where the L-BFGS recursion starts.
 
-/* Factor of a zero-sum penalty in the metric: the mean diagonal of I - 1 1'/L over the predictors; 1 in the other gauge */
+   (a) All lanes of a block take their trial points together, in one evaluation. Each lane has its own step, decision,
+       rho and status: a finished lane has step 0; a lane that must shorten its step keeps its direction and stores an
+       unused pair.
+   (b) A trial point is accepted if it decreases the objective f enough or, where the decrease is below rounding, if the
+       slope along the direction has shrunk (f is convex). In mixed precision (by_slopes) the slopes alone decide.
+   (c) Several blocks may be solved together (count > 1): the metric, which then takes most of the time, is read once
+       for all. */
+
+#define ARMIJO 1e-4           /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
+#define SLOPE_SHRUNK 0.9      /* a slope at the trial point, of the other sign, is accepted up to this share, */
+#define SLOPE_HALVED 0.5      /* and up to this share if slopes alone decide */
+#define SHORT_STEP 0.4        /* slope left at an accepted point, as a share, above which the step was far too short */
+#define NORM_PROGRESS 0.9     /* gradient norm, as a share of the best so far, above which a step makes no progress */
+#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck; with slopes alone, */
+#define MAX_STALLED_SLOPES 100  /* which tell less, more */
+#define RESTART_AFTER 12      /* refused trial points after which the pairs are dropped */
+#define MAX_REFUSED 40        /* refused trial points, the restart included, after which a lane is stuck */
+
+/* Factor by which the metric counts the penalties: the mean over predictors of 1 - 1/L in the zero-sum gauge, else 1 */
 static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w)
 {
     double sum = 0.0;
@@ -17,6 +34,7 @@ static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w
     return w->zero_sum ? sum / (double)p->m : 1.0;
 }
 
+/* Return <u, v> of two vectors of `size` numbers, lane by lane, shape (V,) */
 TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 {
     vec s = vec_fill(0.0), s2 = vec_fill(0.0);
@@ -30,102 +48,104 @@ TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
     return s + s2;
 }
 
-/* q += factor * u; returns <q, v> for the next step of the recursion (v may be NULL) */
+/* q += factor * u, `size` numbers each; return <q, v>, shape (V,), or 0 if v is NULL */
 TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *v, ptrdiff_t size)
 {
     vec s = vec_fill(0.0), s2 = vec_fill(0.0);
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size && v; k += 2 * LANES) {
-        const vec n = vec_load(q + k) + factor * vec_load(u + k), n2 = vec_load(q + k + LANES) + factor * vec_load(u + k + LANES);
-        s += n * vec_load(v + k);
-        s2 += n2 * vec_load(v + k + LANES);
-        vec_store(q + k, n);
-        vec_store(q + k + LANES, n2);
+        const vec sum = vec_load(q + k) + factor * vec_load(u + k);
+        const vec sum2 = vec_load(q + k + LANES) + factor * vec_load(u + k + LANES);
+        s += sum * vec_load(v + k);
+        s2 += sum2 * vec_load(v + k + LANES);
+        vec_store(q + k, sum);
+        vec_store(q + k + LANES, sum2);
     }
     for (; k < size; k += LANES) {
-        const vec n = vec_load(q + k) + factor * vec_load(u + k);
+        const vec sum = vec_load(q + k) + factor * vec_load(u + k);
         if (v)
-            s += n * vec_load(v + k);
-        vec_store(q + k, n);
+            s += sum * vec_load(v + k);
+        vec_store(q + k, sum);
     }
     return s + s2;
 }
 
-
-/* Scale of the start metric H: q *= <s, y> / <y, H y> of the newest pair (s, y) */
-TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *at, REAL lambda, REAL lambdah,
+/* Multiply q, which apply_metric (H) has gone over, by the scale <s, y> / <y, H y> of the newest pair; 1 if it
+   is unused */
+TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah,
                                               REAL *q)
 {
-    const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
-    const lane_memory *w = &at->w;
-    const pair_history *history = &at->s.history;
+    const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
+    const lane_memory *w = &block->w;
+    const pair_history *history = &block->s.history;
     const REAL *S = w->S + history->newest * size, *Y = w->Y + history->newest * size;
-    REAL sy[LANES], yhy[LANES];
-    vec gamma;
+    REAL scale[LANES], yhy[LANES];
+    vec factor;
     ptrdiff_t k;
     memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);
-    vec_store(sy, NAME(dot)(S, Y, size));
-    vec_store(yhy, NAME(metric_form)(p, at, lambda, lambdah, w->x_trial));
+    vec_store(scale, NAME(dot)(S, Y, size));
+    vec_store(yhy, NAME(metric_form)(p, block, lambda, lambdah, w->x_trial));
     for (k = 0; k < LANES; k++)
-        sy[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? sy[k] / yhy[k] : 1;
-    memcpy(&gamma, sy, sizeof gamma);
+        scale[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? scale[k] / yhy[k] : 1;
+    memcpy(&factor, scale, sizeof factor);
     for (k = 0; k < size; k += LANES)
-        vec_store(q + k, vec_load(q + k) * gamma);
+        vec_store(q + k, vec_load(q + k) * factor);
 }
 
-/* The same for several blocks, q = `list[k]->w.g_trial`. The factor of a lane is measured again only where its last step was
-   refused or far too short, and is kept otherwise. */
-TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda,
-                                              REAL lambdah)
+/* Multiply q = blocks[k]->w.g_trial of each block, which apply_metric has gone over, by the blocks' scales s.scale. The
+   scale of a lane is first computed anew, as in scale_by_newest_pair, if scale_is_doubtful. */
+TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *blocks,
+                                              REAL lambda, REAL lambdah)
 {
-    lane_block *some[PSEUDO_BLOCKS_PER_TASK];
-    REAL *q[PSEUDO_BLOCKS_PER_TASK];
-    int b, v, few = 0;
+    lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the blocks with such a lane, */
+    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* and H y of their newest pairs */
+    int b, v, n_doubtful = 0;
     ptrdiff_t k;
     for (b = 0; b < count; b++) {
-        const ptrdiff_t size = list[b]->t.A * (1 + p->D) * LANES;
-        const search_state *s = &list[b]->s;
-        int doubt = 0;
+        const ptrdiff_t size = blocks[b]->t.A * (1 + p->D) * LANES;
+        const search_state *s = &blocks[b]->s;
+        int any = 0;
         for (v = 0; v < LANES; v++)
-            doubt |= s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0;
-        if (!doubt || !s->history.count)
+            any |= s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0;
+        if (!any || !s->history.count)
             continue;
-        q[few] = list[b]->w.x_trial;
-        memcpy(q[few], list[b]->w.Y + s->history.newest * size, (size_t)size * sizeof(REAL));
-        some[few++] = list[b];
+        hy[n_doubtful] = blocks[b]->w.x_trial;
+        memcpy(hy[n_doubtful], blocks[b]->w.Y + s->history.newest * size, (size_t)size * sizeof(REAL));
+        doubtful[n_doubtful++] = blocks[b];
     }
-    if (few)
-        NAME(apply_metric)(p, few, some, lambda, lambdah, q);
-    for (b = 0; b < few; b++) {
-        const ptrdiff_t size = some[b]->t.A * (1 + p->D) * LANES;
-        search_state *s = &some[b]->s;
+    if (n_doubtful)
+        NAME(apply_metric)(p, n_doubtful, doubtful, lambda, lambdah, hy);
+    for (b = 0; b < n_doubtful; b++) {
+        const ptrdiff_t size = doubtful[b]->t.A * (1 + p->D) * LANES;
+        search_state *s = &doubtful[b]->s;
         REAL yhy[LANES];
-        vec_store(yhy, NAME(dot)(some[b]->w.Y + s->history.newest * size, q[b], size));
+        vec_store(yhy, NAME(dot)(doubtful[b]->w.Y + s->history.newest * size, hy[b], size));
         for (v = 0; v < LANES; v++)
             if (s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0 && yhy[v] > 0)
                 s->scale[v] = 1 / (s->history.rho[s->history.newest][v] * yhy[v]);
     }
     for (b = 0; b < count; b++) {
-        const vec scale = vec_load(list[b]->s.scale);
-        for (k = 0; k < list[b]->t.A * (1 + p->D) * LANES; k += LANES)
-            vec_store(list[b]->w.g_trial + k, vec_load(list[b]->w.g_trial + k) * scale);
-        memset(list[b]->s.scale_is_doubtful, 0, sizeof list[b]->s.scale_is_doubtful);
+        const vec scale = vec_load(blocks[b]->s.scale);
+        for (k = 0; k < blocks[b]->t.A * (1 + p->D) * LANES; k += LANES)
+            vec_store(blocks[b]->w.g_trial + k, vec_load(blocks[b]->w.g_trial + k) * scale);
+        memset(blocks[b]->s.scale_is_doubtful, 0, sizeof blocks[b]->s.scale_is_doubtful);
     }
 }
 
-/* First loop of the two-loop recursion (Nocedal 1980): q from the gradient, and the factor alpha of each pair */
-TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *at, REAL alpha[][LANES])
+/* First loop of the two-loop recursion (Nocedal 1980), newest pair first: q = w.g_trial from the gradient, and the
+   factor alpha (max_pairs, V) of each pair */
+TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
-    const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
-    const lane_memory *w = &at->w;
-    const pair_history *history = &at->s.history;
+    const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
+    const lane_memory *w = &block->w;
+    const pair_history *history = &block->s.history;
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = history->newest;
     vec s;
     memcpy(q, w->g, (size_t)size * sizeof *q);
     s = history->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
-        const ptrdiff_t older = (pair + at->t.max_pairs - 1) % at->t.max_pairs;
+        const ptrdiff_t older = (pair + block->t.max_pairs - 1) % block->t.max_pairs;
         const vec factor = s * vec_load(history->rho[pair]);
         vec_store(alpha[pair], factor);
         s = NAME(add_dot)(q, -factor, w->Y + pair * size, k + 1 < history->count ? w->S + older * size : NULL, size);
@@ -133,71 +153,74 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
     }
 }
 
-/* Second loop: new directions d, and slopes along them, of the lanes in `wants_direction` */
-TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *at, REAL alpha[][LANES])
+/* Second loop of the recursion, oldest pair first, from q = w.g_trial: write the direction d of the lanes in
+   s.wants_direction, and the slope <d, gradient> of all lanes */
+TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
-    const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
-    const lane_memory *w = &at->w;
-    const pair_history *history = &at->s.history;
+    const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
+    const lane_memory *w = &block->w;
+    const pair_history *history = &block->s.history;
     REAL *q = w->g_trial;
-    ptrdiff_t k, pair = (history->newest + at->t.max_pairs - history->count + 1) % at->t.max_pairs;
+    ptrdiff_t k, pair = (history->newest + block->t.max_pairs - history->count + 1) % block->t.max_pairs;
     words mask;
     vec s;
-    memcpy(&mask, at->s.wants_direction, sizeof mask);
+    memcpy(&mask, block->s.wants_direction, sizeof mask);
     s = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
-        const ptrdiff_t newer = (pair + 1) % at->t.max_pairs;
+        const ptrdiff_t newer = (pair + 1) % block->t.max_pairs;
         const vec factor = vec_load(alpha[pair]) - s * vec_load(history->rho[pair]);
         s = NAME(add_dot)(q, factor, w->S + pair * size, k + 1 < history->count ? w->Y + newer * size : NULL, size);
         pair = newer;
     }
     s = vec_fill(0.0);
     for (k = 0; k < size; k += LANES) {
-        const vec n = NAME(choose)(mask, -vec_load(q + k), vec_load(w->d + k));
-        s += n * vec_load(w->g + k);
-        vec_store(w->d + k, n);
+        const vec d = NAME(choose)(mask, -vec_load(q + k), vec_load(w->d + k));
+        s += d * vec_load(w->g + k);
+        vec_store(w->d + k, d);
     }
-    vec_store(at->s.now.slope, s);
+    vec_store(block->s.now.slope, s);
 }
 
-/* New directions of the blocks that need some; blocks with equally many logits share one pass of the metric */
+/* Compute new directions for the lane blocks with any_wants_direction; blocks with equally many logits share one pass
+   of the metric */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
                                           REAL lambdah)
 {
     REAL alpha[PSEUDO_BLOCKS_PER_TASK][PSEUDO_MAX_PAIRS][LANES], *q[PSEUDO_BLOCKS_PER_TASK];
-    lane_block *list[PSEUDO_BLOCKS_PER_TASK];
-    int b, k, some;
+    lane_block *sharing[PSEUDO_BLOCKS_PER_TASK];
+    int b, k, n_sharing;
     for (b = 0; b < count; b++) {
         if (!blocks[b].s.any_wants_direction)
             continue;
-        for (k = b, some = 0; k < count; k++)
+        for (k = b, n_sharing = 0; k < count; k++)
             if (blocks[k].s.any_wants_direction && blocks[k].t.A == blocks[b].t.A) {
-                NAME(two_loop_backward)(p, &blocks[k], alpha[some]);
-                q[some] = blocks[k].w.g_trial;
-                list[some++] = &blocks[k];
+                NAME(two_loop_backward)(p, &blocks[k], alpha[n_sharing]);
+                q[n_sharing] = blocks[k].w.g_trial;
+                sharing[n_sharing++] = &blocks[k];
             }
-        NAME(apply_metric)(p, some, list, lambda, lambdah, q);
+        NAME(apply_metric)(p, n_sharing, sharing, lambda, lambdah, q);
         if (p->blocks_per_task > 1)
-            NAME(scale_doubtful_lanes)(p, some, list, lambda, lambdah);
-        for (k = 0; k < some; k++) {
-            if (list[k]->s.history.count && p->blocks_per_task == 1)
-                NAME(scale_by_newest_pair)(p, list[k], lambda, lambdah, q[k]);
-            NAME(two_loop_forward)(p, list[k], alpha[k]);
-            list[k]->s.any_wants_direction = 0;
+            NAME(scale_doubtful_lanes)(p, n_sharing, sharing, lambda, lambdah);
+        for (k = 0; k < n_sharing; k++) {
+            if (sharing[k]->s.history.count && p->blocks_per_task == 1)
+                NAME(scale_by_newest_pair)(p, sharing[k], lambda, lambdah, q[k]);
+            NAME(two_loop_forward)(p, sharing[k], alpha[k]);
+            sharing[k]->s.any_wants_direction = 0;
         }
     }
 }
 
-/* Move to the trial point in the lanes of `accepted` and store the pair (s, y); other lanes store an empty pair */
+/* Move x and g to the trial point in the lanes of the mask `accepted` (V,) and store the pair (s, y) as the newest;
+   other lanes, and pairs without positive curvature, get rho = 0 */
 TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
-                                    pair_history *history, const WORD *taken)
+                                    pair_history *history, const WORD *accepted)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    REAL *S, *Y, product[LANES], ss[LANES], yy[LANES];
-    vec sy = vec_fill(0.0), s2 = vec_fill(0.0), y2 = vec_fill(0.0);
+    REAL *S, *Y, sy[LANES], ss[LANES], yy[LANES];
+    vec sum_sy = vec_fill(0.0), sum_ss = vec_fill(0.0), sum_yy = vec_fill(0.0);
     words mask;
     ptrdiff_t k;
-    memcpy(&mask, taken, sizeof mask);
+    memcpy(&mask, accepted, sizeof mask);
     history->newest = (history->newest + 1) % t->max_pairs;
     if (history->count < t->max_pairs)
         history->count++;
@@ -205,40 +228,44 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     Y = w->Y + history->newest * size;
     for (k = 0; k < size; k += LANES) {
         const vec x = vec_load(w->x + k), g = vec_load(w->g + k);
-        const vec xn = NAME(choose)(mask, vec_load(w->x_trial + k), x), gn = NAME(choose)(mask, vec_load(w->g_trial + k), g);
-        const vec s = xn - x, y = gn - g;
-        sy += s * y;
-        s2 += s * s;
-        y2 += y * y;
+        const vec x_new = NAME(choose)(mask, vec_load(w->x_trial + k), x);
+        const vec g_new = NAME(choose)(mask, vec_load(w->g_trial + k), g);
+        const vec s = x_new - x, y = g_new - g;
+        sum_sy += s * y;
+        sum_ss += s * s;
+        sum_yy += y * y;
         vec_store(S + k, s);
         vec_store(Y + k, y);
-        vec_store(w->x + k, xn);
-        vec_store(w->g + k, gn);
+        vec_store(w->x + k, x_new);
+        vec_store(w->g + k, g_new);
     }
-    vec_store(product, sy);
-    vec_store(ss, s2);
-    vec_store(yy, y2);
+    vec_store(sy, sum_sy);
+    vec_store(ss, sum_ss);
+    vec_store(yy, sum_yy);
     for (k = 0; k < LANES; k++) {
-        const int good = product[k] > FLAT * sqrt((double)ss[k] * yy[k]) && product[k] > TINY;
-        history->rho[history->newest][k] = good ? 1 / product[k] : 0;
+        const int usable = sy[k] > FLAT * sqrt((double)ss[k] * yy[k]) && sy[k] > TINY;
+        history->rho[history->newest][k] = usable ? 1 / sy[k] : 0;
     }
 }
 
-
-/* Line search of one lane: return 1 if the trial point is accepted; otherwise shorten the step and return 0 */
+/* Line search of lane v after an evaluation at its trial point: return 1 if the point is accepted; else shorten the
+   step and return 0 */
 static int NAME(line_search_lane)(search_state *s, int v)
 {
-    const double f = s->now.f[v], ft = s->trial.f[v], slope = s->now.slope[v], end = s->trial.slope[v];
+    const double f = s->now.f[v], f_trial = s->trial.f[v], slope = s->now.slope[v], slope_trial = s->trial.slope[v];
     const double noise = NOISE * (1.0 + fabs(f));
     double shrink = 0.1;
-    if (isfinite(ft) && isfinite(s->trial.norm[v])) {
-        if (s->by_slopes ? end <= -0.5 * slope
-                      : ft <= f + 1e-4 * s->step[v] * slope || (ft <= f + noise && end <= -0.9 * slope)) {
-            s->n_stalled[v] = (s->by_slopes || ft > f - noise) && s->trial.norm[v] > 0.9 * s->best_norm[v] ? s->n_stalled[v] + 1 : 0;
+    if (isfinite(f_trial) && isfinite(s->trial.norm[v])) {
+        if (s->by_slopes ? slope_trial <= -SLOPE_HALVED * slope
+                         : f_trial <= f + ARMIJO * s->step[v] * slope
+                           || (f_trial <= f + noise && slope_trial <= -SLOPE_SHRUNK * slope)) {
+            const int stalled =
+                (s->by_slopes || f_trial > f - noise) && s->trial.norm[v] > NORM_PROGRESS * s->best_norm[v];
+            s->n_stalled[v] = stalled ? s->n_stalled[v] + 1 : 0;
             s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
             return 1;
         }
-        shrink = end > slope ? slope / (slope - end) : 0.5;  /* to the zero of the slope by linear interpolation */
+        shrink = slope_trial > slope ? slope / (slope - slope_trial) : 0.5;  /* to where the interpolated slope is 0 */
         shrink = shrink < 0.1 ? 0.1 : shrink > 0.6 ? 0.6 : shrink;
     }
     s->step[v] = (REAL)(s->step[v] * shrink);
@@ -246,14 +273,15 @@ static int NAME(line_search_lane)(search_state *s, int v)
     return 0;
 }
 
-/* One lane after an evaluation: accept the trial point, shorten the step, or restart from the metric; sets the status */
+/* Decide on the trial point of lane v: accept it, shorten the step, or drop all pairs and restart from the metric; set
+   the lane's status */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
     int k;
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(line_search_lane)(s, v)) {
         s->accepted[v] = s->wants_direction[v] = (WORD)~(WORD)0;
-        s->scale_is_doubtful[v] = s->n_refused[v] || s->trial.slope[v] < 0.4 * s->now.slope[v];
+        s->scale_is_doubtful[v] = s->n_refused[v] || s->trial.slope[v] < SHORT_STEP * s->now.slope[v];
         s->now.f[v] = s->trial.f[v];
         s->now.norm[v] = s->trial.norm[v];
         s->now.kappa[v] = s->trial.kappa[v];
@@ -261,44 +289,45 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         s->n_refused[v] = 0;
         lane->n_iter++;
         lane->status = s->now.norm[v] <= s->target_norm[v] ? SOLVER_CONVERGED
-            : s->n_stalled[v] >= (s->by_slopes ? 100 : 20) ? SOLVER_STUCK
+            : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES : MAX_STALLED) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
-    } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == 12) {  /* drop all pairs, restart from the metric */
+    } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
         for (k = 0; k < PSEUDO_MAX_PAIRS; k++)
             s->history.rho[k][v] = 0.0;
-        s->n_refused[v] = s->n_refused[v] < 12 ? 13 : s->n_refused[v] + 1;
+        s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
     }
-    if (s->n_refused[v] > 40)
+    if (s->n_refused[v] > MAX_REFUSED)
         lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
-/* Status of a lane at its start point, from its gradient norm and objective */
+/* Return the solver_status of a lane at its start point, from its objective and gradient norm */
 static int32_t NAME(first_status)(double value, double norm, const pseudo_options *o)
 {
     return !isfinite(value) || !isfinite(norm) ? SOLVER_NOT_FINITE
         : norm <= o->tolerance ? SOLVER_CONVERGED : o->itmax < 1 ? SOLVER_ITMAX : SOLVER_RUNNING;
 }
 
-/* Evaluate at the start point and set up the lanes */
-TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *at, const pseudo_options *o, int coupled)
+/* Evaluate a lane block at its start point w.x and set up its lanes; coupled = 0 promises that all couplings
+   are zero */
+TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block, const pseudo_options *o, int coupled)
 {
-    search_state *s = &at->s;
-    const lane_memory *w = &at->w;
+    search_state *s = &block->s;
+    const lane_memory *w = &block->w;
     int v;
     memset(s, 0, sizeof *s);
-    memset(w->d, 0, (size_t)(at->t.A * (1 + p->D)) * LANES * sizeof *w->d);
-    NAME(evaluate)(p, &at->t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
+    memset(w->d, 0, (size_t)(block->t.A * (1 + p->D)) * LANES * sizeof *w->d);
+    NAME(evaluate)(p, &block->t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
     for (v = 0; v < LANES; v++) {
-        at->lane[v].n_iter = 0;
-        at->lane[v].n_eval = 1;
-        at->lane[v].status =
-            at->t.site[v] < 0 ? SOLVER_CONVERGED : NAME(first_status)(s->now.f[v], s->now.norm[v], o);
+        block->lane[v].n_iter = 0;
+        block->lane[v].n_eval = 1;
+        block->lane[v].status =
+            block->t.site[v] < 0 ? SOLVER_CONVERGED : NAME(first_status)(s->now.f[v], s->now.norm[v], o);
         s->best_norm[v] = s->now.norm[v];
         s->target_norm[v] = o->tolerance;
-        at->is_final[v] = at->lane[v].status != SOLVER_RUNNING;
-        if (at->is_final[v])
+        block->is_final[v] = block->lane[v].status != SOLVER_RUNNING;
+        if (block->is_final[v])
             continue;
         s->step[v] = s->scale[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
@@ -307,30 +336,30 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *at, co
     s->any_wants_direction = s->n_stepping > 0;
 }
 
-/* Evaluate the trial points of a block along its directions; each lane accepts its point or shortens its step */
-TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_block *at, const pseudo_options *o)
+/* Evaluate a lane block at x + step d; each lane accepts this trial point or shortens its step */
+TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_block *block, const pseudo_options *o)
 {
-    const ptrdiff_t size = at->t.A * (1 + p->D) * LANES;
-    const lane_memory *w = &at->w;
-    search_state *s = &at->s;
+    const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
+    const lane_memory *w = &block->w;
+    search_state *s = &block->s;
     ptrdiff_t k;
     int v;
     for (k = 0; k < size; k += LANES)
         vec_store(w->x_trial + k, vec_load(w->x + k) + vec_load(s->step) * vec_load(w->d + k));
-    NAME(evaluate)(p, &at->t, w, w->x_trial, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial, &s->trial);
+    NAME(evaluate)(p, &block->t, w, w->x_trial, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial, &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         s->accepted[v] = s->wants_direction[v] = 0;
         if (s->step[v] == 0)
             continue;
-        NAME(accept_or_shorten)(s, o, &at->lane[v], v);
+        NAME(accept_or_shorten)(s, o, &block->lane[v], v);
         s->any_wants_direction |= s->wants_direction[v] != 0;
-        if (at->lane[v].status != SOLVER_RUNNING) {
-            at->is_final[v] = !s->by_slopes;  /* with slopes alone an anchor has the last word */
+        if (block->lane[v].status != SOLVER_RUNNING) {
+            block->is_final[v] = !s->by_slopes;  /* with slopes alone the next anchor decides */
             s->step[v] = 0.0;
             s->wants_direction[v] = 0;
         } else
             s->n_stepping++;
     }
     if (s->any_wants_direction)
-        NAME(store_pair)(p, &at->t, w, &s->history, s->accepted);
+        NAME(store_pair)(p, &block->t, w, &s->history, s->accepted);
 }

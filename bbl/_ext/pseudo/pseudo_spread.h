@@ -1,12 +1,15 @@
-/* Shares of the levels of each site, and the eigenvectors of their covariance S_i: the site's part of the metric. The
-   design note stands in pseudo.h. */
+/* Level frequencies of each site and the eigenvectors of their covariance S_i, the site's part of the metric.
+
+   A *site* is a predictor whose conditional distribution given the others is fitted. S_i (A, A) = diag(f) - f f', f the
+   frequencies of site i's A = n_levels[i] - 1 non-reference levels. */
 #ifndef PSEUDO_SPREAD_H
 #define PSEUDO_SPREAD_H
 
 #include "pseudo_problem.h"
 
-/* Eigenvectors (in columns of E_out) and eigenvalues of the symmetric matrix S (A, A), destroyed, by Jacobi
-   rotations */
+/* Write the eigenvectors (columns of E_out (A, A)) and eigenvalues value_out (A,) of the symmetric matrix S (A, A),
+   which is destroyed, by Jacobi rotations, until the sum of |off-diagonal entries| is at most `precision` times
+   the trace */
 static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
     ptrdiff_t a, b, c, sweep;
@@ -49,7 +52,8 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
         value_out[a] = S[a * A + a];
 }
 
-/* Shares of the levels of site i, f_out (L_i,), none of them zero: an empty level counts as half a row */
+/* Write the level frequencies of site i to f_out (n_levels[i],), none of them zero: an empty level counts as half
+   a row */
 static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
 {
     const double *mean = p->moments.mean + p->first_column[i];
@@ -67,24 +71,25 @@ static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_
         f_out[a] /= sum;
 }
 
-/* Eigenvectors and eigenvalues of S_i of every site; large sites keep the diagonal. Without moments all are zero. */
+/* Write metric.rotation, sigma and trace, from S_i of every site, and moments.independent_field, ln f(a) / f(0). Sites
+   of more than PSEUDO_MAX_ROTATED logits use the diagonal of S_i. Without moments all are zero. */
 static void pseudo_site_metrics(pseudo_problem *p)
 {
-    ptrdiff_t i, a, b, most = 1, size = 0;
+    ptrdiff_t i, a, b, max_levels = 1, size = 0;
     double *f, *S;
     for (i = 0; i < p->n_sites; i++) {
-        most = p->n_levels[i] > most ? p->n_levels[i] : most;
+        max_levels = p->n_levels[i] > max_levels ? p->n_levels[i] : max_levels;
         p->metric.rotation_start[i] = size;
         size += p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
     }
     p->metric.rotation = pseudo_allocate(p, (size_t)size, sizeof *p->metric.rotation);
-    f = malloc((size_t)(most + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
+    f = malloc((size_t)(max_levels + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
     if (p->failed || !f) {
         free(f);
         p->failed = 1;
         return;
     }
-    S = f + most;
+    S = f + max_levels;
     for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
         double *sigma = p->metric.sigma + p->first_column[i];

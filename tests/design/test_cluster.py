@@ -90,7 +90,7 @@ def test_each_part_is_read_once(client, tmp_path):
 
 def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):
     frame = make_frame(seed=1)
-    monkeypatch.setattr(parquet, "PART", 2000)  # of the files' row groups of 800 rows
+    monkeypatch.setattr(parquet, "PART_ROWS", 2000)  # of the files' row groups of 800 rows
     for k, part in enumerate(np.array_split(np.arange(len(frame)), 2)):
         frame.iloc[part].to_parquet(tmp_path / f"{k}.parquet", row_group_size=800)
     assert len(lazy_source(tmp_path).parts(["y"], client)) == 4

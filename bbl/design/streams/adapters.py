@@ -1,4 +1,7 @@
-"""Sources of all kinds of data that are read batch by batch: Arrow streams, DuckDB, polars, Dask, callables."""
+"""Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
+
+DuckDB's lazy tables are *relations*; its categorical type is *enum*. `wanted` are the names of the columns to read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pandas as pd
 
 from bbl.design.frames import declared_order, to_frame
 from bbl.design.streams.parquet import dataset_source, parquet_source
-from bbl.design.streams.source import ROWS, Batch, Source, arrow_batch, pyarrow_for
+from bbl.design.streams.source import BATCH_ROWS, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLTypeError, DataError
 
 if TYPE_CHECKING:
@@ -28,83 +31,83 @@ __all__ = ["lazy_source"]
 
 
 def lazy_source(data: Any, argument: str = "data") -> Source | None:
-    """Return `data` as a `Source`, if it is of a kind that is read batch by batch; None if it is a table in memory.
+    """Return `data` as a `Source` if it is read in batches; None for tables in memory, and for unknown objects.
 
     Parameters
     ----------
     data : object
         A Parquet path, list or glob of paths, a folder of them; a pyarrow Dataset or RecordBatchReader; anything with
-        ``__arrow_c_stream__`` that is no table in memory; a polars LazyFrame; a Dask DataFrame; a callable that
-        returns an iterator of batches, each a table of any kind.
+        ``__arrow_c_stream__`` but a table in memory; a polars LazyFrame; a Dask DataFrame; a callable that returns an
+        iterator of tables of any kind.
     argument : str, default "data"
 
     Raises
     ------
     DataError, BBLTypeError
-        If there is no such file, or pyarrow is not installed.
+        If a file does not exist, or pyarrow is not installed.
     """
     if isinstance(data, Source):
         return data
     if isinstance(data, str | os.PathLike):
         return parquet_source([os.fspath(data)], argument)
-    if isinstance(data, list | tuple) and data and all(isinstance(one, str | os.PathLike) for one in data):
-        return parquet_source([os.fspath(one) for one in data], argument)
+    if isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data):
+        return parquet_source([os.fspath(path) for path in data], argument)
     kind, module = type(data).__name__, type(data).__module__.partition(".")[0]
     if kind == "LazyFrame" and module == "polars":
-        return _polars(data)
+        return _polars_source(data)
     if module.startswith("dask") and hasattr(data, "partitions"):
-        return _dask(data)
+        return _dask_source(data)
     if module == "pyarrow" and hasattr(data, "get_fragments"):
         return dataset_source(data, f"the {kind}")
     if module == "pyarrow" and kind == "RecordBatchReader":
         spool = _Spool(data)
         return Source(tuple(data.schema.names), spool.read, spool.text)
     if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
-        return _stream(data)
+        return _stream_source(data)
     if hasattr(data, "__arrow_c_stream__") and module == "duckdb":
-        return _stream(data)
+        return _stream_source(data)
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
-        return _called(data)
+        return _callable_source(data)
     return None
 
 
-def _stream(data: ArrowStream) -> Source:
-    """Return anything that gives an Arrow stream each time it is asked."""
+def _stream_source(data: ArrowStream) -> Source:
+    """Return the source of an object with ``__arrow_c_stream__`` that gives a new Arrow stream at each call."""
     pa = pyarrow_for(f"A {type(data).__name__}")
     columns = getattr(data, "columns", None)
     names = tuple(columns) if isinstance(columns, list | tuple) else None
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
-    types = getattr(data, "types", ())  # of a relation
-    enumerations = [name for name, of in zip(names, types, strict=False) if getattr(of, "id", "") == "enum"]
+    types = getattr(data, "types", ())  # a relation has types
+    enum_columns = [name for name, type_ in zip(names, types, strict=False) if getattr(type_, "id", "") == "enum"]
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
         projected = data
-        if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation: only these columns
+        if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
             projected = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
         reader = pa.RecordBatchReader.from_stream(projected)
-        ordered = [name for name in reader.schema.names if name in enumerations]
+        ordered = [name for name in reader.schema.names if name in enum_columns]
         declared = declared_order(reader.schema)
         declared = declared._replace(ordered=declared.ordered.union(ordered))
         for batch in reader:
             for name in ordered:
-                batch = _in_order(batch, name)
-            for first in range(0, batch.num_rows, ROWS):
-                yield arrow_batch(batch.slice(first, ROWS), "", declared)
+                batch = _mark_ordered(batch, name)
+            for first in range(0, batch.num_rows, BATCH_ROWS):
+                yield arrow_batch(batch.slice(first, BATCH_ROWS), "", declared)
 
     return Source(names, read, text)
 
 
-def _in_order(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """Return a batch with the dictionary of a column marked as ordered."""
+def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """Return a batch in which the dictionary of column `name` is ordered."""
     column = batch.column(name)
     ordered = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
     return batch.set_column(batch.schema.get_field_index(name), name, ordered)
 
 
 class _Spool:
-    """A stream that can be read once: its columns of the formula are copied to an unnamed temporary Arrow file."""
+    """A RecordBatchReader, which can be read once, with a copy of the wanted columns in a temporary Arrow file."""
 
     text = "the RecordBatchReader"
 
@@ -113,7 +116,7 @@ class _Spool:
         self.names: list | None = None
 
     def read(self, wanted: list) -> Iterator[Batch]:
-        """Yield the rows: the first time while they are spooled, from then on from the file."""
+        """Yield all rows from the file, to which the first call copies the wanted columns."""
         if self.names is None:
             self._spool(wanted)
         if not set(wanted) <= set(self.names or ()):
@@ -127,22 +130,23 @@ class _Spool:
             yield arrow_batch(batch.select(wanted), "", declared_order(self.reader.schema))
 
     def _spool(self, wanted: list) -> None:
+        """Copy the wanted columns to the temporary file."""
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
         weakref.finalize(self, self.file.close)
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
-        to = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
+        writer = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
         for batch in self.reader:
-            with _spooling():
-                for first in range(0, batch.num_rows, ROWS):
-                    to.write_batch(batch.select(wanted).slice(first, ROWS))
-        with _spooling():
-            to.close()
+            with _explain_write_errors():
+                for first in range(0, batch.num_rows, BATCH_ROWS):
+                    writer.write_batch(batch.select(wanted).slice(first, BATCH_ROWS))
+        with _explain_write_errors():
+            writer.close()
 
 
 @contextmanager
-def _spooling() -> Iterator[None]:
-    """Say that it is the temporary file that cannot be written, and where it lies."""
+def _explain_write_errors() -> Iterator[None]:
+    """Turn an OSError into a DataError that names the folder of the temporary file."""
     try:
         yield
     except OSError as error:
@@ -153,8 +157,8 @@ def _spooling() -> Iterator[None]:
         ) from error
 
 
-def _polars(data: pl.LazyFrame) -> Source:
-    """Return a polars LazyFrame: its own engine goes over it, in batches."""
+def _polars_source(data: pl.LazyFrame) -> Source:
+    """Return the source of a polars LazyFrame, which polars collects in batches."""
     pyarrow_for("A LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise BBLTypeError(
@@ -165,7 +169,7 @@ def _polars(data: pl.LazyFrame) -> Source:
     names = tuple(data.collect_schema().names())
 
     def read(wanted: list) -> Iterator[Batch]:
-        for frame in data.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True):
+        for frame in data.select(wanted).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             table = frame.to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
@@ -173,8 +177,8 @@ def _polars(data: pl.LazyFrame) -> Source:
     return Source(names, read, "the LazyFrame")
 
 
-def _dask(data: dd.DataFrame) -> Source:
-    """Return a Dask DataFrame: one partition at a time, wherever Dask computes it."""
+def _dask_source(data: dd.DataFrame) -> Source:
+    """Return the source of a Dask DataFrame; a batch is a partition, computed wherever Dask does."""
 
     def read(wanted: list) -> Iterator[Batch]:
         projected = data[wanted]
@@ -190,19 +194,20 @@ def _dask(data: dd.DataFrame) -> Source:
     def parts(names: list, client: Client) -> list[tuple]:
         delayed_parts = client.compute(data[names].to_delayed())
         return [
-            (_partition, projected, f"partition {k} of the Dask DataFrame") for k, projected in enumerate(delayed_parts)
+            (_partition_source, projected, f"partition {k} of the Dask DataFrame")
+            for k, projected in enumerate(delayed_parts)
         ]
 
     return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
 
 
-def _partition(frame: pd.DataFrame, place: str) -> Source:
-    """Return a partition on its worker."""
+def _partition_source(frame: pd.DataFrame, place: str) -> Source:
+    """Return the source of one computed partition, on its worker."""
     return Source(tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place)
 
 
-def _called(data: Callable) -> Source:
-    """Return a callable that gives an iterator of tables, a new one each time it is called."""
+def _callable_source(data: Callable) -> Source:
+    """Return the source of a callable that returns a new iterator of tables at each call."""
     text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
 
     def tables() -> Iterator[TableLike]:

@@ -1,4 +1,4 @@
-"""A source read by the workers of a Dask cluster, each part once: codes stay on the worker that made them."""
+"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and keeps their rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbl.design.design import Design
-from bbl.design.streams.passes import Reader, SourceSummary, UsedRows, encode_rows, look
+from bbl.design.streams.passes import Reader, SourceSummary, UsedRows, encode_rows, summarise
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
 from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink
@@ -25,15 +25,15 @@ __all__ = ["OnCluster", "passes"]
 
 
 def passes(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return the cluster whose workers make the passes over a source, or None for this process.
+    """Return the cluster whose workers make the passes over a source, or None if this process makes them.
 
-    A Dask DataFrame is read by the active client; other data with parts by `client`, if one is given: its workers have
-    to be able to read the files.
+    A Dask DataFrame is read by `client` or the active client, other data with parts only by `client`: its workers must
+    have access to the files.
 
     Raises
     ------
     OptionError
-        If a client is given for data that have no parts.
+        If `client` is given and the data have no parts.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):
@@ -50,59 +50,58 @@ def passes(source: Source | None, client: Client | None) -> OnCluster | None:
 
 @dataclass
 class OnCluster:
-    """Makes the passes of `encode_source` on the workers of a client, which keep the batches for the second pass."""
+    """Makes the passes of `encode_source` on workers, which keep the batches of the first pass for the second."""
 
     client: Client
-    summaries: list[SourceSummary] = field(default_factory=list)  # of the parts
-    first_passes: list[Future] = field(default_factory=list)  # the summary and the batches of each part
+    summaries: list[SourceSummary] = field(default_factory=list)  # of each part
+    first_passes: list[Future] = field(default_factory=list)  # of (summary, list of batches) of each part
 
-    def look(self, reader: Reader) -> SourceSummary:
-        """Make the first pass over each part, and merge the summaries in the order of the parts."""
+    def summarise(self, reader: Reader) -> SourceSummary:
+        """Make the first pass over each part; return the summaries merged in the order of the parts."""
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by passes()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
         remote_reader = remote_value(self.client, _without_source(reader))
-        makers = map(list, zip(*parts, strict=True))
-        self.first_passes = calls(self.client, _look, [remote_reader] * len(parts), *makers)
-        self.summaries = self.client.gather(calls(self.client, _summary, self.first_passes))
+        columns = map(list, zip(*parts, strict=True))  # functions, first arguments, second arguments, ...
+        self.first_passes = calls(self.client, _summarise_part, [remote_reader] * len(parts), *columns)
+        self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
         merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
         return merged_summary
 
     def make_sink(self, n: int, n_levels: np.ndarray, K: int, nfold: int, weighted: bool, masked: bool) -> Sink:
-        """Return the sink of rows, as `bbl.rows.dealing.make_sink`: a table for few states, else the workers."""
+        """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in `bbl.rows.dealing.make_sink`."""
 
-        def on_workers(*_: object) -> ClusterSink:
+        def make_cluster_sink(*_: object) -> ClusterSink:
             return ClusterSink(self.client, n_levels, weighted, masked)
 
-        return make_sink(n, n_levels, K, nfold, weighted, masked, on_workers)
+        return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
 
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-        """Make the second pass; return the number of rows."""
-        dealers = [None] * len(self.summaries) if dealer is None else dealer.for_parts(*self._sizes(design))
+        """Make the second pass over each part; store the rows in the sink, and return their number."""
+        dealers = [None] * len(self.summaries) if dealer is None else dealer.for_parts(*self._group_sizes(design))
         table = sink if isinstance(sink, TableSink) else None
-        remote_arguments = remote_value(self.client, (_without_source(reader), design, table))
-        parts = calls(self.client, _encode, [remote_arguments] * len(self.first_passes), dealers, self.first_passes)
+        arguments = remote_value(self.client, (_without_source(reader), design, table))
+        parts = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
         self.first_passes = []
         if isinstance(sink, TableSink):
-            encoded_parts = self.client.gather(parts)
-            for _, counts in encoded_parts:
+            tables = self.client.gather(parts)
+            for _, counts in tables:
                 sink.counts += counts
-            return sum(n for n, _ in encoded_parts)
+            return sum(n for n, _ in tables)
         sink.parts = parts
-        sink.sizes = self.client.gather(calls(self.client, _size, parts))
+        sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, parts))
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
 
-    def _sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the number of rows (K,) and the weight (K,) of each group, for each part."""
+    def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return, for each part, the number of rows (K,) of each group, and their weights (K,)."""
         if not design.classes:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
-        level_weights = [
-            summary.columns[design.response.name].by_level(design.response, "data", True) for summary in self.summaries
-        ]
-        return [rows for rows, _ in level_weights], [totals for _, totals in level_weights]
+        name, response = design.response.name, design.response
+        sizes = [summary.columns[name].by_level(response, "data", True) for summary in self.summaries]
+        return [rows for rows, _ in sizes], [totals for _, totals in sizes]
 
 
 @dataclass
@@ -110,14 +109,14 @@ class ClusterSink:
     """Sink of rows that stay on their workers, as one `Part` for each part of the source."""
 
     client: Client
-    n_levels: np.ndarray
-    weighted: bool
-    masked: bool
-    parts: list[Future] = field(default_factory=list)
-    sizes: list[dict] = field(default_factory=list)
+    n_levels: np.ndarray  # (m,)
+    weighted: bool  # whether weights may differ from 1
+    masked: bool  # whether values may be missing
+    parts: list[Future] = field(default_factory=list)  # of `Part`
+    sizes: list[dict] = field(default_factory=list)  # of each part, as in `CodeParts`
 
     def finish(self, nfold: int) -> tuple[ClusterSample, StoredFolds | None]:
-        """Return all rows, and their folds."""
+        """Return all rows, and their folds; None if `nfold` is 0."""
         dtype = code_dtype(self.n_levels)
         file = CodeParts(self.client, self.parts, self.sizes, self.n_levels, dtype, self.weighted, self.masked)
         return file.finish(), StoredFolds(nfold) if nfold else None
@@ -129,49 +128,58 @@ class ClusterSink:
 
 @dataclass
 class _PartSink:
-    """Sink of the rows of one part, on its worker: by group and fold."""
+    """Sink of the rows of one part, on its worker, by bucket (group, fold)."""
 
     buckets: dict[Bucket, list[Sample]] = field(default_factory=dict)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
+        """Store rows of group `y` that fold `f` validates."""
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
+        """Return all rows."""
         return Part({bucket: concatenate(chunks) for bucket, chunks in self.buckets.items()})
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, for workers, which have their own sources."""
+    """Return a reader without its source, to be sent to workers; they read the source of a part."""
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
 
-# what runs on workers
+# The functions from here on run on workers.
 
 
-def _look(reader: Reader, make: Callable, *source: Any) -> tuple[SourceSummary, list[UsedRows]]:
-    used_batches: list[UsedRows] = []
-    return look(replace(reader, source=make(*source)), used_batches), used_batches
+def _summarise_part(reader: Reader, make_source: Callable, *arguments: Any) -> tuple[SourceSummary, list[UsedRows]]:
+    """Make the first pass over a part; return its summary and its batches."""
+    batches: list[UsedRows] = []
+    return summarise(replace(reader, source=make_source(*arguments)), batches), batches
 
 
-def _summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
+def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
     return first_pass[0]
 
 
-def _encode(arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]) -> Any:
-    reader, design, table = arguments
+def _encode_part(
+    arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]
+) -> Part | tuple[int, np.ndarray]:
+    """Make the second pass over a part; return its rows, or with a table (number of rows, counts of states)."""
+    reader, design, table = arguments  # table: `TableSink` or None
     sink = _PartSink() if table is None else replace(table)
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
 
-def _size(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
+def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
+    """Return the number of rows, the sum of weights, and whether all weights are whole, of each bucket."""
     return {bucket: (rows.n, rows.total, rows.whole) for bucket, rows in part.items()}
 
 
 def _copy(summary: SourceSummary) -> SourceSummary:
+    """Return a copy of a summary to which others can be joined."""
     return _join(SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}), summary)
 
 
 def _join(summary: SourceSummary, other: SourceSummary) -> SourceSummary:
+    """Join `other` to a summary in place, and return it."""
     summary.join(other)
     return summary

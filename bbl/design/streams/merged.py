@@ -1,4 +1,4 @@
-"""The distinct values of a column and their counts, merged over batches, and judged while they come."""
+"""`Merged`: the distinct values of a column and their counts, merged over the batches of a source."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from bbl.design.values import Column, Counted, check_discrete, level_key
 
 __all__ = ["Merged"]
 
-MAX_DISTINCT = 1_000_000  # distinct values of a column that are kept at most
-FIRST_CHECK_AT = 4096  # distinct values of a column at which it is first checked, before all batches are read
+MAX_DISTINCT = 1_000_000  # distinct values of a column; with more it is refused as an identifier
+FIRST_CHECK_AT = 4096  # distinct values at which a column is first checked; then whenever their number has doubled
 
 
 class Merged:
-    """The distinct values of a column and their counts, merged over batches."""
+    """The distinct values of a column and their counts, merged over batches; see `Column` for the attributes."""
 
     def __init__(self, name: Hashable):
         self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
-        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
-        self.declared: bool | None = None
+        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)  # rows and sum of weights of each value
+        self.declared: bool | None = None  # None before the first batch
         self.ordered = False
         self.order_problem = ""
         self._position: dict[tuple[str, Any], int] = {}
         self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
-        """Add the rows of a batch."""
+        """Add the rows of a batch with `weights` (n,), None for ones; refuse columns with too many values."""
         codes = column.codes
         counts = np.bincount(codes, minlength=len(column.values))
-        self._declare(column)
-        where = np.empty(len(counts), dtype=np.intp)
+        self._merge_declarations(column)
+        positions = np.empty(len(counts), dtype=np.intp)  # of the batch's values in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
-            where[k] = self._position.setdefault(level_key(kind, value), len(self.values))
-            if where[k] == len(self.values):
+            positions[k] = self._position.setdefault(level_key(kind, value), len(self.values))
+            if positions[k] == len(self.values):
                 self.values.append(value)
                 self.kinds.append(kind)
-        grown = len(self.values) - len(self.counts)
-        self.counts = np.append(self.counts, np.zeros(grown, dtype=np.int64))
-        self.totals = np.append(self.totals, np.zeros(grown))
-        np.add.at(self.counts, where, counts)
-        np.add.at(self.totals, where, counts if weights is None else np.bincount(codes, weights, len(counts)))
+        n_new = len(self.values) - len(self.counts)
+        self.counts = np.append(self.counts, np.zeros(n_new, dtype=np.int64))
+        self.totals = np.append(self.totals, np.zeros(n_new))
+        np.add.at(self.counts, positions, counts)
+        np.add.at(self.totals, positions, counts if weights is None else np.bincount(codes, weights, len(counts)))
         if len(self.values) > self._next_check_at and not self.declared:
             self._check()
 
-    def _declare(self, column: Column) -> None:
-        """Merge what batches declare: an order that some declare has to be that of all."""
+    def _merge_declarations(self, column: Column) -> None:
+        """Update `declared`, `ordered` and `order_problem`: all batches must declare the same categories and order."""
         if set(column.kinds) <= {"missing"}:
             return
         categories = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
@@ -65,43 +65,38 @@ class Merged:
         self.declared, self.ordered = self.declared and column.declared, self.ordered or column.ordered
 
     def _check(self) -> None:
-        """Refuse early what will be refused, before its values fill the memory."""
+        """Refuse continuous columns and identifiers early, before their values fill the memory."""
         self._next_check_at = 2 * len(self.values)
-        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), 2**62)
+        n_rows = 2**62  # more rows may come
+        check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), n_rows)
         if len(self.values) > MAX_DISTINCT:
             refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
 
     def counted(self) -> Counted:
-        """Return the values that occur, and those that are declared; missing ones are the last."""
-        here = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
-        values_in_order = sorted((k for k in here if self.kinds[k] != "missing" or self.counts[k]), key=self._last)
-        values, kinds = [self.values[k] for k in values_in_order], [self.kinds[k] for k in values_in_order]
-        return Counted(
-            self.name,
-            self.counts[values_in_order],
-            values,
-            kinds,
-            bool(self.declared),
-            self.ordered,
-            self.order_problem,
-        )
-
-    def _last(self, k: int) -> bool:
-        return self.kinds[k] == "missing"
+        """Return the values that occur, and all declared values; the missing value is last, and only if it occurs."""
+        candidates = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
+        present = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
+        present.sort(key=lambda k: self.kinds[k] == "missing")
+        values, kinds = [self.values[k] for k in present], [self.kinds[k] for k in present]
+        declared = bool(self.declared), self.ordered, self.order_problem
+        return Counted(self.name, self.counts[present], values, kinds, *declared)
 
     def by_level(self, factor: Factor, argument: str, skip_missing: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows and total weight (L,) of each level of `factor`; missing values count if they are a level."""
-        at = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
-        values, kinds = [self.values[k] for k in at], [self.kinds[k] for k in at]
-        column = Column(self.name, np.arange(len(at)), values, kinds, bool(self.declared), self.ordered)
+        """Return the rows (L,) and the sum of weights (L,) of each level of `factor`.
+
+        Missing values count as a level unless `skip_missing`. `argument` is the name of the data in messages.
+        """
+        present = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
+        values, kinds = [self.values[k] for k in present], [self.kinds[k] for k in present]
+        column = Column(self.name, np.arange(len(present)), values, kinds, bool(self.declared), self.ordered)
         codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
-        return np.bincount(codes, self.counts[at], L), np.bincount(codes, self.totals[at], L)
+        return np.bincount(codes, self.counts[present], L), np.bincount(codes, self.totals[present], L)
 
     def join(self, other: Merged) -> None:
-        """Add the values and counts of other batches."""
-        none = np.zeros(0, dtype=np.intp)
+        """Add the values and counts of `other` batches of the column."""
         declared = bool(other.declared), other.ordered, other.order_problem
-        self.add(Column(self.name, none, other.values, other.kinds, *declared), None)
-        at = [self._position[level_key(kind, value)] for kind, value in zip(other.kinds, other.values, strict=True)]
-        np.add.at(self.counts, at, other.counts)
-        np.add.at(self.totals, at, other.totals)
+        self.add(Column(self.name, np.zeros(0, dtype=np.intp), other.values, other.kinds, *declared), None)
+        keys = (level_key(kind, value) for kind, value in zip(other.kinds, other.values, strict=True))
+        positions = [self._position[key] for key in keys]
+        np.add.at(self.counts, positions, other.counts)
+        np.add.at(self.totals, positions, other.totals)

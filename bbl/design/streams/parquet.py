@@ -1,4 +1,8 @@
-"""Parquet files and pyarrow Datasets as sources: fragment by fragment, nothing read ahead."""
+"""Sources of Parquet files and pyarrow Datasets, read fragment by fragment, without reading ahead.
+
+A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are columns whose
+values are in the names of folders.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bbl.design.frames import declared_order, is_dictionary
-from bbl.design.streams.source import BUFFER, ROWS, Batch, Source, arrow_batch, pyarrow_for
+from bbl.design.streams.source import BATCH_ROWS, BUFFER_BYTES, Batch, Source, arrow_batch, pyarrow_for
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 if TYPE_CHECKING:
@@ -21,15 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = ["dataset_source", "parquet_source"]
 
-PART = 2**19  # rows of a Parquet file, at least, that one task of a cluster reads
+PART_ROWS = 2**19  # least number of rows of a Parquet file that one task of a cluster reads
 SUFFIXES = (".parquet", ".parq", ".pq")
 
 
-def _files(path: str, argument: str) -> list[str]:
-    """Return the Parquet files that a path, a folder or a glob stands for, in order."""
+def _find_files(path: str, argument: str) -> list[str]:
+    """Return the sorted Parquet files of a path, folder or glob; raise an error if there are none."""
     if os.path.isdir(path):
-        inside = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
-        paths = [p for p in inside if not any(component[0] in "._" for component in Path(p).relative_to(path).parts)]
+        found = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
+        paths = [p for p in found if not any(name[0] in "._" for name in Path(p).relative_to(path).parts)]
     elif os.path.exists(path):
         paths = [path]
     else:
@@ -55,7 +59,7 @@ def _files(path: str, argument: str) -> list[str]:
 def parquet_source(paths: list[str], argument: str) -> Source:
     """Return the Parquet files of some paths, folders and globs as one source."""
     pa = pyarrow_for("A Parquet file")
-    files = [file for path in paths for file in _files(path, argument)]
+    files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
     partitioning = pa.dataset.partitioning(flavor="hive") if any("=" in file for file in files) and root else None
     try:
@@ -68,107 +72,107 @@ def parquet_source(paths: list[str], argument: str) -> Source:
 
 
 def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
-    """Return a pyarrow Dataset as a source: fragment by fragment, nothing read ahead.
+    """Return a pyarrow Dataset as a source; `text` is its name in messages.
 
-    Or `only` a fragment of it, and row groups of that, if they are given.
+    With ``only=(k, row_groups)``, the source has only these row groups (None for all) of fragment k.
     """
     pa = pyarrow_for("A Dataset")
     ds = pa.dataset
     schema = data.schema
 
     def read(names: list) -> Iterator[Batch]:
-        first, groups = (0, None) if only is None else only
+        first, row_groups = (0, None) if only is None else only
         for fragment in islice(data.get_fragments(), first, None if only is None else first + 1):
-            if groups is not None:
-                fragment = fragment.subset(row_group_ids=groups)
+            if row_groups is not None:
+                fragment = fragment.subset(row_group_ids=row_groups)
             place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
             try:
-                yield from _fragment(fragment, place, schema, names)
+                yield from read_fragment(fragment, place, names)
             except BBLError:
                 raise
             except Exception as error:
                 error.bbl_place = place  # type: ignore[attr-defined]
                 raise
 
-    def _fragment(fragment: Fragment, place: str, schema: Schema, names: list) -> Iterator[Batch]:
-        fragment_schema = fragment.physical_schema
-        fixed = ds.get_partition_keys(fragment.partition_expression)
-        _check_schema(place, fragment_schema, fixed, schema, names)
-        inside = [name for name in names if name not in fixed]
-        strings = [
-            name
-            for name in inside
-            if _kind(fragment_schema.field(name).type) == "text" and not is_dictionary(fragment_schema.field(name).type)
-        ]
-        declared = declared_order(fragment_schema, fixed)
+    def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
+        file_schema = fragment.physical_schema
+        partition_keys = ds.get_partition_keys(fragment.partition_expression)
+        _check_schema(place, file_schema, partition_keys, schema, names)
+        file_columns = [name for name in names if name not in partition_keys]
+        types = {name: file_schema.field(name).type for name in file_columns}
+        texts = [name for name, type_ in types.items() if _kind(type_) == "text" and not is_dictionary(type_)]
+        declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
-            plain = _without_dictionary(fragment, declared.categories | declared.ordered)
-            declared = declared._replace(categories=declared.categories - plain, lost=declared.lost | plain)
-            how = ds.ParquetReadOptions(dictionary_columns=strings)
-            scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER, pre_buffer=False)
-            form = ds.ParquetFileFormat(read_options=how, default_fragment_scan_options=scan)
+            lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
+            declared = declared._replace(categories=declared.categories - lost, lost=declared.lost | lost)
+            options = ds.ParquetReadOptions(dictionary_columns=texts)
+            scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False)
+            file_format = ds.ParquetFileFormat(read_options=options, default_fragment_scan_options=scan)
             row_groups = [row_group.id for row_group in fragment.row_groups]
-            fragment = form.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
+            fragment = file_format.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
         row_filter = getattr(data, "_scan_options", {}).get("filter")  # of Dataset.filter()
-        one_at_a_time = {"batch_size": ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
-        for batch in fragment.to_batches(columns=inside, filter=row_filter, **one_at_a_time):
+        one_at_a_time = {"batch_size": BATCH_ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        for batch in fragment.to_batches(columns=file_columns, filter=row_filter, **one_at_a_time):
             for name in names:
-                if name in fixed:
-                    batch = batch.append_column(name, pa.array([fixed[name]] * batch.num_rows))
+                if name in partition_keys:
+                    batch = batch.append_column(name, pa.array([partition_keys[name]] * batch.num_rows))
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
         return [
-            (dataset_source, data, text, (k, groups))
+            (dataset_source, data, text, (k, row_groups))
             for k, fragment in enumerate(data.get_fragments())
-            for groups in _row_groups(fragment)
+            for row_groups in _split_row_groups(fragment)
         ]
 
     return Source(tuple(schema.names), read, text, parts)
 
 
-def _without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return those of the columns that a Parquet file stores value by value, which lose the order of categories."""
+def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
+    """Return the columns among `names` that a Parquet file stores without dictionaries, so without declared order."""
     column_paths = set()
-    for group in fragment.row_groups if names else ():
-        chunks = fragment.metadata.row_group(group.id)
-        columns = (chunks.column(j) for j in range(chunks.num_columns))
-        column_paths |= {one.path_in_schema for one in columns if not one.has_dictionary_page}
+    for row_group in fragment.row_groups if names else ():
+        metadata = fragment.metadata.row_group(row_group.id)
+        columns = (metadata.column(j) for j in range(metadata.num_columns))
+        column_paths |= {column.path_in_schema for column in columns if not column.has_dictionary_page}
     return names & column_paths
 
 
-def _row_groups(fragment: Fragment) -> list[list[int] | None]:
-    """Return the row groups of a Parquet file in parts of about equal size; None for a file of another kind."""
-    out: list[list[int] | None] = []
-    rows = PART
+def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
+    """Return lists of consecutive row groups of a Parquet file, each of `PART_ROWS` rows or more, but the last one.
+
+    For a file of another format return [None].
+    """
+    parts: list[list[int] | None] = []
+    n_rows = PART_ROWS  # of the last part
     for row_group in getattr(fragment, "row_groups", ()):
-        if rows >= PART:
-            out.append([])
-            rows = 0
-        out[-1].append(row_group.id)  # type: ignore[union-attr]
-        rows += row_group.num_rows
-    return out or [None]
+        if n_rows >= PART_ROWS:
+            parts.append([])
+            n_rows = 0
+        parts[-1].append(row_group.id)  # type: ignore[union-attr]
+        n_rows += row_group.num_rows
+    return parts or [None]
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Return what kind of levels a column of an Arrow type has."""
-    import pyarrow.types as of
+    """Return "bool", "number" or "text" for an Arrow type, "none" for a column of nulls, else the type's name."""
+    import pyarrow.types as pat
 
-    if of.is_dictionary(type_):
+    if pat.is_dictionary(type_):
         return _kind(type_.value_type)
-    if of.is_boolean(type_):
+    if pat.is_boolean(type_):
         return "bool"
-    if of.is_integer(type_) or of.is_floating(type_) or of.is_decimal(type_):
+    if pat.is_integer(type_) or pat.is_floating(type_) or pat.is_decimal(type_):
         return "number"
-    if any(is_(type_) for is_ in (of.is_string, of.is_large_string, of.is_string_view)):
+    if pat.is_string(type_) or pat.is_large_string(type_) or pat.is_string_view(type_):
         return "text"
-    return "none" if of.is_null(type_) else str(type_)
+    return "none" if pat.is_null(type_) else str(type_)
 
 
-def _check_schema(place: str, file_schema: Schema, fixed: dict, schema: Schema, names: list) -> None:
-    """Refuse a file that lacks a column, or has it of another kind than the first file."""
+def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list) -> None:
+    """Refuse a file that lacks one of the columns `names`, or has it of another kind than the `schema` of the first."""
     for name in names:
-        if name in fixed:
+        if name in partition_keys:
             continue
         if name not in file_schema.names:
             raise DataError(
@@ -176,11 +180,11 @@ def _check_schema(place: str, file_schema: Schema, fixed: dict, schema: Schema, 
                 column=name,
                 argument="data",
             )
-        here, there = file_schema.field(name).type, schema.field(name).type
-        if _kind(here) != _kind(there) and "none" not in (_kind(here), _kind(there)):
+        file_type, first_type = file_schema.field(name).type, schema.field(name).type
+        if _kind(file_type) != _kind(first_type) and "none" not in (_kind(file_type), _kind(first_type)):
             raise DataError(
-                f"column {name!r} is of type {here} in {place}, and of type {there} elsewhere: values could not be "
-                "told to be the same. Write the file again with one type.",
+                f"column {name!r} is of type {file_type} in {place}, and of type {first_type} elsewhere: values could "
+                "not be told to be the same. Write the file again with one type.",
                 column=name,
                 argument="data",
             )

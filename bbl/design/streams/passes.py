@@ -1,4 +1,7 @@
-"""Two passes over a source: the first finds levels and counts, the second turns rows into codes by group and fold."""
+"""Two passes over a `Source`: the first collects levels and counts, the second encodes rows by group and fold.
+
+A *dealer* assigns rows to folds; a *sink* stores encoded rows. A *place* is the file or partition of a batch.
+"""
 
 from __future__ import annotations
 
@@ -39,42 +42,33 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "look"]
+__all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "summarise"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Result of the two passes over a source.
-
-    Attributes
-    ----------
-    design : Design
-    sample : Sample or StoredSample
-        Distinct rows with their counts if there are few states, else rows in a file.
-    folds : Folds, StoredFolds or None
-        None if no folds were asked for.
-    """
+    """Result of the two passes over a source."""
 
     design: Design
-    sample: Rows
-    folds: Folds | StoredFolds | None
+    sample: Rows  # distinct rows with their counts if there are few states, else rows in a file or on a cluster
+    folds: Folds | StoredFolds | None  # None without `deal`
 
 
 @dataclass
 class SourceSummary:
-    """Values and counts that the first pass collects, over rows that are used (but for `rows` and `dropped`)."""
+    """Values and counts of the used rows of a source; `rows` and `dropped` count other rows, too."""
 
     columns: dict[Hashable, Merged]
-    n: int = 0
-    total: float = 0.0  # weight
+    n: int = 0  # used rows
+    total: float = 0.0  # sum of weights
     incomplete: float = 0.0  # weight of rows with a missing predictor
     whole: bool = True  # whether all weights are whole numbers
     unit: bool = True  # whether all weights are 1
     has_missing: bool = False  # whether a predictor is missing in a row
     dropped: float = 0.0  # weight of rows that were dropped for missing values
-    rows: int = 0  # of the source, used or not
+    rows: int = 0  # all rows, used or not
 
     def join(self, other: SourceSummary) -> None:
         """Add the values and counts of another part of the source."""
@@ -87,21 +81,21 @@ class SourceSummary:
 
 
 class UsedRows(NamedTuple):
-    """The rows of a batch that are used: those of positive weight, without missing values where these are dropped."""
+    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without missing values."""
 
-    place: str  # of the batch, for errors
-    rows: int  # of the batch, used or not
+    place: str  # of the batch, for messages
+    rows: int  # all rows of the batch, used or not
     n: int  # used rows
-    columns: dict[Hashable, Column]
-    weights: np.ndarray | None  # None for ones
+    columns: dict[Hashable, Column]  # of the used rows
+    weights: np.ndarray | None  # (n,); None for ones
     dropped: float  # weight of rows that were dropped for missing values
 
     def narrow(self) -> UsedRows:
-        """Return the same rows with codes of the smallest integer type, to be kept in memory."""
-        narrowed = {
+        """Return the same rows with codes of the narrowest integer type, to save memory."""
+        columns = {
             name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
         }
-        return self._replace(columns=narrowed)
+        return self._replace(columns=columns)
 
 
 @dataclass(frozen=True)
@@ -113,13 +107,13 @@ class Reader:
     source : Source
     terms : FormulaTerms
     weights : column name or None
-    missing : str
+    missing : {"raise", "drop", "level", "marginal"}
     whole : bool
         Whether weights have to be whole numbers.
     step : callable or None
-        ``step(1.0, text)`` is called after each batch.
+        ``step(1.0, text)`` is called after each batch, to report progress.
     cached_batches : list of UsedRows, optional
-        Batches that were read before; the source is then not read.
+        The batches of an earlier pass, which replace the source.
     """
 
     source: Source
@@ -131,11 +125,11 @@ class Reader:
     cached_batches: list[UsedRows] | None = None
 
     def batches(self, title: str) -> Iterator[UsedRows]:
-        """Yield the used rows of all batches."""
+        """Yield the used rows of each batch; `title` names the pass in progress reports."""
         if self.cached_batches is not None:
             yield from self.cached_batches
             return
-        done, names = 0, list(self.terms.columns)
+        n_read, names = 0, list(self.terms.columns)
         for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
             if not batch.frame.n:
                 continue
@@ -146,12 +140,12 @@ class Reader:
                     weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
                 columns = {name: frame_column(batch.frame, name) for name in names}
             yield self._used_rows(batch, columns, weights)
-            done += batch.frame.n
+            n_read += batch.frame.n
             if self.step is not None:
-                self.step(1.0, f"{title}, {done:,} rows")
+                self.step(1.0, f"{title}, {n_read:,} rows")
 
     def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
-        """Drop rows of weight zero and, where missing values are dropped, rows that have one."""
+        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
@@ -168,7 +162,7 @@ class Reader:
 
 @contextmanager
 def _place_in_errors(place: str) -> Iterator[None]:
-    """Add the place of the batch to the text of a data error."""
+    """Add the place of the batch to the message of an error."""
     try:
         yield
     except (DataError, TypeError) as error:
@@ -200,21 +194,21 @@ def encode_source(
         As in `Design.from_data`, which judges a table in memory by the same rules.
     weights : column name, optional
     deal : Deal, optional
-        The folds to which rows are dealt.
+        The folds to make.
     step : callable, optional
-        ``step(1.0, text)`` is called after each batch.
+        ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
-        The cluster that makes the passes; default: this process.
+        The cluster that makes the passes; by default, this process does.
 
     Returns
     -------
     Encoded
-        If there are too many states for a table of counts, the sample has a file, which the caller closes.
+        If there are too many states for a table of counts, the caller has to close the sample.
 
     Raises
     ------
     FormulaError, DataError, LevelError, BBLTypeError
-        As `Design.from_data`; also if a file cannot be read or written, or the data changed between the passes.
+        As in `Design.from_data`; also if a file cannot be read or written, or the data changed between the passes.
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
@@ -226,9 +220,9 @@ def encode_source(
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
     reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step)
-    summary = _check_summary(look(reader) if cluster is None else cluster.look(reader), reader)
-    collected = _collected_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
-    response, factors, rows, totals = collected
+    summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
+    factor_arguments = levels_by_name, missing, declared, rules.sums_out
+    response, factors, rows, totals = _make_factors(summary, terms, *factor_arguments)
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
@@ -241,12 +235,13 @@ def encode_source(
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
-    nfold, new_sink = 0 if deal is None else deal.nfold, make_sink if cluster is None else cluster.make_sink
-    sink = new_sink(summary.n, n_levels, K, nfold, not summary.unit, missing == "marginal" and summary.has_missing)
+    nfold, masked = 0 if deal is None else deal.nfold, missing == "marginal" and summary.has_missing
+    create_sink = make_sink if cluster is None else cluster.make_sink
+    sink = create_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
         sample, folds = sink.finish(nfold)
-        _check_same(summary, n, design, sample)
+        _check_unchanged(summary, n, design, sample)
     except BaseException:
         sink.close()
         raise
@@ -254,7 +249,7 @@ def encode_source(
 
 
 def _weights_name(weights: Any, source: Source) -> Hashable | None:
-    """Return the name of the column of weights; refuse arrays and names that the source has not."""
+    """Return `weights` if it is None or a column name of the source; refuse arrays and unknown names."""
     if weights is None or source.has(weights):
         return weights
     if not isinstance(weights, str):
@@ -272,16 +267,16 @@ def _weights_name(weights: Any, source: Source) -> Hashable | None:
 
 
 def _check_names(source: Source, terms: FormulaTerms) -> None:
-    """Refuse a source with two columns of a name that the formula uses."""
-    twice = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"data has the duplicate column name {twice!r}. Rename the columns.", column=twice)
+    """Refuse a source in which two columns have a name that the formula uses."""
+    name = next((name for name in terms.columns if list(source.columns).count(name) > 1), None)
+    if name is not None:
+        raise DataError(f"data has the duplicate column name {name!r}. Rename the columns.", column=name)
 
 
-def look(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
-    """Make the first pass: collect the values of all columns and how often they occur in used rows.
+def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
+    """Make the first pass: return the values of all columns and their counts in used rows.
 
-    Batches are appended to `cache`, if there is one, which is `Reader.cached_batches` of the second pass.
+    Appends the batches to the list `cache`, if given, for `Reader.cached_batches` of the second pass.
     """
     terms = reader.terms
     summary = SourceSummary({name: Merged(name) for name in terms.columns})
@@ -295,20 +290,20 @@ def look(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
                 summary.columns[name].add(column, batch.weights)
                 if name != terms.response and (is_missing := column.missing()) is not None:
                     has_missing |= is_missing
-        batch_weights = batch.weights
+        weights = batch.weights
         summary.n += batch.n
-        summary.total += batch.n if batch_weights is None else float(batch_weights.sum())
-        summary.incomplete += float(has_missing.sum() if batch_weights is None else batch_weights[has_missing].sum())
+        summary.total += batch.n if weights is None else float(weights.sum())
+        summary.incomplete += float(has_missing.sum() if weights is None else weights[has_missing].sum())
         summary.has_missing = summary.has_missing or bool(has_missing.any())
         summary.dropped += batch.dropped
-        if batch_weights is not None:
-            summary.unit = summary.unit and bool((batch_weights == 1.0).all())
-            summary.whole = summary.whole and bool((batch_weights == np.floor(batch_weights)).all())
+        if weights is not None:
+            summary.unit = summary.unit and bool((weights == 1.0).all())
+            summary.whole = summary.whole and bool((weights == np.floor(weights)).all())
     return summary
 
 
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
-    """Return the summary; refuse a source without rows or without weight."""
+    """Return the summary, with the dropped weight as `incomplete`; refuse sources without rows or without weight."""
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
             refuse_no_rows_left()
@@ -321,28 +316,31 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     return summary
 
 
-def _collected_factors(
+def _make_factors(
     summary: SourceSummary, terms: FormulaTerms, levels_by_name: dict, policy: str, declared: bool, sums_out: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
-    """Return the factors of response and predictors, and the number of rows and the weight (K,) of each group."""
+    """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each group.
 
-    def collected(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
+    `policy` is the option `missing` of the fit; other arguments as in `column_factor`.
+    """
+
+    def make_factor(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
+        """Return the factor of a column, and the number of rows and the weight of each level."""
         merged = summary.columns[name]
         factor = column_factor(merged.counted(), levels_by_name, missing, declared, policy, sums_out)
         argument = "xlevels" if name in levels_by_name else "data"
-        level_weights = merged.by_level(factor, argument, missing in ("marginal", None))
-        return factor, *level_weights
+        return factor, *merged.by_level(factor, argument, missing in ("marginal", None))
 
     if terms.response is None:
         response, rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
     else:
-        response, rows, totals = collected(terms.response, None)
+        response, rows, totals = make_factor(terms.response, None)
         check_groups(response, rows, declared)
-    return response, [collected(name, policy)[0] for name in terms.predictors], rows, totals
+    return response, [make_factor(name, policy)[0] for name in terms.predictors], rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
-    """Make the second pass: encode the used rows, put them into the sink, and return their number."""
+    """Make the second pass: encode the used rows, store them in the sink by group and fold, and return their number."""
     n = 0
     dtype = code_dtype(design.n_levels)
     for batch in reader.batches("pass 2"):
@@ -356,32 +354,32 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
         n += rows.n
         for k in np.unique(y):
             group_rows = rows.rows(y == k) if (y != k).any() else rows
-            for f, dealt in [(0, group_rows)] if dealer is None else dealer.put(int(k), group_rows):
-                sink.put(int(k), f, dealt)
-    for k, f, dealt in () if dealer is None else dealer.remaining():
-        sink.put(k, f, dealt)
+            for f, fold_rows in [(0, group_rows)] if dealer is None else dealer.put(int(k), group_rows):
+                sink.put(int(k), f, fold_rows)
+    for k, f, fold_rows in () if dealer is None else dealer.remaining():
+        sink.put(k, f, fold_rows)
     return n
 
 
 def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
-    """Return the rows as codes, and their groups (n,), -1 where the response is missing."""
-    codes, mask = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
-    skip = design.missing == "marginal"
+    """Return the encoded rows with codes of type `dtype`, and their groups (n,), -1 where the response is missing."""
+    codes, missing = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
+    skip_missing = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
         column = batch.columns[factor.name]
-        codes[:, i] = factor.encode(column, skip_missing=skip)[0]
-        mask = mark_rows(mask, codes.shape, i, column.missing() if skip else None)
+        codes[:, i] = factor.encode(column, skip_missing=skip_missing)[0]
+        missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
     y = np.zeros(batch.n, dtype=np.intp)
     if design.classes:
         column = batch.columns[design.response.name]
         y[:] = design.response.encode(column, skip_missing=True)[0]
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
-    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, None, mask), y
+    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, None, missing), y
 
 
-def _check_same(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Refuse data that changed: the passes differ in the number of rows, their weight, or the counts of levels."""
+def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
+    """Refuse data that changed between the passes: other number of rows `n`, sum of weights, or counts of levels."""
     if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
         raise DataError(CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data")
     pooled = sample.pooled

@@ -1,4 +1,4 @@
-"""`Source`: data that can be gone over more than once, some rows at a time."""
+"""`Source`: data that can be read more than once, batch by batch. A *part* is read by one task of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -17,28 +17,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from distributed import Client
 
-__all__ = ["BUFFER", "ROWS", "Batch", "Source", "arrow_batch", "pyarrow_for"]
+__all__ = ["BATCH_ROWS", "BUFFER_BYTES", "Batch", "Source", "arrow_batch", "pyarrow_for"]
 
-ROWS = 65536  # of a batch, where the source lets it be chosen
-BUFFER = 2**20  # bytes of a column that are read at a time
+BATCH_ROWS = 65536  # rows of a batch, if the source allows a choice
+BUFFER_BYTES = 2**20  # of a column that are read at a time
 
 
 class Batch(NamedTuple):
-    """Some rows of a source.
-
-    Attributes
-    ----------
-    frame : Frame
-    place : str
-        Where they are from, for messages: a file, a partition; empty if there is nothing to tell.
-    """
+    """Some rows of a source."""
 
     frame: Frame
-    place: str
+    place: str  # the file or partition of the rows, for messages; may be empty
 
 
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
-    """Return a pyarrow RecordBatch as a batch; `declared` is what the schema of its source says of categories."""
+    """Return a pyarrow RecordBatch as a batch; `declared` are the categories of its source's schema."""
     names = tuple(batch.schema.names)
 
     def get(k: int) -> pd.Series:
@@ -49,21 +42,20 @@ def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> B
 
 @dataclass(frozen=True)
 class Source:
-    """Data that can be gone over more than once, some rows at a time.
+    """Data that can be read more than once, batch by batch.
 
     Attributes
     ----------
-    columns : tuple
-        Column names.
+    columns : tuple of column names
     read : callable
-        From names of columns to an iterator of batches that have them.
+        From a list of column names to an iterator of batches with these columns.
     text : str
-        What it is, in words.
+        Name of the data in messages, such as ``"the LazyFrame"``.
     parts : callable, optional
-        From names of columns and a Dask client to (function, arguments) of each part, of which some worker makes a
-        source of it.
+        From a list of column names and a Dask client to a tuple (function, *arguments) for each part; a worker that
+        calls ``function(*arguments)`` gets the source of the part.
     distributed : bool
-        Whether the parts are on workers anyhow.
+        Whether the data are on the workers of a cluster already.
     """
 
     columns: tuple[Hashable, ...]
@@ -73,7 +65,7 @@ class Source:
     distributed: bool = False
 
     def frame(self, argument: str) -> Frame:
-        """Return a table of no rows with these columns, which raises the error of a column that is not there."""
+        """Return a table without rows with these columns, to check names; `argument` is its name in messages."""
         return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
     def has(self, name: object) -> bool:
@@ -81,32 +73,31 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows; an error of the reader becomes a DataError that names the source."""
-        wanted = list(dict.fromkeys(names))
+        """Yield all rows with the columns `names`; an error of the reader becomes a DataError with its place."""
         place = self.text
-        rows = self.read(wanted)
+        batches = self.read(list(dict.fromkeys(names)))
         try:
-            for batch in rows:
+            for batch in batches:
                 place = batch.place or self.text
                 yield batch
         except (BBLError, MemoryError):
             raise
-        except Exception as error:  # of pyarrow, duckdb, polars, dask or the user's own reader: all have their classes
-            where = getattr(error, "bbl_place", place)
+        except Exception as error:  # pyarrow, duckdb, polars, dask and users' readers raise errors of many types
+            place = getattr(error, "bbl_place", place)
             raise DataError(
-                f"{where} cannot be read ({type(error).__name__}: {error}). Check the source, or read it again.",
+                f"{place} cannot be read ({type(error).__name__}: {error}). Check the source, or read it again.",
                 argument="data",
             ) from error
         finally:
-            if hasattr(rows, "close"):
-                rows.close()
+            if hasattr(batches, "close"):
+                batches.close()
 
 
 def pyarrow_for(what: str) -> ModuleType:
-    """Return pyarrow, which reads `what`."""
+    """Return the module pyarrow, or raise a BBLTypeError that `what` is read with it."""
     try:
         import pyarrow
-        import pyarrow.dataset  # noqa: F401  # the modules that are used
+        import pyarrow.dataset  # noqa: F401  # modules that callers use
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         raise BBLTypeError(

@@ -1,7 +1,6 @@
-/* Standard normal numbers, sixteen streams side by side: Box and Muller's transform of xoshiro128++ (Blackman & Vigna
-   2021), in single precision. Numbers beyond 5.9 do not occur.
-
-   The loops over streams are what a compiler turns into vectors. */
+/* Standard normal numbers in single precision, from NORMAL_STREAMS streams side by side: xoshiro128++ (Blackman & Vigna
+   2021) and the transform of Box and Muller. Numbers beyond 5.9 do not occur. Compilers vectorise the loops over
+   streams. */
 #ifndef NORMAL_H
 #define NORMAL_H
 
@@ -15,7 +14,7 @@
 #define NORMAL_STREAMS 16
 #define NORMAL_BLOCK (2 * NORMAL_STREAMS)
 
-/* words_out (16,) = the next word of each stream; state (4, 16) */
+/* Write the next 32 bits of each stream to words_out (16); state (4, 16) is advanced. */
 static inline void normal_words(uint32_t *state, uint32_t *words_out)
 {
     uint32_t *a = state, *b = state + NORMAL_STREAMS, *c = b + NORMAL_STREAMS, *d = c + NORMAL_STREAMS;
@@ -32,7 +31,7 @@ static inline void normal_words(uint32_t *state, uint32_t *words_out)
     }
 }
 
-/* out (2, 16): two numbers of each stream */
+/* Write two normal numbers of each stream to out (2, 16). */
 static inline void normal_block(uint32_t *state, double *out)
 {
     uint32_t radius[NORMAL_STREAMS], angle[NORMAL_STREAMS];
@@ -51,27 +50,29 @@ static inline void normal_block(uint32_t *state, double *out)
         const float s = (m - 1.0f) / (m + 1.0f), q = s * s;
         const float log_m = 2.0f * s * (1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9)))));
         r = sqrtf(-2.0f * ((float)e * 0.693147181f + log_m));
-        /* an angle between -45 and 45 degrees, its point thrown to either side, and at times over the diagonal */
+        /* the angle: t within 45 degrees of the x axis, reflected at the y axis and at the diagonal by two random bits
+           */
         const float t = ((float)(int32_t)(angle[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f), p = t * t;
         const float sine = t * (1.0f + p * (-1.0f / 6 + p * (1.0f / 120 - p * (1.0f / 5040))));
         const float cosine = 1.0f + p * (-0.5f + p * (1.0f / 24 + p * (-1.0f / 720 + p * (1.0f / 40320))));
         const float side = angle[k] >> 31 ? -r : r;
-        const int over = (angle[k] >> 30) & 1;
-        out[k] = over ? r * sine : side * cosine;
-        out[NORMAL_STREAMS + k] = over ? side * cosine : r * sine;
+        const int swap = (angle[k] >> 30) & 1;
+        out[k] = swap ? r * sine : side * cosine;
+        out[NORMAL_STREAMS + k] = swap ? side * cosine : r * sine;
     }
 }
 
+/* normal_fill for one vector width */
 #define NORMAL_FILL(name, target)                                                                                      \
     target static void name(uint32_t *state, ptrdiff_t n, double *out)                                                 \
     {                                                                                                                  \
-        double rest[NORMAL_BLOCK];                                                                                     \
+        double last[NORMAL_BLOCK];                                                                                     \
         ptrdiff_t k;                                                                                                   \
         for (k = 0; k + NORMAL_BLOCK <= n; k += NORMAL_BLOCK)                                                          \
             normal_block(state, out + k);                                                                              \
         if (k < n) {                                                                                                   \
-            normal_block(state, rest);                                                                                 \
-            memcpy(out + k, rest, sizeof(double) * (size_t)(n - k));                                                   \
+            normal_block(state, last);                                                                                 \
+            memcpy(out + k, last, sizeof(double) * (size_t)(n - k));                                                   \
         }                                                                                                              \
     }
 #ifdef CPU_X86
@@ -81,7 +82,7 @@ NORMAL_FILL(normal_fill_32, CPU_32_BYTES)
 NORMAL_FILL(normal_fill_base, )
 #undef NORMAL_FILL
 
-/* Fill out (n,); of a last, broken block the rest is thrown away */
+/* Fill out (n); the unused numbers of an incomplete last block are discarded. */
 static void normal_fill(uint32_t *state, ptrdiff_t n, double *out)
 {
 #ifdef CPU_X86

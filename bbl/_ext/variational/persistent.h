@@ -1,10 +1,15 @@
-/* One step of persistent variational inference: from draws in simplex coding to couplings for the chains, from counts
-   of their states back to gradients, and Adam.
+/* A step of persistent variational inference: parameters from simplex coding to the reference gauge, gradients back to
+   simplex coding, draws, and Adam.
 
-   Conventions: a vector in simplex coding is laid out like the parameters of a group: fields of predictor i at
-   start[i]..start[i + 1], couplings of pair p as (L_i - 1, L_j - 1) at pair_start[p]. The contrasts of L levels are
-   f T with f = sqrt(L / (L - 1)) and Helmert's columns T, of which the k-th (k = 1..L - 1) is t_k = 1 / sqrt(k (k + 1))
-   times -1 on the levels before k and k on level k. So a product with T is one running sum. */
+   Reference gauge: fields and couplings of the D non-reference levels of all m predictors, 0 for reference levels.
+   Simplex coding: fields and couplings are coefficients of contrasts f T of the L levels of a predictor, f = sqrt(L /
+   (L - 1)). T (L, L - 1) are Helmert's contrasts: column k = 1..L - 1 is t_k = 1 / sqrt(k (k + 1)) times -1 on the
+   levels before k and k on level k, so that a product with T is one running sum. A vector in simplex coding has the
+   fields of predictor i at start[i]..start[i + 1], then the couplings of pair p = (i, j) as (L_i - 1, L_j - 1) at
+   pair_start[p].
+
+   Draws: parameters have a common scale in each of G groups, k in cuts[g]..cuts[g + 1]: x_k = scale_g z_k. The
+   approximation has z_k normal, z_k = mean_k + sd_k * noise_k; the prior of z_k is standard normal. */
 #ifndef PERSISTENT_H
 #define PERSISTENT_H
 
@@ -17,7 +22,7 @@
 #include "popcount.h"
 #include "solver.h"
 
-#define PERSISTENT_CHUNK 256
+#define PERSISTENT_CHUNK 256 /* parameters whose gradients are averaged at a time, on the stack */
 
 typedef struct {
     ptrdiff_t m, D, P;
@@ -28,169 +33,178 @@ typedef struct {
 } persistent_layout;
 
 typedef struct {
-    double rate, decay, keep, unbias_first, unbias_second;  /* step, both decay rates, and what undoes their bias */
+    double rate, decay_first, decay_second;  /* step size; decay rates of the moments of the gradient */
+    double unbias_first, unbias_second;      /* factors that remove the bias of the moments */
 } persistent_adam;
 
-static ptrdiff_t persistent_most(const persistent_layout *g)
+/* Return the largest number of levels of a predictor, at least 2. */
+static ptrdiff_t persistent_max_levels(const persistent_layout *g)
 {
-    ptrdiff_t i, top = 2;
+    ptrdiff_t i, max_levels = 2;
     for (i = 0; i < g->m; i++)
-        if (g->n_levels[i] > top)
-            top = g->n_levels[i];
-    return top;
+        if (g->n_levels[i] > max_levels)
+            max_levels = g->n_levels[i];
+    return max_levels;
 }
 
-/* Working memory: t (top), f (m) and two tables (top, top); NULL if there is none */
-static double *persistent_scratch(const persistent_layout *g, ptrdiff_t top)
+/* Allocate t (max_levels), f (m) and two scratch tables (max_levels, max_levels), in this order; NULL if it fails.
+   t and f are filled. */
+static double *persistent_scratch(const persistent_layout *g, ptrdiff_t max_levels)
 {
-    double *t = malloc(sizeof(double) * (size_t)(top + g->m + 2 * top * top));
+    double *t = malloc(sizeof(double) * (size_t)(max_levels + g->m + 2 * max_levels * max_levels));
     ptrdiff_t k;
     if (t) {
-        for (k = 0; k < top; k++)
+        for (k = 0; k < max_levels; k++)
             t[k] = k ? 1.0 / sqrt((double)k * ((double)k + 1.0)) : 0.0;
         for (k = 0; k < g->m; k++)
-            t[top + k] = g->n_levels[k] > 1 ? sqrt(g->n_levels[k] / (g->n_levels[k] - 1.0)) : 0.0;
+            t[max_levels + k] = g->n_levels[k] > 1 ? sqrt(g->n_levels[k] / (g->n_levels[k] - 1.0)) : 0.0;
     }
     return t;
 }
 
-/* rows (L, n) = T times B (L - 1, n) */
-static inline void persistent_spread(const double *t, const double *B, ptrdiff_t L, ptrdiff_t n, double *rows_out)
+/* rows_out (L, n) = T B, for B (L - 1, n) */
+static inline void persistent_times_T(const double *t, const double *B, ptrdiff_t L, ptrdiff_t n, double *rows_out)
 {
     ptrdiff_t a, b;
-    double *sum = rows_out;  /* the first row gathers what the later ones have taken */
+    double *sum = rows_out;  /* row 0: minus the sum of the contributions so far */
     for (b = 0; b < n; b++)
         sum[b] = 0.0;
     for (a = L - 1; a > 0; a--) {
-        const double *x = B + (a - 1) * n;
-        double *to = rows_out + a * n;
+        const double *coefficient = B + (a - 1) * n;
+        double *row = rows_out + a * n;
         for (b = 0; b < n; b++) {
-            const double own = t[a] * x[b];
-            to[b] = a * own + sum[b];
-            sum[b] -= own;
+            const double contribution = t[a] * coefficient[b];
+            row[b] = a * contribution + sum[b];
+            sum[b] -= contribution;
         }
     }
 }
 
-/* B (L - 1, n) = T' times rows (L, n); the first row is lost */
-static inline void persistent_gather(const double *t, double *rows, ptrdiff_t L, ptrdiff_t n, double *B_out)
+/* B_out (L - 1, n) = T' rows, for rows (L, n); row 0 is overwritten by running sums. */
+static inline void persistent_times_T_transposed(const double *t, double *rows, ptrdiff_t L, ptrdiff_t n, double *B_out)
 {
     ptrdiff_t a, b;
     for (a = 1; a < L; a++) {
-        const double *x = rows + a * n;
-        double *to = B_out + (a - 1) * n;
+        const double *row = rows + a * n;
+        double *coefficient = B_out + (a - 1) * n;
         for (b = 0; b < n; b++) {
-            to[b] = t[a] * (a * x[b] - rows[b]);
-            rows[b] += x[b];
+            coefficient[b] = t[a] * (a * row[b] - rows[b]);
+            rows[b] += row[b];
         }
     }
 }
 
-/* Fields h_out (D,) and couplings J_out (D, D) of the reference gauge, from the pairs first..last - 1, and from the
-   fields in simplex coding if `first` is 0; entries of other pairs are left */
-static int persistent_couple(const persistent_layout *g, const double *simplex, ptrdiff_t first, ptrdiff_t last,
+/* Write fields h_out (D) and couplings J_out (D, D) of the reference gauge of the pairs first..last - 1.
+
+   h_out is the share of these pairs, and of the fields in simplex coding if `first` is 0. Other entries of J_out are
+   left. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
+static int persistent_to_reference(const persistent_layout *g, const double *simplex, ptrdiff_t first, ptrdiff_t last,
                              double *h_out, double *J_out)
 {
-    const ptrdiff_t top = persistent_most(g), D = g->D;
-    double *t = persistent_scratch(g, top), *f, *half, *full;
+    const ptrdiff_t max_levels = persistent_max_levels(g), D = g->D;
+    double *t = persistent_scratch(g, max_levels), *f, *half, *table;
     ptrdiff_t i, j, p, a, b;
     if (!t)
         return SOLVER_NO_MEMORY;
-    f = t + top;
+    f = t + max_levels;
     half = f + g->m;
-    full = half + top * top;
+    table = half + max_levels * max_levels;
     memset(h_out, 0, sizeof(double) * (size_t)D);
     for (i = 0; i < g->m && first == 0; i++) {
         const ptrdiff_t L = g->n_levels[i];
         double *h = h_out + g->start[i] - 1;
         if (L < 2)
             continue;
-        persistent_spread(t, simplex + g->start[i], L, 1, full);
+        persistent_times_T(t, simplex + g->start[i], L, 1, table);
         for (a = 1; a < L; a++)
-            h[a] = f[i] * (full[a] - full[0]);
+            h[a] = f[i] * (table[a] - table[0]);
     }
     for (p = first; p < last; p++) {
         const double *B = simplex + g->pair_start[p];
         i = g->pairs[2 * p];
         j = g->pairs[2 * p + 1];
-        const ptrdiff_t L = g->n_levels[i], R = g->n_levels[j], si = g->start[i], sj = g->start[j];
+        const ptrdiff_t L = g->n_levels[i], R = g->n_levels[j], start_i = g->start[i], start_j = g->start[j];
         if (L < 2 || R < 2)
             continue;
         if (L == 2 && R == 2) {
-            J_out[si * D + sj] = J_out[sj * D + si] = 4.0 * *B;
-            h_out[si] -= 2.0 * *B;
-            h_out[sj] -= 2.0 * *B;
+            J_out[start_i * D + start_j] = J_out[start_j * D + start_i] = 4.0 * *B;
+            h_out[start_i] -= 2.0 * *B;
+            h_out[start_j] -= 2.0 * *B;
             continue;
         }
         const double scale = f[i] * f[j];
         for (a = 0; a < L - 1; a++)
-            persistent_spread(t, B + a * (R - 1), R, 1, half + a * R);
-        persistent_spread(t, half, L, R, full);
-        const double corner = full[0];
+            persistent_times_T(t, B + a * (R - 1), R, 1, half + a * R);
+        persistent_times_T(t, half, L, R, table);
+        const double corner = table[0]; /* at both reference levels */
         for (b = 1; b < R; b++)
-            h_out[sj + b - 1] += scale * (full[b] - corner);
+            h_out[start_j + b - 1] += scale * (table[b] - corner);
         for (a = 1; a < L; a++) {
-            const double edge = full[a * R];
-            double *to = J_out + (si + a - 1) * D + sj - 1;
-            h_out[si + a - 1] += scale * (edge - corner);
+            const double edge = table[a * R]; /* at the reference level of j */
+            double *J_row = J_out + (start_i + a - 1) * D + start_j - 1;
+            h_out[start_i + a - 1] += scale * (edge - corner);
             for (b = 1; b < R; b++)
-                to[b] = full[a * R + b] = scale * (full[a * R + b] - edge - full[b] + corner);
+                J_row[b] = table[a * R + b] = scale * (table[a * R + b] - edge - table[b] + corner);
         }
         for (b = 1; b < R; b++) {
-            double *to = J_out + (sj + b - 1) * D + si - 1;
+            double *J_row = J_out + (start_j + b - 1) * D + start_i - 1;
             for (a = 1; a < L; a++)
-                to[a] = full[a * R + b];
+                J_row[a] = table[a * R + b];
         }
     }
     free(t);
     return SOLVER_DONE;
 }
 
-/* Where counts of pairs of levels come from: a matrix (D, D), whose diagonal counts levels, or bits (D, words) of the
-   states; then `levels` (D,) holds the counts of levels */
+/* Counts of states: a matrix `counts` (D, D) by pairs of levels, whose diagonal counts levels; or `bits` (D, words),
+   one bit for each state, with counts of levels in `levels` (D). */
 typedef struct {
     const double *counts, *levels;
     const uint64_t *bits;
     ptrdiff_t D, words;
 } persistent_source;
 
-static inline double persistent_level(const persistent_source *s, ptrdiff_t a)
+/* Number of states with column a */
+static inline double persistent_level_count(const persistent_source *s, ptrdiff_t a)
 {
     return s->bits ? s->levels[a] : s->counts[a * (s->D + 1)];
 }
 
-static inline double persistent_both(const persistent_source *s, ptrdiff_t a, ptrdiff_t b)
+/* Number of states with columns a and b */
+static inline double persistent_pair_count(const persistent_source *s, ptrdiff_t a, ptrdiff_t b)
 {
     if (s->bits)
         return (double)popcount_and(s->bits + a * s->words, s->bits + b * s->words, s->words);
     return s->counts[a * s->D + b];
 }
 
-/* Sums of the features in simplex coding over rows that weigh `total`, for the pairs first..last - 1, and for the
-   fields if `first` is 0. With total = 0 and a matrix, the same turns a gradient by the parameters of the reference
-   gauge (fields on the diagonal) into one by those in simplex coding. */
-static int persistent_features(const persistent_layout *g, const persistent_source *s, double total, ptrdiff_t first,
-                               ptrdiff_t last, double *simplex_out)
+/* Write the sums over states of the features in simplex coding, for the pairs first..last - 1, and for the fields if
+   `first` is 0, to simplex_out; `total` is the number of states.
+
+   With total = 0 and a matrix, this is the chain rule: it turns a gradient by the parameters of the reference gauge
+   (fields on the diagonal) into the gradient by those in simplex coding. Returns SOLVER_DONE or SOLVER_NO_MEMORY. */
+static int persistent_feature_sums(const persistent_layout *g, const persistent_source *s, double total,
+                                   ptrdiff_t first, ptrdiff_t last, double *simplex_out)
 {
-    const ptrdiff_t top = persistent_most(g);
-    double *t = persistent_scratch(g, top), *f, *half, *full;
+    const ptrdiff_t max_levels = persistent_max_levels(g);
+    double *t = persistent_scratch(g, max_levels), *f, *half, *table;
     ptrdiff_t i, j, p, a, b;
     if (!t)
         return SOLVER_NO_MEMORY;
-    f = t + top;
+    f = t + max_levels;
     half = f + g->m;
-    full = half + top * top;
+    table = half + max_levels * max_levels;
     for (i = 0; i < g->m && first == 0; i++) {
         const ptrdiff_t L = g->n_levels[i];
         double *out = simplex_out + g->start[i];
         if (L < 2)
             continue;
-        full[0] = total;
+        table[0] = total;
         for (a = 1; a < L; a++) {
-            full[a] = persistent_level(s, g->start[i] + a - 1);
-            full[0] -= full[a];
+            table[a] = persistent_level_count(s, g->start[i] + a - 1);
+            table[0] -= table[a];
         }
-        persistent_gather(t, full, L, 1, out);
+        persistent_times_T_transposed(t, table, L, 1, out);
         for (a = 0; a < L - 1; a++)
             out[a] *= f[i];
     }
@@ -198,33 +212,34 @@ static int persistent_features(const persistent_layout *g, const persistent_sour
         double *out = simplex_out + g->pair_start[p];
         i = g->pairs[2 * p];
         j = g->pairs[2 * p + 1];
-        const ptrdiff_t L = g->n_levels[i], R = g->n_levels[j], si = g->start[i], sj = g->start[j];
+        const ptrdiff_t L = g->n_levels[i], R = g->n_levels[j], start_i = g->start[i], start_j = g->start[j];
         if (L < 2 || R < 2)
             continue;
         if (L == 2 && R == 2) {
-            *out = 4.0 * persistent_both(s, si, sj) - 2.0 * (persistent_level(s, si) + persistent_level(s, sj)) + total;
+            *out = 4.0 * persistent_pair_count(s, start_i, start_j) -
+                2.0 * (persistent_level_count(s, start_i) + persistent_level_count(s, start_j)) + total;
             continue;
         }
-        full[0] = total;
+        table[0] = total;
         for (b = 1; b < R; b++) {
-            full[b] = persistent_level(s, sj + b - 1);
-            full[0] -= full[b];
+            table[b] = persistent_level_count(s, start_j + b - 1);
+            table[0] -= table[b];
         }
         for (a = 1; a < L; a++) {
-            double left = persistent_level(s, si + a - 1);
-            full[0] -= left;
+            double rest = persistent_level_count(s, start_i + a - 1);
+            table[0] -= rest;
             for (b = 1; b < R; b++) {
-                const double both = persistent_both(s, si + a - 1, sj + b - 1);
-                full[a * R + b] = both;
-                full[b] -= both;
-                left -= both;
-                full[0] += both;
+                const double both = persistent_pair_count(s, start_i + a - 1, start_j + b - 1);
+                table[a * R + b] = both;
+                table[b] -= both;
+                rest -= both;
+                table[0] += both;
             }
-            full[a * R] = left;
+            table[a * R] = rest;
         }
-        persistent_gather(t, full, L, R, half);
+        persistent_times_T_transposed(t, table, L, R, half);
         for (a = 0; a < L - 1; a++)
-            persistent_gather(t, half + a * R, R, 1, out + a * (R - 1));
+            persistent_times_T_transposed(t, half + a * R, R, 1, out + a * (R - 1));
         const double scale = f[i] * f[j];
         for (a = 0; a < (L - 1) * (R - 1); a++)
             out[a] *= scale;
@@ -233,7 +248,7 @@ static int persistent_features(const persistent_layout *g, const persistent_sour
     return SOLVER_DONE;
 }
 
-/* simplex_out = scale of the group * (mean + sd * noise), group g at cuts[g]..cuts[g + 1] */
+/* simplex_out (size) = scale_g (mean + sd noise) */
 static void persistent_draw(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
                             const double *noise, const double *scale, double *simplex_out)
 {
@@ -243,25 +258,24 @@ static void persistent_draw(const ptrdiff_t *cuts, ptrdiff_t G, const double *me
             simplex_out[k] = scale[g] * (mean[k] + sd[k] * noise[k]);
 }
 
-/* Adam uphill on n numbers; returns the sum of the squared gradients. The constant that keeps the root from zero stands
-   inside it. */
-static double persistent_climb(const persistent_adam *o, ptrdiff_t n, const double *gradient, double *x,
+/* Take a step of Adam uphill with n parameters x and the moments `first` and `second`; return |gradient|^2. */
+static double persistent_ascend(const persistent_adam *adam, ptrdiff_t n, const double *gradient, double *x,
                                double *first, double *second)
 {
     ptrdiff_t k;
-    double sum = 0.0;
+    double squares = 0.0;
     for (k = 0; k < n; k++) {
-        const double mean = o->decay * first[k] + (1.0 - o->decay) * gradient[k];
-        const double square = o->keep * second[k] + (1.0 - o->keep) * gradient[k] * gradient[k];
+        const double mean = adam->decay_first * first[k] + (1.0 - adam->decay_first) * gradient[k];
+        const double square = adam->decay_second * second[k] + (1.0 - adam->decay_second) * gradient[k] * gradient[k];
         first[k] = mean;
         second[k] = square;
-        x[k] += o->rate * mean * o->unbias_first / sqrt(square * o->unbias_second + 1e-8);
-        sum += gradient[k] * gradient[k];
+        x[k] += adam->rate * mean * adam->unbias_first / sqrt(square * adam->unbias_second + 1e-8); /* > 0 */
+        squares += gradient[k] * gradient[k];
     }
-    return sum;
+    return squares;
 }
 
-/* products_out (G,) = sums of z times the gradient (size,) of the log-likelihood over each group, given the noise */
+/* products_out (G) = for each group, the sum of z times the gradient (size) of the log-likelihood. */
 static void persistent_products(const ptrdiff_t *cuts, ptrdiff_t G, const double *mean, const double *sd,
                                 const double *noise, const double *gradient, double *products_out)
 {
@@ -274,21 +288,22 @@ static void persistent_products(const ptrdiff_t *cuts, ptrdiff_t G, const double
     }
 }
 
-/* Log scales u_out and their distances w_out (G,) from the global ones v (2,), of which the first `fields` groups have
-   the one and the others the other; u is mean + sd * noise, or where there are no means v itself, cut to [low, high] */
-static void persistent_log_scales(ptrdiff_t G, ptrdiff_t fields, const double *mean, const double *sd,
+/* Write the log scales u_out (G), cut to [low, high], and w_out (G), their differences from the global log scales
+   v (2): v[0] of the first n_fields groups (fields), v[1] of the others. u = mean + sd noise, or v if mean is NULL. */
+static void persistent_log_scales(ptrdiff_t G, ptrdiff_t n_fields, const double *mean, const double *sd,
                                   const double *noise, const double *v, double low, double high, double *u_out,
                                   double *w_out)
 {
     ptrdiff_t g;
     for (g = 0; g < G; g++) {
-        const double global = v[g >= fields], x = mean ? mean[g] + sd[g] * noise[g] : global;
+        const double global = v[g >= n_fields], x = mean ? mean[g] + sd[g] * noise[g] : global;
         u_out[g] = x < low ? low : x > high ? high : x;
         w_out[g] = u_out[g] - global;
     }
 }
 
-/* Scales (G,) under a slab, in place, and their relative slopes by u; see slabbed() in bbl/engines/variational/priors.py */
+/* Limit scales (G), in place, to scale / sqrt(1 + (scale / slab)^2), and write their slopes d ln scale / du to
+   share_out (G); see slabbed() in bbl/engines/variational/priors.py. */
 static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *share_out)
 {
     ptrdiff_t g;
@@ -299,9 +314,11 @@ static void persistent_slab(ptrdiff_t G, double slab, double *scale, double *sha
     }
 }
 
-/* One step of n numbers without a prior of their own (mean and log sd), given Q draws of noise (Q, row n_noise) and the
-   gradients (Q, n) there; first_moment, second_moment: (2, stride) Adam's */
-static void persistent_step_scales(const persistent_adam *o, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
+/* Take a step of Adam with n parameters that have no standardised prior: mean and log_sd (n), in place.
+
+   noise are Q draws, rows of n_noise numbers; gradient (Q, n) is that of the log joint density at the draws. The
+   moments are (2, stride): of means, then of log sds. */
+static void persistent_step_scales(const persistent_adam *adam, ptrdiff_t n, ptrdiff_t Q, ptrdiff_t n_noise,
                                    ptrdiff_t stride, const double *noise, const double *gradient, const double *sd,
                                    double *mean, double *log_sd, double *first_moment, double *second_moment)
 {
@@ -313,30 +330,32 @@ static void persistent_step_scales(const persistent_adam *o, ptrdiff_t n, ptrdif
             by_mean[k] = by_log_sd[k] = 0.0;
         for (q = 0; q < Q; q++)
             for (k = 0; k < size; k++) {
-                const double own = gradient[q * n + lo + k];
-                by_mean[k] += own;
-                by_log_sd[k] += own * (sd[lo + k] * noise[q * n_noise + lo + k]);
+                const double gradient_k = gradient[q * n + lo + k];
+                by_mean[k] += gradient_k;
+                by_log_sd[k] += gradient_k * (sd[lo + k] * noise[q * n_noise + lo + k]);
             }
         for (k = 0; k < size; k++) {
             by_mean[k] /= Q;
             by_log_sd[k] = by_log_sd[k] / Q + 1.0;
         }
-        persistent_climb(o, size, by_mean, mean + lo, first_moment + lo, second_moment + lo);
-        persistent_climb(o, size, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
+        persistent_ascend(adam, size, by_mean, mean + lo, first_moment + lo, second_moment + lo);
+        persistent_ascend(adam, size, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
     }
 }
 
-/* One step of the standardised parameters z (mean and log sd) of the groups first..last - 1, given Q draws of noise (Q,
-   row n_noise) and the gradients of the log-likelihood (Q, size) there. first_moment, second_moment: (2, stride)
-   Adam's, of means and log sds. Returns the sum of the squared gradients by means. */
-static double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first,
+/* Take a step of Adam with mean and log_sd of z, in place, in the groups first..last - 1; return the squared norm of
+   the gradient by the means.
+
+   noise are Q draws, rows of n_noise numbers; scale is (Q, G), gradient (Q, size) that of the log-likelihood at the
+   draws. The moments are (2, stride): of means, then of log sds. */
+static double persistent_step(const persistent_adam *adam, const ptrdiff_t *cuts, ptrdiff_t G, ptrdiff_t first,
                               ptrdiff_t last, ptrdiff_t Q, ptrdiff_t n_noise, ptrdiff_t stride, const double *noise,
                               const double *scale, const double *gradient, const double *sd, double *mean,
                               double *log_sd, double *first_moment, double *second_moment)
 {
     const ptrdiff_t size = cuts[G], end = cuts[last];
-    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK], own[PERSISTENT_CHUNK];
-    double sum = 0.0;
+    double by_mean[PERSISTENT_CHUNK], by_log_sd[PERSISTENT_CHUNK], scale_k[PERSISTENT_CHUNK];
+    double squares = 0.0;
     ptrdiff_t g, group = first, q, k, lo, n;
     for (lo = cuts[first]; lo < end; lo += n) {
         n = end - lo < PERSISTENT_CHUNK ? end - lo : PERSISTENT_CHUNK;
@@ -345,23 +364,25 @@ static double persistent_step(const persistent_adam *o, const ptrdiff_t *cuts, p
         for (k = 0; k < n; k++)
             by_mean[k] = by_log_sd[k] = 0.0;
         for (q = 0; q < Q; q++) {
-            const double *e = noise + q * n_noise + lo, *slope = gradient + q * size + lo, *s = sd + lo, *m = mean + lo;
+            const double *noise_q = noise + q * n_noise + lo, *gradient_q = gradient + q * size + lo;
+            const double *sd_lo = sd + lo, *mean_lo = mean + lo;
             for (g = group, k = 0; k < n; g++)
                 for (; k < n && lo + k < cuts[g + 1]; k++)
-                    own[k] = scale[q * G + g];
+                    scale_k[k] = scale[q * G + g];
             for (k = 0; k < n; k++) {
-                const double away = s[k] * e[k], total = own[k] * slope[k] - (m[k] + away);
-                by_mean[k] += total;
-                by_log_sd[k] += total * away;
+                const double deviation = sd_lo[k] * noise_q[k];
+                const double gradient_k = scale_k[k] * gradient_q[k] - (mean_lo[k] + deviation);
+                by_mean[k] += gradient_k;
+                by_log_sd[k] += gradient_k * deviation;
             }
         }
         for (k = 0; k < n; k++) {
             by_mean[k] /= Q;
             by_log_sd[k] = by_log_sd[k] / Q + 1.0;
         }
-        sum += persistent_climb(o, n, by_mean, mean + lo, first_moment + lo, second_moment + lo);
-        persistent_climb(o, n, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
+        squares += persistent_ascend(adam, n, by_mean, mean + lo, first_moment + lo, second_moment + lo);
+        persistent_ascend(adam, n, by_log_sd, log_sd + lo, first_moment + stride + lo, second_moment + stride + lo);
     }
-    return sum;
+    return squares;
 }
 #endif

@@ -1,4 +1,4 @@
-"""Signatures of the kernel `families`."""
+"""Types of the kernel of families."""
 
 from numpy import ndarray as Array
 
@@ -26,13 +26,13 @@ def forest(
     order: Array,
     parent: Array,
     n_levels: Array,
-    own: Array,
-    above: Array,
+    stride: Array,
+    parent_stride: Array,
     start: Array,
-    context: Array,
-    message: Array,
+    first_cell: Array,
+    message_start: Array,
     scratch: Array,
-    full: Array,
+    has_message: Array,
     out: Array,
 ) -> None: ...
-def hits(rest: Array, part: Array, y: Array, weights: Array, fold: Array, tie: float, out: Array) -> None: ...
+def hits(unchanged: Array, changed: Array, y: Array, weights: Array, fold: Array, tie: float, out: Array) -> None: ...

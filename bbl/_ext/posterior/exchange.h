@@ -1,4 +1,5 @@
-/* The exchange algorithm (Murray, Ghahramani & MacKay 2006): Metropolis steps that need no ln Z, but drawn rows. */
+/* The exchange algorithm (Murray, Ghahramani & MacKay 2006): Metropolis steps that use rows drawn from
+   the model at the proposed coefficients in place of ln Z. */
 #ifndef BBL_EXCHANGE_H
 #define BBL_EXCHANGE_H
 
@@ -13,67 +14,70 @@
 
 typedef struct {
     posterior_target *t;
-    const double *information; /* (d, d) minus the Hessian of the log-likelihood, about */
-    double *factor;         /* (d, d) lower triangle: Cholesky factor of it and the precision of the prior */
-    double scale;
-    ptrdiff_t sweeps;       /* Gibbs sweeps of drawn rows, from the rows `data`; 0 for exact draws by enumeration */
+    const double *information; /* (d, d) approximately minus the Hessian of the log-likelihood */
+    double *factor;         /* (d, d) lower Cholesky factor of information + precision of the prior */
+    double scale;           /* of the proposals, whose covariance is scale^2 (factor factor')^-1 */
+    ptrdiff_t sweeps;       /* Gibbs sweeps that draw rows, starting at `data`; 0 for exact draws by enumeration */
     ptrdiff_t n_data;
     const int32_t *data;    /* (n_data, m) */
     int32_t *drawn;         /* (n_data, m) scratch */
     uint64_t *stream;
     const int32_t *stop;
-    double *phi, *u, *v;    /* (d,) and, with the horseshoe, ln scales of the groups and of the two families */
-    double *next, *sums;    /* (d,) scratch, with (d,) for the normals behind */
-    double *normals;
+    double *phi, *u, *v;    /* state: coefficients (d); with the horseshoe, log scales of groups (G) and families (2) */
+    double *next;           /* (d) proposed coefficients */
+    double *sums;           /* (d) sums of the contrasts over drawn rows */
+    double *normals;        /* (d) scratch */
 } exchange_chain;
 
-/* Write the contrasts' sums over n rows drawn from coefficients phi, by the probabilities of all states */
+/* Write the sums of the contrasts over n rows drawn at coefficients phi to c->sums: multinomial counts of all states.
+   */
 static void exchange_draw_states(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
-    double left = t->n, rest = 1.0;
+    double n_left = t->n, p_left = 1.0;
     simplex_probabilities(&t->s, phi, t->tensor, t->spare);
     for (ptrdiff_t x = 0; x < t->s.states; x++) {
         const double p = t->tensor[x];
-        const double k = x + 1 < t->s.states && p < rest ? random_binomial(c->stream, left, p / rest) : left;
-        t->tensor[x] = k;
-        left -= k;
-        rest -= p;
+        const int is_last = !(x + 1 < t->s.states && p < p_left);
+        const double count = is_last ? n_left : random_binomial(c->stream, n_left, p / p_left);
+        t->tensor[x] = count;
+        n_left -= count;
+        p_left -= p;
     }
     simplex_sums(&t->s, t->tensor, t->spare, c->sums);
 }
 
-/* The same by Gibbs sweeps that start at the data */
+/* The same for rows drawn by Gibbs sweeps that start at the data */
 static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
     const simplex_model *s = &t->s;
     const ptrdiff_t F = s->levels, m = s->m;
-    double *f = t->field;
+    double *field = t->field;
     simplex_tables(s, phi, t->h, t->J);
     memcpy(c->drawn, c->data, (size_t)(c->n_data * m) * sizeof(int32_t));
     for (ptrdiff_t r = 0; r < c->n_data && !c->stop[0]; r++) {
         int32_t *x = c->drawn + r * m;
-        memcpy(f, t->h, (size_t)F * sizeof(double));
+        memcpy(field, t->h, (size_t)F * sizeof(double));
         for (ptrdiff_t i = 0; i < m; i++) {
-            const double *row = t->J + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t k = 0; k < F; k++) f[k] += row[k];
+            const double *J_row = t->J + (s->first[i] + x[i]) * F;
+            for (ptrdiff_t k = 0; k < F; k++) field[k] += J_row[k];
         }
         for (ptrdiff_t sweep = 0; sweep < c->sweeps; sweep++)
             for (ptrdiff_t i = 0; i < m; i++) {
                 const ptrdiff_t L = s->L[i], first = s->first[i];
-                double top = f[first], total = 0.0, at;
-                for (ptrdiff_t a = 1; a < L; a++) top = f[first + a] > top ? f[first + a] : top;
-                for (ptrdiff_t a = 0; a < L; a++) total += exp(f[first + a] - top);
-                at = random_uniform(c->stream) * total;
+                double largest = field[first], total = 0.0, remaining;
+                for (ptrdiff_t a = 1; a < L; a++) largest = field[first + a] > largest ? field[first + a] : largest;
+                for (ptrdiff_t a = 0; a < L; a++) total += exp(field[first + a] - largest);
+                remaining = random_uniform(c->stream) * total;
                 int32_t level = 0;
                 for (; level < L - 1; level++) {
-                    at -= exp(f[first + level] - top);
-                    if (at < 0.0) break;
+                    remaining -= exp(field[first + level] - largest);
+                    if (remaining < 0.0) break;
                 }
                 if (level != x[i]) {
                     const double *before = t->J + (first + x[i]) * F, *after = t->J + (first + level) * F;
-                    for (ptrdiff_t k = 0; k < F; k++) f[k] += after[k] - before[k];
+                    for (ptrdiff_t k = 0; k < F; k++) field[k] += after[k] - before[k];
                     x[i] = level;
                 }
             }
@@ -81,8 +85,10 @@ static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
     simplex_row_sums(s, c->drawn, c->n_data, t->gh, t->gJ, c->sums);
 }
 
-/* Accept or refuse the coefficients `next`, where the prior has `gain`; returns the probability of acceptance */
-static double exchange_accept(exchange_chain *c, double gain, int *accepted_out)
+/* Accept or reject the coefficients `next`; return the probability of acceptance.
+
+   log_ratio holds the log ratio of the priors of the proposal and of the state. */
+static double exchange_accept(exchange_chain *c, double log_ratio, int *accepted_out)
 {
     posterior_target *t = c->t;
     const ptrdiff_t d = t->s.d;
@@ -90,19 +96,19 @@ static double exchange_accept(exchange_chain *c, double gain, int *accepted_out)
         exchange_draw_sweeps(c, c->next);
     else
         exchange_draw_states(c, c->next);
-    for (ptrdiff_t k = 0; k < d; k++) gain += (c->next[k] - c->phi[k]) * (t->sums[k] - c->sums[k]);
-    *accepted_out = log(random_uniform(c->stream)) < gain;
+    for (ptrdiff_t k = 0; k < d; k++) log_ratio += (c->next[k] - c->phi[k]) * (t->sums[k] - c->sums[k]);
+    *accepted_out = log(random_uniform(c->stream)) < log_ratio;
     if (*accepted_out) memcpy(c->phi, c->next, (size_t)d * sizeof(double));
-    return gain < 0.0 ? exp(gain) : 1.0;
+    return log_ratio < 0.0 ? exp(log_ratio) : 1.0;
 }
 
-/* The sd of a coefficient's prior given the scales */
+/* Return the prior sd of coefficient k, given the scales. */
 static inline double exchange_sd(const exchange_chain *c, ptrdiff_t k)
 {
     return c->t->horseshoe ? exp(posterior_log_scale(c->u[c->t->group[k]], c->t->tau)) : c->t->tau;
 }
 
-/* Factor the precision of the proposals, which follows the scales; they are held fixed while it is used */
+/* Factor the precision of the proposals at the present scales; to be called when scales have changed. */
 static void exchange_factor(exchange_chain *c)
 {
     const ptrdiff_t d = c->t->s.d;
@@ -122,32 +128,32 @@ static void exchange_factor(exchange_chain *c)
     }
 }
 
-/* One proposal for all coefficients; returns the probability of its acceptance */
+/* Make one proposal for all coefficients; return its probability of acceptance. */
 static double exchange_step(exchange_chain *c)
 {
     posterior_target *t = c->t;
     const ptrdiff_t d = t->s.d;
-    double gain = 0.0;
+    double log_ratio = 0.0;
     for (ptrdiff_t k = 0; k < d; k++) c->normals[k] = random_normal(c->stream);
     for (ptrdiff_t k = d - 1; k >= 0; k--) { /* back substitution */
         for (ptrdiff_t l = k + 1; l < d; l++) c->normals[k] -= c->factor[l * d + k] * c->normals[l];
         c->normals[k] /= c->factor[k * d + k];
         c->next[k] = c->phi[k] + c->scale * c->normals[k];
         const double sd = exchange_sd(c, k);
-        gain += 0.5 * (c->phi[k] * c->phi[k] - c->next[k] * c->next[k]) / (sd * sd);
+        log_ratio += 0.5 * (c->phi[k] * c->phi[k] - c->next[k] * c->next[k]) / (sd * sd);
     }
     int accepted;
-    return exchange_accept(c, gain, &accepted);
+    return exchange_accept(c, log_ratio, &accepted);
 }
 
-/* ln density of a group's u given its coefficients, whose squares sum to `squares`, and v */
+/* Return the log density of a group's u given v and its `size` coefficients, whose squares sum to `squares`. */
 static double exchange_group(const exchange_chain *c, double u, double v, double size, double squares)
 {
     const double log_scale = posterior_log_scale(u, c->t->tau);
     return posterior_half_cauchy(u, v) - size * log_scale - 0.5 * squares * exp(-2.0 * log_scale);
 }
 
-/* ln density of the global scale of a family given the u of its groups */
+/* Return the log density of the log scale v of a family, given the u of its groups. */
 static double exchange_family(const exchange_chain *c, double v, int family)
 {
     double total = posterior_half_cauchy(v, 0.0);
@@ -156,56 +162,58 @@ static double exchange_family(const exchange_chain *c, double v, int family)
     return total;
 }
 
-/* One draw of a scale by slice sampling (Neal 2003), with steps of one out of the slice and shrinkage back into it:
-   of group g, or of family `which` if g < 0 */
-static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int which, double size, double squares)
+/* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003: steps of 1, shrinkage).
+
+   size and squares are those of exchange_group. */
+static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, double size, double squares)
 {
-    const double v = c->v[which], now = g < 0 ? v : c->u[g];
-#define EXCHANGE_DENSITY(x) (g < 0 ? exchange_family(c, x, which) : exchange_group(c, x, v, size, squares))
-    const double level = EXCHANGE_DENSITY(now) + log(random_uniform(c->stream));
-    double low = now - random_uniform(c->stream), high = low + 1.0;
+    const double v = c->v[family], current = g < 0 ? v : c->u[g];
+#define EXCHANGE_DENSITY(x) (g < 0 ? exchange_family(c, x, family) : exchange_group(c, x, v, size, squares))
+    const double level = EXCHANGE_DENSITY(current) + log(random_uniform(c->stream));
+    double low = current - random_uniform(c->stream), high = low + 1.0;
     for (int k = 0; k < 100 && EXCHANGE_DENSITY(low) > level; k++) low -= 1.0;
     for (int k = 0; k < 100 && EXCHANGE_DENSITY(high) > level; k++) high += 1.0;
     for (int k = 0; k < 200; k++) {
         const double x = low + random_uniform(c->stream) * (high - low);
         if (EXCHANGE_DENSITY(x) > level) return x;
-        if (x < now)
+        if (x < current)
             low = x;
         else
             high = x;
     }
-    return now;
+    return current;
 #undef EXCHANGE_DENSITY
 }
 
-/* One proposal for a group's scale, or for all scales of a family if g < 0, with its coefficients in proportion:
-   where the rows say little of a coefficient, its scale moves so, and not given the coefficient */
+/* Propose a log-normal factor for the scale of group g, or all scales of a family if g < 0, and its coefficients.
+
+   Scales of coefficients that the rows say little about mix this way; given these, they hardly move. */
 static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
 {
     const posterior_target *t = c->t;
-    const double step = random_normal(c->stream), v = c->v[family];
-    double gain = g < 0 ? posterior_half_cauchy(v + step, 0.0) - posterior_half_cauchy(v, 0.0)
-                        : posterior_half_cauchy(c->u[g] + step, v) - posterior_half_cauchy(c->u[g], v);
+    const double log_factor = random_normal(c->stream), v = c->v[family];
+    double log_ratio = g < 0 ? posterior_half_cauchy(v + log_factor, 0.0) - posterior_half_cauchy(v, 0.0)
+                             : posterior_half_cauchy(c->u[g] + log_factor, v) - posterior_half_cauchy(c->u[g], v);
     int accepted;
     for (ptrdiff_t k = 0; k < t->s.d; k++) {
-        const ptrdiff_t own = t->group[k];
-        const double u = c->u[own];
+        const ptrdiff_t group_k = t->group[k];
+        const double u = c->u[group_k];
         c->next[k] = c->phi[k];
-        if (g < 0 ? t->family[own] == family : own == g)
-            c->next[k] *= exp(posterior_log_scale(u + step, t->tau) - posterior_log_scale(u, t->tau));
+        if (g < 0 ? t->family[group_k] == family : group_k == g)
+            c->next[k] *= exp(posterior_log_scale(u + log_factor, t->tau) - posterior_log_scale(u, t->tau));
     }
-    exchange_accept(c, gain, &accepted);
+    exchange_accept(c, log_ratio, &accepted);
     if (!accepted) return;
     if (g >= 0) {
-        c->u[g] += step;
+        c->u[g] += log_factor;
         return;
     }
-    c->v[family] += step;
-    for (ptrdiff_t own = 0; own < t->n_groups; own++)
-        if (t->family[own] == family) c->u[own] += step;
+    c->v[family] += log_factor;
+    for (ptrdiff_t group_k = 0; group_k < t->n_groups; group_k++)
+        if (t->family[group_k] == family) c->u[group_k] += log_factor;
 }
 
-/* Draw all scales of the horseshoe, given the coefficients and together with them */
+/* Update all scales of the horseshoe: jointly with their coefficients, then by slices given the coefficients. */
 static void exchange_scales(exchange_chain *c)
 {
     const posterior_target *t = c->t;

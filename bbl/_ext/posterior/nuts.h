@@ -10,12 +10,13 @@
 #include "random.h"
 #include "simplex.h"
 
-enum { NUTS_DEPTH = 10, NUTS_WORK = 6 * NUTS_DEPTH + 12 }; /* vectors of scratch that a sampler needs */
-static const double NUTS_ERROR = 1000.0; /* of the energy, at which a trajectory has come apart */
+enum { NUTS_DEPTH = 10, NUTS_WORK = 6 * NUTS_DEPTH + 12 }; /* depth of the tree; scratch vectors of a sampler */
+static const double NUTS_ERROR = 1000.0; /* error of the energy above which a trajectory has diverged */
 
+/* Return the log density at q and write its gradient. */
 typedef double (*nuts_density)(void *model, const double *q, double *gradient_out);
 
-/* A state: position q, gradient g of the log density at it, and the density */
+/* Position q (n), log density `value` and its gradient g (n) */
 typedef struct {
     double *q, *g, value;
 } nuts_state;
@@ -26,20 +27,21 @@ typedef struct {
     void *model;
     uint64_t *stream;
     const int32_t *stop;
-    double step;
-    nuts_state now;  /* the end of the trajectory that moves, */
-    double *p;       /* and its momentum */
+    double step;     /* size of a leapfrog step */
+    nuts_state now;  /* the end of the trajectory that is being extended */
+    double *p;       /* (n) its momentum */
     double energy;   /* at the start of the transition */
-    double accepted; /* sum over leapfrog steps of the probability of acceptance */
-    ptrdiff_t steps;
+    double accepted; /* sum of the probabilities of acceptance of the leapfrog steps */
+    ptrdiff_t steps; /* number of leapfrog steps */
     int diverged;
     double *work;    /* (NUTS_WORK, n) */
 } nuts_sampler;
 
+/* Return ln(exp(a) + exp(b)). */
 static inline double nuts_log_add(double a, double b)
 {
-    const double top = a > b ? a : b;
-    return isinf(top) && top < 0 ? top : top + log1p(exp(-fabs(a - b)));
+    const double larger = a > b ? a : b;
+    return isinf(larger) && larger < 0 ? larger : larger + log1p(exp(-fabs(a - b)));
 }
 
 static inline void nuts_copy(nuts_state *to, const nuts_state *from, ptrdiff_t n)
@@ -49,6 +51,7 @@ static inline void nuts_copy(nuts_state *to, const nuts_state *from, ptrdiff_t n
     to->value = from->value;
 }
 
+/* Take one leapfrog step from `now`. */
 static inline void nuts_leapfrog(nuts_sampler *s, double step)
 {
     for (ptrdiff_t k = 0; k < s->n; k++) {
@@ -59,23 +62,26 @@ static inline void nuts_leapfrog(nuts_sampler *s, double step)
     for (ptrdiff_t k = 0; k < s->n; k++) s->p[k] += 0.5 * step * s->now.g[k];
 }
 
-/* Whether a trajectory of total momentum rho still moves apart at both of its ends */
-static inline int nuts_apart(const double *p_begin, const double *p_end, const double *rho, ptrdiff_t n)
+/* Return whether a trajectory with sum of momenta rho makes no U-turn: both end momenta point along rho. */
+static inline int nuts_is_open(const double *p_begin, const double *p_end, const double *rho, ptrdiff_t n)
 {
     return simplex_dot(p_begin, rho, n) > 0.0 && simplex_dot(p_end, rho, n) > 0.0;
 }
 
-static inline int nuts_apart_with(const double *p_begin, const double *p_end, const double *rho, const double *extra,
+/* The same with sum of momenta rho + extra */
+static inline int nuts_is_open_with(const double *p_begin, const double *p_end, const double *rho, const double *extra,
                                   ptrdiff_t n)
 {
     return simplex_dot(p_begin, rho, n) + simplex_dot(p_begin, extra, n) > 0.0
            && simplex_dot(p_end, rho, n) + simplex_dot(p_end, extra, n) > 0.0;
 }
 
-/* Double the trajectory `depth` times from its moving end. Adds its momenta to rho; writes the first and the last
-   momentum, a state drawn from it, and ln of its weight. Returns 0 where it turns back or comes apart. */
+/* Extend the trajectory by 2^depth leapfrog steps from `now`; return 0 if the extension makes a U-turn or diverges.
+
+   The momenta of the extension are added to rho; its first and last momentum, a state drawn from it in proportion to
+   the density, and the log of its total weight are written. */
 static int nuts_build(nuts_sampler *s, int depth, double step, double *rho, double *p_begin_out, double *p_end_out,
-                      nuts_state *drawn_out, double *weight_out)
+                      nuts_state *drawn_out, double *log_weight_out)
 {
     const ptrdiff_t n = s->n;
     const size_t bytes = (size_t)n * sizeof(double);
@@ -83,7 +89,7 @@ static int nuts_build(nuts_sampler *s, int depth, double step, double *rho, doub
         nuts_leapfrog(s, step);
         double error = 0.5 * simplex_dot(s->p, s->p, n) - s->now.value - s->energy;
         if (isnan(error)) error = INFINITY;
-        *weight_out = -error;
+        *log_weight_out = -error;
         s->accepted += error < 0 ? 1.0 : exp(-error);
         s->steps++;
         nuts_copy(drawn_out, &s->now, n);
@@ -93,34 +99,34 @@ static int nuts_build(nuts_sampler *s, int depth, double step, double *rho, doub
         s->diverged |= error > NUTS_ERROR;
         return error <= NUTS_ERROR && !s->stop[0];
     }
-    double *own = s->work + (ptrdiff_t)(6 * (depth - 1)) * n; /* shallower calls have their own */
-    double *rho_first = own, *rho_second = own + n, *p_middle = own + 2 * n, *p_after = own + 3 * n;
-    nuts_state other = {own + 4 * n, own + 5 * n, 0.0};
-    double first, second;
-    memset(rho_first, 0, 2 * bytes);
-    if (!nuts_build(s, depth - 1, step, rho_first, p_begin_out, p_middle, drawn_out, &first)) return 0;
-    if (!nuts_build(s, depth - 1, step, rho_second, p_after, p_end_out, &other, &second)) return 0;
-    *weight_out = nuts_log_add(first, second);
-    if (log(random_uniform(s->stream)) < second - *weight_out) nuts_copy(drawn_out, &other, n);
-    const int apart = nuts_apart_with(p_begin_out, p_after, rho_first, p_after, n)
-                      && nuts_apart_with(p_middle, p_end_out, rho_second, p_middle, n);
+    double *scratch = s->work + (ptrdiff_t)(6 * (depth - 1)) * n; /* six vectors for each depth */
+    double *rho_1 = scratch, *rho_2 = scratch + n, *p_1_end = scratch + 2 * n, *p_2_begin = scratch + 3 * n;
+    nuts_state drawn_2 = {scratch + 4 * n, scratch + 5 * n, 0.0};
+    double log_weight_1, log_weight_2;
+    memset(rho_1, 0, 2 * bytes);
+    if (!nuts_build(s, depth - 1, step, rho_1, p_begin_out, p_1_end, drawn_out, &log_weight_1)) return 0;
+    if (!nuts_build(s, depth - 1, step, rho_2, p_2_begin, p_end_out, &drawn_2, &log_weight_2)) return 0;
+    *log_weight_out = nuts_log_add(log_weight_1, log_weight_2);
+    if (log(random_uniform(s->stream)) < log_weight_2 - *log_weight_out) nuts_copy(drawn_out, &drawn_2, n);
+    const int is_open = nuts_is_open_with(p_begin_out, p_2_begin, rho_1, p_2_begin, n)
+                      && nuts_is_open_with(p_1_end, p_end_out, rho_2, p_1_end, n);
     for (ptrdiff_t k = 0; k < n; k++) {
-        rho_first[k] += rho_second[k];
-        rho[k] += rho_first[k];
+        rho_1[k] += rho_2[k];
+        rho[k] += rho_1[k];
     }
-    return apart && nuts_apart(p_begin_out, p_end_out, rho_first, n);
+    return is_open && nuts_is_open(p_begin_out, p_end_out, rho_1, n);
 }
 
-/* One transition from `state`, in place; returns the mean probability of acceptance along the trajectory. */
+/* Make one transition from `state`, in place; return the mean probability of acceptance along the trajectory. */
 static double nuts_transition(nuts_sampler *s, nuts_state *state)
 {
     const ptrdiff_t n = s->n;
     const size_t bytes = (size_t)n * sizeof(double);
-    double *own = s->work + (ptrdiff_t)(6 * NUTS_DEPTH) * n;
-    double *rho = own, *rho_new = own + n, *p_end = own + 2 * n, *p_begin = own + 3 * n;
-    nuts_state drawn = {own + 4 * n, own + 5 * n, 0.0};
-    nuts_state ends[2] = {{own + 6 * n, own + 7 * n, 0.0}, {own + 8 * n, own + 9 * n, 0.0}};
-    double *momenta[2] = {own + 10 * n, own + 11 * n}, weight = 0.0;
+    double *scratch = s->work + (ptrdiff_t)(6 * NUTS_DEPTH) * n;
+    double *rho = scratch, *rho_added = scratch + n, *p_added_end = scratch + 2 * n, *p_added_begin = scratch + 3 * n;
+    nuts_state drawn = {scratch + 4 * n, scratch + 5 * n, 0.0};
+    nuts_state ends[2] = {{scratch + 6 * n, scratch + 7 * n, 0.0}, {scratch + 8 * n, scratch + 9 * n, 0.0}};
+    double *momenta[2] = {scratch + 10 * n, scratch + 11 * n}, log_weight = 0.0;
     for (ptrdiff_t k = 0; k < n; k++) s->p[k] = random_normal(s->stream);
     s->energy = 0.5 * simplex_dot(s->p, s->p, n) - state->value;
     s->accepted = 0.0;
@@ -133,23 +139,23 @@ static double nuts_transition(nuts_sampler *s, nuts_state *state)
     }
     for (int depth = 0; depth < NUTS_DEPTH; depth++) {
         const int forward = random_uniform(s->stream) < 0.5;
-        double added;
+        double log_weight_added;
         nuts_copy(&s->now, &ends[forward], n);
         memcpy(s->p, momenta[forward], bytes);
-        memset(rho_new, 0, bytes);
-        const int whole = nuts_build(s, depth, forward ? s->step : -s->step, rho_new, p_begin, p_end, &drawn,
-                                     &added);
-        if (!whole) break;
-        if (log(random_uniform(s->stream)) < added - weight) nuts_copy(state, &drawn, n);
-        weight = nuts_log_add(weight, added);
+        memset(rho_added, 0, bytes);
+        if (!nuts_build(s, depth, forward ? s->step : -s->step, rho_added, p_added_begin, p_added_end, &drawn,
+                        &log_weight_added))
+            break;
+        if (log(random_uniform(s->stream)) < log_weight_added - log_weight) nuts_copy(state, &drawn, n);
+        log_weight = nuts_log_add(log_weight, log_weight_added);
         nuts_copy(&ends[forward], &s->now, n);
-        /* the trajectory before, from its far end to the end that moved, and what was added to it */
+        /* no U-turn between the old trajectory and the first added momentum, nor the reverse */
         const double *far = momenta[!forward];
-        const int apart = nuts_apart_with(far, p_begin, rho, p_begin, n)
-                          && nuts_apart_with(momenta[forward], p_end, rho_new, momenta[forward], n);
-        for (ptrdiff_t k = 0; k < n; k++) rho[k] += rho_new[k];
+        const int is_open = nuts_is_open_with(far, p_added_begin, rho, p_added_begin, n)
+                          && nuts_is_open_with(momenta[forward], p_added_end, rho_added, momenta[forward], n);
+        for (ptrdiff_t k = 0; k < n; k++) rho[k] += rho_added[k];
         memcpy(momenta[forward], s->p, bytes);
-        if (!apart || !nuts_apart(far, momenta[forward], rho, n)) break;
+        if (!is_open || !nuts_is_open(far, momenta[forward], rho, n)) break;
     }
     return s->accepted / (s->steps ? (double)s->steps : 1.0);
 }

@@ -1,9 +1,9 @@
-# Posterior: draws of one group's coefficients, by the no-U-turn sampler and by the exchange algorithm.
-"""Kernels of the posterior of coefficients in simplex coding (C in posterior_target.h, nuts.h and exchange.h).
+"""Posterior density of coefficients in simplex coding, and its chains: no-U-turn sampler and exchange algorithm.
 
-(a) A `Target` is a model, what is known of the rows, and a prior; it has a log density with its gradient.
-(b) Chains are advanced in place with the GIL released; between iterations signals and the stop flag are looked at.
-(c) Random numbers are one xoshiro256++ stream for each chain, four words that the caller keeps.
+(a) A `Target` is a model, a summary of the rows and a prior; it has a log density with a gradient. The C code in
+    simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms.
+(b) Chains advance in place without the GIL; signals and a stop flag are checked between iterations.
+(c) Every chain has one xoshiro256++ stream of random numbers, whose state of four words the caller keeps.
 """
 import numpy as np
 
@@ -98,20 +98,20 @@ cdef extern from "exchange.h" nogil:
     double exchange_step(exchange_chain *c)
     void exchange_scales(exchange_chain *c)
 
-cdef double SHARE = 0.25  # mean acceptance that the exchange algorithm is tuned to
-cdef double SLICE = 3e7   # operations between two looks at signals
+cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance to which proposals of the exchange algorithm are tuned
+cdef double CHECK_INTERVAL = 3e7  # operations between two checks for signals
 
 
 ctypedef struct whitened_target:
     posterior_target *t
     const double *centre
-    const double *spread    # (n, n) lower triangle
-    double *x
-    double *g
+    const double *spread    # (size, size) lower triangle
+    double *x               # (size) point
+    double *g               # (size) gradient at the point
 
 
 cdef double whitened(void *model, const double *q, double *gradient_out) noexcept nogil:
-    """The density by q, where the point is centre + spread q."""
+    """Return the log density at the point x = centre + spread q, and write its gradient by q."""
     cdef whitened_target *w = <whitened_target *> model
     cdef Py_ssize_t n = posterior_size(w.t), k, i
     cdef double value
@@ -127,31 +127,33 @@ cdef double whitened(void *model, const double *q, double *gradient_out) noexcep
 
 
 cdef class Target:
-    """A model in simplex coding, what is known of the rows, a prior: a log posterior density.
+    """Log posterior density of the d coefficients of a model in simplex coding, with m predictors.
 
     Parameters
     ----------
     n_levels : int32, shape (m,)
     start, pairs, pair_start
-        As the layout has them.
+        Positions of the coefficients, as in `bbl.model.layout.Layout`.
     V : shape (sum L_i^2,)
-        For each predictor [1 | C_i], in C order.
-    group, family : int32
-        Group of each coefficient (d,), rising, and whether it is one of fields (0) or of couplings (1).
+        The matrix [1 | C_i] of each predictor in C order: a row for each level, a one and the level's contrasts.
+    group, family : int32, shapes (d,) and (groups,)
+        Group of each coefficient, rising; 0 for groups of fields, 1 for groups of couplings.
     n, sums
-        Observations, and sums (d,) of the contrasts over them.
+        Number of observations, and sums (d,) of the contrasts over them.
     tau : float
+        Standard deviation of the normal prior, or slab of the horseshoe.
     horseshoe, enumerate : bool
-        `enumerate` asks for tables over all states, which the likelihood and exact draws need.
+        `enumerate` allocates arrays over all states, which the likelihood and exact draws need.
     codes, weights : int32 (rows, m) and (rows,), optional
-        Distinct rows, for the pseudo-likelihood in place of the likelihood.
+        Distinct rows; with them the density uses the pseudo-likelihood, else the likelihood.
     centre, adjust, tilt : (d,), (d, d) and (d,), optional
-        The log pseudo-likelihood is taken at ``centre + adjust (phi - centre)``, and ``tilt' (phi - centre)`` added.
+        The log pseudo-likelihood is replaced by its value at ``centre + adjust (phi - centre)`` plus
+        ``tilt' (phi - centre)``.
     """
 
     cdef posterior_target t  # all zero to begin with
     cdef readonly Py_ssize_t size
-    cdef object keep
+    cdef object arrays  # keep the memory that `t` points into
 
     def __cinit__(self, const int32_t[::1] n_levels, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs,
                   const Py_ssize_t[::1] pair_start, const double[::1] V, const int32_t[::1] group,
@@ -162,7 +164,7 @@ cdef class Target:
         levels = np.asarray(n_levels, dtype=np.intp)
         cdef Py_ssize_t[::1] first = np.concatenate([[0], np.cumsum(levels)[:m - 1]]).astype(np.intp)
         cdef Py_ssize_t[::1] v_start = np.concatenate([[0], np.cumsum(levels ** 2)[:m - 1]]).astype(np.intp)
-        cdef Py_ssize_t F = levels.sum(), states = levels.prod() if enumerate else 0
+        cdef Py_ssize_t n_all = levels.sum(), states = levels.prod() if enumerate else 0
         if (start.shape[0] != m + 1 or pair_start.shape[0] != pairs.shape[0] + 1 or group.shape[0] != d or d == 0
                 or pair_start[pairs.shape[0]] != d or V.shape[0] != (levels ** 2).sum()):
             raise ValueError("the parts of the model do not fit together")
@@ -172,11 +174,11 @@ cdef class Target:
                                    or tilt.shape[0] != d):
             raise ValueError("the adjustment does not fit the model")
         cdef Py_ssize_t[::1] place = places(levels, np.asarray(start), np.asarray(pairs), d)
-        cdef double[::1] scratch = np.zeros(2 * states + 3 * d + 3 * F + 2 * F * F)
-        self.keep = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
-                     first, v_start, place, scratch)
+        cdef double[::1] scratch = np.zeros(2 * states + 3 * d + 3 * n_all + 2 * n_all * n_all)
+        self.arrays = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
+                       first, v_start, place, scratch)
         cdef posterior_target *t = &self.t
-        t.s.m, t.s.d, t.s.n_pairs, t.s.levels, t.s.states = m, d, pairs.shape[0], F, states
+        t.s.m, t.s.d, t.s.n_pairs, t.s.levels, t.s.states = m, d, pairs.shape[0], n_all, states
         t.s.L, t.s.first, t.s.start, t.s.v_start, t.s.V = &n_levels[0], &first[0], &start[0], &v_start[0], &V[0]
         if pairs.shape[0]:
             t.s.pairs = &pairs[0, 0]
@@ -188,34 +190,34 @@ cdef class Target:
             t.codes, t.weights = &codes[0, 0], &weights[0]
         if adjust is not None:
             t.centre, t.adjust, t.tilt = &centre[0], &adjust[0, 0], &tilt[0]
-        cdef double *at = &scratch[0]
-        t.tensor, t.spare = at, at + states
-        at += 2 * states
-        t.phi, t.at, t.g = at, at + d, at + 2 * d
-        at += 3 * d
-        t.h, t.field, t.gh = at, at + F, at + 2 * F
-        at += 3 * F
-        t.J, t.gJ = at, at + F * F
+        cdef double *next = &scratch[0]
+        t.tensor, t.spare = next, next + states
+        next += 2 * states
+        t.phi, t.at, t.g = next, next + d, next + 2 * d
+        next += 3 * d
+        t.h, t.field, t.gh = next, next + n_all, next + 2 * n_all
+        next += 3 * n_all
+        t.J, t.gJ = next, next + n_all * n_all
         self.size = posterior_size(t)
 
     def value(self, const double[::1] x, double[::1] gradient_out):
-        """Return the log density at the point `x` (size,), up to a constant, and write its gradient."""
+        """Return the log density at the point x (size,), up to a constant, and write its gradient (size,)."""
         if x.shape[0] != self.size or gradient_out.shape[0] != self.size:
             raise ValueError("the point does not fit the model")
         return posterior_value(&self.t, &x[0], &gradient_out[0])
 
     def coefficients(self, const double[:, ::1] points):
         """Return the coefficients (n, d) of points (n, size)."""
-        cdef double[:, ::1] out = np.empty((points.shape[0], self.t.s.d))
+        cdef double[:, ::1] phi = np.empty((points.shape[0], self.t.s.d))
         cdef Py_ssize_t k
         if points.shape[1] != self.size:
             raise ValueError("the points do not fit the model")
         for k in range(points.shape[0]):
-            posterior_coefficients(&self.t, &points[k, 0], &out[k, 0])
-        return np.asarray(out)
+            posterior_coefficients(&self.t, &points[k, 0], &phi[k, 0])
+        return np.asarray(phi)
 
     def probabilities(self, const double[::1] phi):
-        """Return ln Z in simplex coding, and the probabilities of all states, the last predictor running fastest."""
+        """Return ln Z in simplex coding and the probabilities of all states, in C order, at coefficients phi (d,)."""
         if not self.t.s.states or phi.shape[0] != self.t.s.d:
             raise ValueError("there are no states, or the coefficients do not fit the model")
         cdef double log_z = simplex_probabilities(&self.t.s, &phi[0], self.t.tensor, self.t.spare)
@@ -223,18 +225,18 @@ cdef class Target:
 
     def nuts(self, const double[::1] centre, const double[:, ::1] spread, double[::1] x, double[::1] tuner,
              double aim, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
-        """Advance a chain by the no-U-turn sampler under the metric (spread spread')^-1, a transition for each draw.
+        """Advance a chain by the no-U-turn sampler with the metric (spread spread')^-1, one transition for each draw.
 
         Parameters
         ----------
         centre, spread : (size,) and lower triangle (size, size)
         x : (size,)
-            The chain's point, advanced.
+            Point of the chain, advanced.
         tuner : (6,)
-            Dual averaging of the step: ln step, its average, the running error, the number of transitions, the
-            anchor; then the number of divergent transitions.
+            State of dual averaging, advanced: ln step, its average, running error, number of transitions, anchor; then
+            the number of divergent transitions.
         aim : float
-            Mean acceptance that the step is tuned to; 0 to leave it.
+            Mean acceptance to which the step is tuned; 0 for no tuning.
         stream : (4,)
         draws_out : (draws, size)
 
@@ -243,55 +245,55 @@ cdef class Target:
         float
             Mean probability of acceptance.
         """
-        cdef Py_ssize_t n = self.size, k, i, count = draws_out.shape[0]
+        cdef Py_ssize_t n = self.size, k, i, n_draws = draws_out.shape[0]
         if (centre.shape[0] != n or spread.shape[0] != n or spread.shape[1] != n or x.shape[0] != n
                 or draws_out.shape[1] != n or tuner.shape[0] != 6 or stream.shape[0] != 4):
             raise ValueError("the arrays of a chain do not fit the model")
-        cdef double[::1] room = np.zeros((NUTS_WORK + 7) * n)
-        cdef double *at = &room[0]
+        cdef double[::1] scratch = np.zeros((NUTS_WORK + 7) * n)
+        cdef double *next = &scratch[0]
         cdef whitened_target w
         cdef nuts_sampler s
         cdef nuts_state state
-        cdef double total = 0.0, accepted, share, work = 0.0, cost = 10.0 * (
+        cdef double sum_accepted = 0.0, accepted, gain, rest, work = 0.0, cost = 10.0 * (
             self.t.s.states * self.t.s.m + n * n + self.t.rows * self.t.s.levels * self.t.s.m)
         w.t, w.centre, w.spread = &self.t, &centre[0], &spread[0, 0]
-        w.x, w.g = at, at + n
+        w.x, w.g = next, next + n
         s.n, s.density, s.model, s.stream, s.stop = n, whitened, &w, &stream[0], &stop[0]
-        s.now.q, s.now.g, s.p = at + 2 * n, at + 3 * n, at + 4 * n
-        state.q, state.g, s.work = at + 5 * n, at + 6 * n, at + 7 * n
-        for k in range(n):  # forward substitution: the point by q
-            share = x[k] - centre[k]
+        s.now.q, s.now.g, s.p = next + 2 * n, next + 3 * n, next + 4 * n
+        state.q, state.g, s.work = next + 5 * n, next + 6 * n, next + 7 * n
+        for k in range(n):  # forward substitution: q of the point
+            rest = x[k] - centre[k]
             for i in range(k):
-                share -= spread[k, i] * state.q[i]
-            state.q[k] = share / spread[k, k]
+                rest -= spread[k, i] * state.q[i]
+            state.q[k] = rest / spread[k, k]
         with nogil:
             state.value = whitened(&w, state.q, state.g)
-            for k in range(count):
+            for k in range(n_draws):
                 s.step = exp(tuner[0])
                 accepted = nuts_transition(&s, &state)
                 if stop[0]:
                     break
-                total += accepted
+                sum_accepted += accepted
                 tuner[5] += s.diverged
                 if aim > 0.0:
                     tuner[3] += 1.0
-                    share = 1.0 / (tuner[3] + 10.0)
-                    tuner[2] += share * (aim - accepted - tuner[2])
+                    gain = 1.0 / (tuner[3] + 10.0)
+                    tuner[2] += gain * (aim - accepted - tuner[2])
                     tuner[0] = tuner[4] - sqrt(tuner[3]) / 0.05 * tuner[2]
-                    share = pow(tuner[3], -0.75)
-                    tuner[1] += share * (tuner[0] - tuner[1])
-                whitened(&w, state.q, s.now.g)  # the point itself
+                    gain = pow(tuner[3], -0.75)
+                    tuner[1] += gain * (tuner[0] - tuner[1])
+                whitened(&w, state.q, s.now.g)  # writes the point to w.x
                 for i in range(n):
                     draws_out[k, i] = w.x[i]
                 work += cost * (s.steps + 1)
-                if work > SLICE:
+                if work > CHECK_INTERVAL:
                     work = 0.0
                     with gil:
                         PyErr_CheckSignals()
-        if count:
+        if n_draws:
             for i in range(n):
-                x[i] = draws_out[count - 1, i]
-        return total / max(count, 1)
+                x[i] = draws_out[n_draws - 1, i]
+        return sum_accepted / max(n_draws, 1)
 
     def exchange(self, const double[:, ::1] information, double[::1] x, double[::1] tuner, bint tune, Py_ssize_t steps,
                  Py_ssize_t sweeps, const int32_t[:, ::1] data, uint64_t[::1] stream, const int32_t[::1] stop,
@@ -301,12 +303,12 @@ cdef class Target:
         Parameters
         ----------
         information : (d, d)
-            Minus the Hessian of the log-likelihood, about. Proposals are normal, and their covariance is the inverse of
-            it and the prior's precision, times the square of a scale.
+            Approximately minus the Hessian of the log-likelihood. Proposals are normal with covariance
+            ``scale^2 (information + precision of the prior)^-1``.
         x : (size,)
-            The chain's coefficients, and the u and v of the horseshoe behind them; advanced.
+            Coefficients of the chain, with the horseshoe followed by its log scales u and v; advanced.
         tuner : (2,)
-            ln of the scale of proposals, changed with `tune`; and the number of those that it was tuned by.
+            ln scale of the proposals and number of proposals that tuned it, advanced if `tune`.
         sweeps : int
             Gibbs sweeps from the rows `data` (n, m) for each proposal; 0 for exact draws by enumeration.
         stream : (4,)
@@ -317,36 +319,36 @@ cdef class Target:
         float
             Mean probability of acceptance.
         """
-        cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, count = draws_out.shape[0]
+        cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, n_draws = draws_out.shape[0]
         if (information.shape[0] != d or information.shape[1] != d or x.shape[0] != n or draws_out.shape[1] != n
                 or tuner.shape[0] != 2 or stream.shape[0] != 4 or (sweeps == 0) != (self.t.s.states > 0)
                 or (sweeps and data.shape[1] != self.t.s.m)):
             raise ValueError("the arrays of a chain do not fit the model")
-        cdef double[::1] room = np.zeros(3 * d + d * d)
+        cdef double[::1] scratch = np.zeros(3 * d + d * d)
         cdef int32_t[:, ::1] drawn = np.zeros_like(data)
-        cdef double total = 0.0, accepted, work = 0.0, cost = 10.0 * (
+        cdef double sum_accepted = 0.0, accepted, work = 0.0, cost = 10.0 * (
             self.t.s.states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
         cdef exchange_chain c
         c.t, c.information, c.sweeps, c.n_data = &self.t, &information[0, 0], sweeps, data.shape[0]
         if sweeps:
             c.data, c.drawn = &data[0, 0], &drawn[0, 0]
         c.stream, c.stop = &stream[0], &stop[0]
-        c.phi, c.next, c.sums, c.normals, c.factor = &x[0], &room[0], &room[d], &room[2 * d], &room[3 * d]
+        c.phi, c.next, c.sums, c.normals, c.factor = &x[0], &scratch[0], &scratch[d], &scratch[2 * d], &scratch[3 * d]
         if self.t.horseshoe:
             c.u, c.v = &x[d], &x[n - 2]
         with nogil:
-            for k in range(count):
+            for k in range(n_draws):
                 if k == 0 or self.t.horseshoe:
                     exchange_factor(&c)
                 for _step in range(steps):
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
-                    total += accepted
+                    sum_accepted += accepted
                     if tune:
                         tuner[1] += 1.0
-                        tuner[0] += 3.0 * (accepted - SHARE) * pow(tuner[1], -0.6)
+                        tuner[0] += 3.0 * (accepted - EXCHANGE_ACCEPTANCE) * pow(tuner[1], -0.6)
                     work += cost
-                    if work > SLICE:
+                    if work > CHECK_INTERVAL:
                         work = 0.0
                         with gil:
                             PyErr_CheckSignals()
@@ -358,13 +360,16 @@ cdef class Target:
                     exchange_scales(&c)
                 for i in range(n):
                     draws_out[k, i] = x[i]
-        return total / max(count * steps, 1)
+        return sum_accepted / max(n_draws * steps, 1)
 
 
 def places(levels, start, pairs, d):
-    """Return the cell of each coefficient in a tensor of shape `levels`: predictors without one are at 0."""
+    """Return the cell of each coefficient in a flat tensor of shape `levels`, index 0 standing for absent predictors.
+
+    levels (m,), start (m + 1,) and pairs (n_pairs, 2) are those of the layout, and d the number of coefficients.
+    """
     stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
-    parts = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * s for L, s in zip(levels, stride, strict=True)]
+    cells = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * step for L, step in zip(levels, stride, strict=True)]
     for i, j in pairs:
-        parts.append((np.arange(1, levels[i])[:, None] * stride[i] + np.arange(1, levels[j]) * stride[j]).ravel())
-    return np.ascontiguousarray(np.concatenate(parts))
+        cells.append((np.arange(1, levels[i])[:, None] * stride[i] + np.arange(1, levels[j]) * stride[j]).ravel())
+    return np.ascontiguousarray(np.concatenate(cells))

@@ -1,4 +1,4 @@
-/* The log posterior density of one group's coefficients and its gradient: two likelihoods, two priors. */
+/* Log posterior density of the coefficients of one group of rows, and its gradient: two likelihoods, two priors. */
 #ifndef BBL_POSTERIOR_TARGET_H
 #define BBL_POSTERIOR_TARGET_H
 
@@ -9,30 +9,31 @@
 
 #include "simplex.h"
 
-/* A point holds, for the normal prior, the coefficients phi (d,); for the horseshoe z (d,), the logarithms u of the
-   scales of the G groups of coefficients, and those v of the global scales of fields and of couplings:
-   phi = sigma~ z with sigma = exp(u) and sigma~ = sigma / sqrt(1 + (sigma / tau)^2), the slab. */
+/* A point x of the density: with the normal prior the coefficients phi (d). With the horseshoe prior z (d), then u (G)
+   and v (2), the log scales of the groups of coefficients and of the two families of groups, fields and couplings:
+   phi = scale z, with scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma = exp(u); tau is the slab. */
 typedef struct {
     simplex_model s;
     int horseshoe;
     double tau;             /* sd of the normal prior, or the slab of the horseshoe */
     ptrdiff_t n_groups;
-    const int32_t *group;   /* (d,) group of each coefficient */
-    const int32_t *family;  /* (n_groups,) 0 for fields, 1 for couplings */
-    double n;               /* observations */
-    const double *sums;     /* (d,) of the contrasts over the rows */
+    const int32_t *group;   /* (d) group of each coefficient */
+    const int32_t *family;  /* (n_groups) 0 for fields, 1 for couplings */
+    double n;               /* number of observations */
+    const double *sums;     /* (d) sums of the contrasts over the observations */
     ptrdiff_t rows;         /* distinct rows of the pseudo-likelihood; 0 for the likelihood by enumeration */
     const int32_t *codes;   /* (rows, m) */
-    const double *weights;  /* (rows,) */
-    const double *centre;   /* (d,) and */
-    const double *adjust;   /* (d, d): the pseudo-likelihood is taken at centre + adjust (phi - centre), */
-    const double *tilt;     /* (d,) and tilt' (phi - centre) is added, so that its slope at the centre stays; or NULL */
-    double *tensor, *spare; /* scratch: (states,) each, */
-    double *phi, *at, *g;   /* (d,) each, */
-    double *h, *field, *gh; /* (levels,) each, */
-    double *J, *gJ;         /* (levels, levels) each */
+    const double *weights;  /* (rows) */
+    /* adjustment of the pseudo-likelihood, or NULL: its value at centre + adjust (phi - centre), plus tilt' (phi -
+       centre), which restores the slope at the centre */
+    const double *centre, *adjust, *tilt; /* (d), (d, d), (d) */
+    double *tensor, *spare;               /* scratch: (states) each, */
+    double *phi, *at, *g;                 /* (d) each, */
+    double *h, *field, *gh;               /* (levels) each, */
+    double *J, *gJ;                       /* (levels, levels) each */
 } posterior_target;
 
+/* Return the number of coordinates of a point. */
 static inline ptrdiff_t posterior_size(const posterior_target *t)
 {
     return t->s.d + (t->horseshoe ? t->n_groups + 2 : 0);
@@ -41,16 +42,16 @@ static inline ptrdiff_t posterior_size(const posterior_target *t)
 static inline double posterior_expit(double x) { return x > 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
 static inline double posterior_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
-/* ln of the density of a half-Cauchy variable of scale exp(v) at exp(u), by u; up to a constant */
+/* Return the log density of u = ln of a half-Cauchy variable of scale exp(v), up to a constant. */
 static inline double posterior_half_cauchy(double u, double v) { return (u - v) - posterior_softplus(2.0 * (u - v)); }
 
-/* ln sigma~ of a horseshoe group */
+/* Return ln scale of a group of the horseshoe. */
 static inline double posterior_log_scale(double u, double tau)
 {
     return isinf(tau) ? u : u - 0.5 * posterior_softplus(2.0 * (u - log(tau)));
 }
 
-/* The log-likelihood of coefficients phi, and its gradient */
+/* Return the log-likelihood at coefficients phi, by enumeration, and write its gradient (d). */
 static double posterior_likelihood(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
@@ -63,7 +64,7 @@ static double posterior_likelihood(posterior_target *t, const double *phi, doubl
     return value;
 }
 
-/* The log pseudo-likelihood of coefficients phi, and its gradient */
+/* Return the log pseudo-likelihood at coefficients phi and write its gradient (d). */
 static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
 {
     const simplex_model *s = &t->s;
@@ -75,32 +76,32 @@ static double posterior_pseudo(posterior_target *t, const double *phi, double *g
     for (ptrdiff_t r = 0; r < t->rows; r++) {
         const int32_t *x = t->codes + r * s->m;
         const double w = t->weights[r];
-        double *f = t->field;
-        memcpy(f, t->h, (size_t)F * sizeof(double));
+        double *field = t->field; /* of all levels given the row, then weight (1[x] - P) */
+        memcpy(field, t->h, (size_t)F * sizeof(double));
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            const double *row = t->J + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t c = 0; c < F; c++) f[c] += row[c];
+            const double *J_row = t->J + (s->first[i] + x[i]) * F;
+            for (ptrdiff_t c = 0; c < F; c++) field[c] += J_row[c];
         }
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            double *own = f + s->first[i], top = own[0], total = 0.0;
-            const double at = own[x[i]];
-            for (ptrdiff_t a = 1; a < s->L[i]; a++) top = own[a] > top ? own[a] : top;
-            for (ptrdiff_t a = 0; a < s->L[i]; a++) total += own[a] = exp(own[a] - top);
-            value += w * (at - top - log(total));
-            for (ptrdiff_t a = 0; a < s->L[i]; a++) own[a] *= -w / total;
-            own[x[i]] += w;
+            double *field_i = field + s->first[i], largest = field_i[0], total = 0.0;
+            const double field_x = field_i[x[i]];
+            for (ptrdiff_t a = 1; a < s->L[i]; a++) largest = field_i[a] > largest ? field_i[a] : largest;
+            for (ptrdiff_t a = 0; a < s->L[i]; a++) total += field_i[a] = exp(field_i[a] - largest);
+            value += w * (field_x - largest - log(total));
+            for (ptrdiff_t a = 0; a < s->L[i]; a++) field_i[a] *= -w / total;
+            field_i[x[i]] += w;
         }
-        for (ptrdiff_t c = 0; c < F; c++) t->gh[c] += f[c];
+        for (ptrdiff_t c = 0; c < F; c++) t->gh[c] += field[c];
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            double *row = t->gJ + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t c = 0; c < F; c++) row[c] += f[c];
+            double *J_row = t->gJ + (s->first[i] + x[i]) * F;
+            for (ptrdiff_t c = 0; c < F; c++) J_row[c] += field[c];
         }
     }
-    simplex_pull(s, t->gh, t->gJ, gradient_out);
+    simplex_tables_transposed(s, t->gh, t->gJ, gradient_out);
     return value;
 }
 
-/* The same at the adjusted coefficients */
+/* Return the adjusted log pseudo-likelihood at phi and write its gradient (d). */
 static double posterior_adjusted(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
@@ -117,7 +118,7 @@ static double posterior_adjusted(posterior_target *t, const double *phi, double 
     return value;
 }
 
-/* Write the coefficients of a point to phi_out (d,) */
+/* Write the coefficients of a point to phi_out (d). */
 static void posterior_coefficients(const posterior_target *t, const double *x, double *phi_out)
 {
     const ptrdiff_t d = t->s.d;
@@ -125,12 +126,13 @@ static void posterior_coefficients(const posterior_target *t, const double *x, d
         phi_out[k] = t->horseshoe ? x[k] * exp(posterior_log_scale(x[d + t->group[k]], t->tau)) : x[k];
 }
 
-/* The log posterior density of a point, up to a constant, and its gradient */
+/* Return the log posterior density at a point, up to a constant, and write its gradient. */
 static double posterior_value(posterior_target *t, const double *x, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d, G = t->n_groups;
     posterior_coefficients(t, x, t->phi);
-    double value = t->rows ? posterior_adjusted(t, t->phi, gradient_out) : posterior_likelihood(t, t->phi, gradient_out);
+    double value = t->rows ? posterior_adjusted(t, t->phi, gradient_out)
+                           : posterior_likelihood(t, t->phi, gradient_out);
     if (!t->horseshoe) {
         const double precision = 1.0 / (t->tau * t->tau);
         for (ptrdiff_t k = 0; k < d; k++) {
@@ -143,9 +145,9 @@ static double posterior_value(posterior_target *t, const double *x, double *grad
     double *gu = gradient_out + d, *gv = gu + G;
     memset(gu, 0, (size_t)(G + 2) * sizeof(double));
     for (ptrdiff_t k = 0; k < d; k++) {
-        const ptrdiff_t own = t->group[k];
-        gu[own] += t->phi[k] * gradient_out[k];
-        gradient_out[k] = gradient_out[k] * exp(posterior_log_scale(u[own], t->tau)) - x[k];
+        const ptrdiff_t g = t->group[k];
+        gu[g] += t->phi[k] * gradient_out[k];
+        gradient_out[k] = gradient_out[k] * exp(posterior_log_scale(u[g], t->tau)) - x[k];
         value -= 0.5 * x[k] * x[k];
     }
     for (ptrdiff_t g = 0; g < G; g++) {

@@ -1,4 +1,5 @@
-/* Models in simplex coding: coefficients to tables over all levels, and to the energies of all states, and back. */
+/* Models in simplex coding: coefficients to tables over all levels and to the energies of all states, and the
+   transposed maps, which turn gradients and counts back. */
 #ifndef BBL_SIMPLEX_H
 #define BBL_SIMPLEX_H
 
@@ -7,24 +8,24 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Coefficients lie as the layout has them: those of the predictors one after the other, L - 1 each, then those of the
-   pairs (i, j), (L_i - 1)(L_j - 1) each in C order. V_i (L_i x L_i) is [1 | C_i]: a row for each level, first a one,
-   then the level's contrasts. A tensor over all states has a cell for each state, the last predictor running fastest. */
+/* Coefficients phi (d): those of the contrasts of each predictor, L - 1 each, then those of the pairs (i, j) of
+   predictors, (L_i - 1, L_j - 1) each in C order. V_i (L_i, L_i) = [1 | C_i] has a row for each level: a one, then the
+   level's contrasts. A tensor is an array over all states, shape (L_1, ..., L_m) in C order. */
 typedef struct {
-    ptrdiff_t m, d, n_pairs;
-    ptrdiff_t levels;            /* of all predictors together */
-    ptrdiff_t states;            /* their product, 0 where states are not enumerated */
-    const int32_t *L;            /* (m,) */
-    const ptrdiff_t *first;      /* (m,) where the levels of a predictor begin among all */
-    const ptrdiff_t *start;      /* (m + 1,) its coefficients */
-    const ptrdiff_t *pairs;      /* (n_pairs, 2) */
-    const ptrdiff_t *pair_start; /* (n_pairs + 1,) */
-    const ptrdiff_t *v_start;    /* (m,) where its V begins */
+    ptrdiff_t m, d, n_pairs;        /* predictors, coefficients, pairs of predictors that interact */
+    ptrdiff_t levels;               /* number of levels of all predictors together */
+    ptrdiff_t states;               /* number of states, the product of the L_i; 0 if states are not enumerated */
+    const int32_t *L;               /* (m) number of levels */
+    const ptrdiff_t *first;         /* (m) index of a predictor's first level among all */
+    const ptrdiff_t *start;         /* (m + 1) index of a predictor's first coefficient */
+    const ptrdiff_t *pairs;         /* (n_pairs, 2) */
+    const ptrdiff_t *pair_start;    /* (n_pairs + 1) index of a pair's first coefficient */
+    const ptrdiff_t *v_start;       /* (m) index of a predictor's V */
     const double *V;
-    const ptrdiff_t *place;      /* (d,) cell of each coefficient in a tensor of coefficients over products of V */
+    const ptrdiff_t *place;         /* (d) cell of each coefficient in the tensor to which every V_i is applied */
 } simplex_model;
 
-/* Four sums side by side, which the compiler may put into vectors */
+/* Return the dot product, in four partial sums that the compiler can vectorise. */
 static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
 {
     double total[4] = {0.0, 0.0, 0.0, 0.0};
@@ -35,7 +36,7 @@ static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
     return (total[0] + total[1]) + (total[2] + total[3]);
 }
 
-/* Apply V, or its transpose, along every axis of `tensor`; `spare` is as long. */
+/* Multiply every axis i of the tensor by V_i, or by its transpose, in place; spare (states) is scratch. */
 static void simplex_transform(const simplex_model *s, double *tensor, double *spare, int transposed)
 {
     ptrdiff_t inner = s->states, outer = 1;
@@ -44,15 +45,15 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sp
         const double *V = s->V + s->v_start[i];
         inner /= L;
         memcpy(spare, tensor, (size_t)s->states * sizeof(double));
-        for (ptrdiff_t o = 0; o < outer; o++) {
-            double *to = tensor + o * L * inner;
-            const double *from = spare + o * L * inner;
+        for (ptrdiff_t block = 0; block < outer; block++) {
+            double *product = tensor + block * L * inner;
+            const double *factor = spare + block * L * inner;
             for (ptrdiff_t a = 0; a < L; a++) {
-                double v = transposed ? V[a] : V[a * L];
-                for (ptrdiff_t x = 0; x < inner; x++) to[a * inner + x] = v * from[x];
+                double V_ak = transposed ? V[a] : V[a * L];
+                for (ptrdiff_t x = 0; x < inner; x++) product[a * inner + x] = V_ak * factor[x];
                 for (ptrdiff_t k = 1; k < L; k++) {
-                    v = transposed ? V[k * L + a] : V[a * L + k];
-                    for (ptrdiff_t x = 0; x < inner; x++) to[a * inner + x] += v * from[k * inner + x];
+                    V_ak = transposed ? V[k * L + a] : V[a * L + k];
+                    for (ptrdiff_t x = 0; x < inner; x++) product[a * inner + x] += V_ak * factor[k * inner + x];
                 }
             }
         }
@@ -60,31 +61,30 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sp
     }
 }
 
-/* Write the probabilities of all states to `tensor_out`; return ln Z. */
+/* Write the probabilities of all states to tensor_out (states) and return ln Z; spare (states) is scratch. */
 static double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *spare)
 {
-    double top = -INFINITY, total = 0.0;
+    double largest = -INFINITY, total = 0.0;
     memset(tensor_out, 0, (size_t)s->states * sizeof(double));
-    for (ptrdiff_t t = 0; t < s->d; t++) tensor_out[s->place[t]] = phi[t];
+    for (ptrdiff_t k = 0; k < s->d; k++) tensor_out[s->place[k]] = phi[k];
     simplex_transform(s, tensor_out, spare, 0);
-    for (ptrdiff_t x = 0; x < s->states; x++) top = tensor_out[x] > top ? tensor_out[x] : top;
+    for (ptrdiff_t x = 0; x < s->states; x++) largest = tensor_out[x] > largest ? tensor_out[x] : largest;
     for (ptrdiff_t x = 0; x < s->states; x++) {
-        tensor_out[x] = exp(tensor_out[x] - top);
+        tensor_out[x] = exp(tensor_out[x] - largest);
         total += tensor_out[x];
     }
     for (ptrdiff_t x = 0; x < s->states; x++) tensor_out[x] /= total;
-    return top + log(total);
+    return largest + log(total);
 }
 
-/* Write the sums of all coefficients' contrasts, weighted by `tensor`, which is overwritten, to `sums_out` (d,). */
+/* Write the sums of the contrasts of states weighted by `tensor` to sums_out (d); tensor and spare are overwritten. */
 static void simplex_sums(const simplex_model *s, double *tensor, double *spare, double *sums_out)
 {
     simplex_transform(s, tensor, spare, 1);
-    for (ptrdiff_t t = 0; t < s->d; t++) sums_out[t] = tensor[s->place[t]];
+    for (ptrdiff_t k = 0; k < s->d; k++) sums_out[k] = tensor[s->place[k]];
 }
 
-/* Write fields `h_out` (levels,) and symmetric couplings `J_out` (levels, levels); pairs that do not interact keep
-   what is there, which should be zero. */
+/* Write fields h_out (levels) and symmetric couplings J_out (levels, levels) over all levels; other pairs are left. */
 static void simplex_tables(const simplex_model *s, const double *phi, double *h_out, double *J_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
@@ -114,9 +114,8 @@ static void simplex_tables(const simplex_model *s, const double *phi, double *h_
     }
 }
 
-/* The transpose of `simplex_tables`: derivatives by the tables, `gJ` by each of its two halves, to those by the
-   coefficients. */
-static void simplex_pull(const simplex_model *s, const double *gh, const double *gJ, double *gradient_out)
+/* Turn a gradient by tables, gh (levels) and gJ (levels, levels, both halves), into one by coefficients (d). */
+static void simplex_tables_transposed(const simplex_model *s, const double *gh, const double *gJ, double *gradient_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
         const ptrdiff_t L = s->L[i];
@@ -143,7 +142,7 @@ static void simplex_pull(const simplex_model *s, const double *gh, const double 
     }
 }
 
-/* Write the contrasts' sums over rows `codes` (n, m), to sums_out (d,): what the likelihood knows of the rows. */
+/* Write the sums of the contrasts over n rows, codes (n, m), to sums_out (d); gh and gJ are scratch as above. */
 static void simplex_row_sums(const simplex_model *s, const int32_t *codes, ptrdiff_t n, double *gh, double *gJ,
                              double *sums_out)
 {
@@ -156,6 +155,6 @@ static void simplex_row_sums(const simplex_model *s, const int32_t *codes, ptrdi
             gJ[(s->first[i] + codes[i]) * s->levels + s->first[j] + codes[j]] += 1.0;
         }
     }
-    simplex_pull(s, gh, gJ, sums_out);
+    simplex_tables_transposed(s, gh, gJ, sums_out);
 }
 #endif

@@ -19,9 +19,10 @@ __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_s
 
 N_STEPS = 500  # temperatures
 N_CHAINS = 512
-UPDATE_SECONDS = 2e-8  # of a site update (measured by benchmarks.studies.annealing)
-COUPLING_SECONDS = 1e-10  # of a site update for each non-reference level (measured by benchmarks.studies.annealing)
-TERM = 3e-9  # and of looking up a term of three predictors and more
+# measured by benchmarks.studies.annealing
+UPDATE_SECONDS = 2e-8  # to update a predictor of a chain
+COUPLING_SECONDS = 1e-10  # added to that for each non-reference level of the model
+TERM_SECONDS = 3e-9  # to look up a coupling of three predictors or more
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class AnnealedLogZ:
     standard_error : float
         Of `log_z`, from the spread of the chains' weights.
     ess : float
-        Effective number of chains, ``(sum w)^2 / sum w^2``; a small share of them says that more steps are needed.
+        Effective number of chains, ``(sum w)^2 / sum w^2``; if it is a small share of them, more steps are needed.
     """
 
     log_z: float
@@ -43,21 +44,21 @@ class AnnealedLogZ:
 
 
 def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:
-    """Return about how long `annealed_log_z` will take on one core, right to a factor of three or so.
+    """Return the expected seconds of `annealed_log_z` on one core, within a factor of about three.
 
     Examples
     --------
     >>> annealing_seconds(Layout([2] * 100)) < 1.0
     True
     """
-    lookups = TERM * sum(terms.size for terms in layout.terms[1:])
+    lookups = TERM_SECONDS * sum(terms.size for terms in layout.terms[1:])
     return n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
-    """Return the fields (D,) that annealing starts from: half those of naive Bayes.
+    """Return the fields (D,) of the independent model that annealing starts from: half those of naive Bayes.
 
-    Flatter than the data, so that chains begin near every mode; the naive Bayes model itself misses rare ones.
+    Flatter than the data, so that chains start near every mode; the naive Bayes model itself misses rare modes.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -71,7 +72,7 @@ def annealed_log_z(
     rng=None,
     n_jobs: int | None = 1,
 ) -> AnnealedLogZ:
-    """Estimate ln Z of one model by annealing chains from an independent model to it.
+    """Estimate ln Z of one model by annealing Gibbs chains from an independent model to it.
 
     Parameters
     ----------
@@ -79,17 +80,13 @@ def annealed_log_z(
     theta : ndarray, shape (layout.size,)
         The model.
     start : ndarray, shape (D,)
-        Fields of the independent model the path starts from, such as naive Bayes ones.
+        Fields of the independent model (see `annealing_start`).
     n_steps : int, default 500
-        Temperatures between the two, evenly spaced; one Gibbs sweep at each.
+        Temperatures, evenly spaced; one Gibbs sweep at each.
     n_chains : int, default 512
         Independent chains: each gives one weight.
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
-
-    Returns
-    -------
-    AnnealedLogZ
 
     Notes
     -----
@@ -106,23 +103,23 @@ def annealed_log_z(
     """
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
-    empty = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
-    field_energy = Energy(empty, np.asarray(start, dtype=float)[None])
+    independent = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+    start_energy = Energy(independent, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
         # at b = 0 predictors are independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
-        E0 = field_energy(codes)[:, 0]
-        # past the start the sweep knows its energy: (1 - b) E0 + b E
-        E = (chains.current_energy - (1.0 - b[t]) * E0) / b[t] if t else chains.energy(codes)
-        log_w += (b[t + 1] - b[t]) * (E - E0)
-    top = log_w.max()
-    w = np.exp(log_w - top)
-    log_z0 = float(log_sum(empty.factors(np.asarray(start)[None]), range(layout.m))[0])
+        E_start = start_energy(codes)[:, 0]
+        # for b > 0 the sweep returns the energy (1 - b) E_start + b E
+        E = (chains.current_energy - (1.0 - b[t]) * E_start) / b[t] if t else chains.energy(codes)
+        log_w += (b[t + 1] - b[t]) * (E - E_start)
+    max_log_w = log_w.max()
+    w = np.exp(log_w - max_log_w)
+    log_z_start = float(log_sum(independent.factors(np.asarray(start)[None]), range(layout.m))[0])
     return AnnealedLogZ(
-        float(log_z0 + top + np.log(w.mean())),
+        float(log_z_start + max_log_w + np.log(w.mean())),
         float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),
         float(w.sum() ** 2 / (w**2).sum()),
     )

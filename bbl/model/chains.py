@@ -1,4 +1,9 @@
-"""Gibbs sampling of one group's model on plain arrays: chains and draws."""
+"""Gibbs sampling of one group's model on plain arrays: chains and draws.
+
+*Fields* h (D,) and *couplings* J (D, D) are parameters of the D non-reference levels (codes 1, 2, ...) of all
+predictors. A *state* is a code for each of the m predictors; its *energy* is the exponent ``sum h + sum J`` of its
+probability. A *sweep* draws every predictor once. A *pack* is a number of chains that a kernel advances together.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,11 @@ from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Chains", "GibbsDraws", "gibbs"]
 
-SLICE_SECONDS = 0.1
+SLICE_SECONDS = 0.1  # of sweeps between checks for Ctrl-C
+PACK_BY_LEVELS = 128  # chains of a pack if vectors run over levels
+PACK_BY_CHAINS = 64  # chains of a pack if vectors run over chains; the states of a pack should stay in the cache
+PACK_OF_MANY_LEVELS = 32  # the same of a model with more than `MANY_LEVELS` levels
+MANY_LEVELS = 256
 
 
 @dataclass(frozen=True)
@@ -33,11 +42,11 @@ class GibbsDraws:
     best : ndarray of int, shape (m,)
         The visited state of highest energy over all chains and sweeps, burn-in included.
     best_energy : float
-        Its energy ``E = sum h + sum J``, computed from `best` in double precision.
+        Energy of `best` in double precision.
     chain_best : ndarray of int, shape (n_chains, m)
         The visited state of highest energy of each chain.
     chain_energy : ndarray of float64, shape (n_chains,)
-        Energies of `chain_best`; many chains at the same maximum speak for it.
+        Energies of `chain_best`. If many chains have the same maximum, it is likely the global one.
     last : ndarray of int, shape (n_chains, m)
         State of each chain after the last sweep.
     draws : ndarray of uint8, uint16 or int32, shape (n_chains, n_draws, m), or None
@@ -55,9 +64,18 @@ class GibbsDraws:
     energy: np.ndarray | None = None
 
 
+# sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes), energies
+Recording = tuple[int, int, int, np.ndarray, np.ndarray]
+
+
 @dataclass
 class _Pack:
-    """Chains that advance together; arrays have the chain as the last axis (see gibbs.h)."""
+    """Chains `first` to `stop` - 1, which advance together; arrays have the chain as the last axis (see gibbs.h).
+
+    `codes` (m, width) are the states, `stream` (4, width) the states of the random generators, `energy` (width,) the
+    energies; `best` (width,) and `best_codes` (m, width) are those of highest energy so far. `width` may exceed the
+    number of chains; the surplus is never read.
+    """
 
     first: int
     stop: int
@@ -72,14 +90,14 @@ class Chains:
     """Gibbs chains of ``P(x) ~ exp(sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + ...)`` (eq. 6) with sequential sweeps.
 
     A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each chain starts from a
-    random state and has its own random stream (xoshiro128++, seeded with 128 bits drawn from `rng`): its course
-    depends on its place among the chains only, neither on how many there are nor on `n_jobs`. The kernel works in
-    single precision; probabilities below about 1e-7 of a level are not resolved.
+    random state and has its own random stream (xoshiro128++, seeded with 128 bits drawn from `rng`): its states depend
+    on its index, but not on the number of chains or `n_jobs`. The kernel works in single precision; probabilities below
+    about 1e-7 of a level are not resolved.
 
     Parameters
     ----------
     h : array_like, shape (D,)
-        Fields of the non-reference levels.
+        Fields.
     J : array_like, shape (D, D)
         Symmetric couplings, zero between levels of one predictor (see `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
@@ -92,8 +110,6 @@ class Chains:
 
     Raises
     ------
-    OptionError, BBLTypeError
-        If an argument cannot be used; it is named.
     DataError
         If `h` and `J` do not fit `n_levels`, are not finite, or `J` is not a symmetric coupling matrix.
     """
@@ -108,14 +124,14 @@ class Chains:
         self.n_jobs = n_workers(n_jobs)
         rng = generator(rng)
         m, D = len(self.n_levels), len(self.h)
-        height = self.n_levels.astype(float) - 1.0
-        padded = np.ceil(height / 16.0)
-        # one vector load of a table row costs about as much as five multiply-adds with the operands at hand
-        self.by_levels = bool(D * height.sum() / 16.0 > 5.0 * m * padded.sum())
+        width = self.n_levels.astype(float) - 1.0
+        n_vectors = np.ceil(width / 16.0)
+        # vectors of 16 floats over levels or over chains: loading one costs about as much as five multiply-adds
+        self.by_levels = bool(D * width.sum() / 16.0 > 5.0 * m * n_vectors.sum())
         self.lanes = kernel.lanes()
-        cells = (D + m) * 16.0 * padded.sum() if self.by_levels else float(D) * D
+        table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
         check_memory(
-            4.0 * cells + (8.0 * m + 32.0) * self.n_chains,
+            4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
             "Use fewer predictors or fewer chains.",
         )
@@ -123,15 +139,17 @@ class Chains:
         self._packs = self._make_packs(rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32))
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
+        """Return packs of chains with random states, given a seed (n_chains, 4) for each chain."""
         unit, m = kernel.pack_size(), len(self.n_levels)
-        share = -(-self.n_chains // self.n_jobs)  # wide packs are faster, but every worker should get one
-        width = min(128 if self.by_levels else 64 if len(self.h) <= 256 else 32, -(-share // unit) * unit)
+        chains_per_worker = -(-self.n_chains // self.n_jobs)  # wide packs are faster, but every worker should get one
+        by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
+        width = min(PACK_BY_LEVELS if self.by_levels else by_chains, -(-chains_per_worker // unit) * unit)
         packs = []
         for first in range(0, self.n_chains, width):
             pack_seeds = seeds[first : first + width]
-            stream = np.ones((4, width), dtype=np.uint32)  # lanes to spare run as well, unseen
+            stream = np.ones((4, width), dtype=np.uint32)  # surplus chains of the last pack run too
             stream[:, : len(pack_seeds)] = pack_seeds.T
-            stream[0, ~stream.any(axis=0)] = 1  # xoshiro's one forbidden state
+            stream[0, ~stream.any(axis=0)] = 1  # the only forbidden state of xoshiro
             codes = np.empty((m, width), dtype=np.int32)
             kernel.start_states(self.n_levels, codes, stream)
             best = np.full(width, -np.inf, dtype=np.float32)
@@ -140,28 +158,23 @@ class Chains:
         return packs
 
     def update(self, h, J=None, values=None) -> None:
-        """Go on under other parameters: states and random streams stay, and `best_codes` begins anew.
+        """Change the parameters; states and random streams stay, and `best_codes` is reset.
 
         Parameters
         ----------
         h : array_like, shape (D,)
         J : array_like, shape (D, D), optional
-            Symmetric couplings, zero between levels of one predictor; as they are by default. Only the shapes are
-            checked, for this is called after every few sweeps: the caller answers for the rest.
+            Symmetric couplings, zero between levels of one predictor; unchanged by default. Only the shape is checked,
+            because this is called after every few sweeps.
         values : array_like, optional
-            Couplings of the terms of three predictors and more, as many as there were; as they are by default.
-
-        Raises
-        ------
-        DataError
-            If a shape is not that of the model.
+            Couplings of the terms of three predictors and more, as many as before; unchanged by default.
         """
-        same = J is None
-        h, J = to_floats("h", h), self.J if same else to_floats("J", J)
+        keeps_J = J is None
+        h, J = to_floats("h", h), self.J if keeps_J else to_floats("J", J)
         check_shapes(h, J, len(self.h))
-        if not same:  # even if it is the same array, for its values may be others
-            fixed = (self.n_levels, self.start, self.by_levels, self.lanes)
-            self._table = kernel.pack_couplings(J, *fixed, table=self._table)
+        if not keeps_J:  # even for the same array, whose values may have changed
+            layout = (self.n_levels, self.start, self.by_levels, self.lanes)
+            self._table = kernel.pack_couplings(J, *layout, table=self._table)
         if values is not None and self.more is not None:
             values = to_floats("values", values)
             if values.shape != self.more.values.shape:
@@ -173,51 +186,44 @@ class Chains:
             p.best.fill(-np.inf)
 
     def restart(self, codes: np.ndarray) -> None:
-        """Go on from the states `codes` (n_chains, m), which have to be states of the model."""
+        """Replace the states of the chains by `codes` (n_chains, m)."""
         for p in self._packs:
             p.codes[:, : p.stop - p.first] = codes[p.first : p.stop].T
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what the current states hold, as sums of whole numbers: exact, in whatever order.
+        """Return moments of the current states of the chains, ``(means, counts)``.
 
-        Returns
-        -------
-        means : ndarray, shape (D,)
-            Share of the chains at each non-reference level.
-        counts : ndarray, shape (D, D)
-            Chains at both of two levels; the diagonal counts each level.
+        `means` (D,) are the shares of the chains at each non-reference level, `counts` (D, D) the numbers of chains at
+        both of two levels: whole numbers, exact in any order of summation.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
         counts = pair_counts(states, Layout(self.n_levels, np.empty((0, 2), dtype=np.intp)))
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps, and return where they were after each; `best_codes` do not see them.
+        """Advance all chains by `n_sweeps` sweeps; return their states after each sweep as bits, and the number of
+        states.
 
-        Parameters
-        ----------
-        n_sweeps : int
-        crew : Crew, optional
-            Threads, each of which takes a pack of chains; make as many packs by `n_jobs`.
-
-        Returns
-        -------
-        bits : ndarray of uint64, shape (D, words)
-            A bit for each state and non-reference level, see `bbl._ext.model.moments`; the states in whatever order.
-        n : int
-            How many states there were: chains times sweeps.
+        The bits (D, words) of uint64 tell whether a state has a level (see `bbl._ext.model.moments`), states in
+        arbitrary order. `best_codes` is not updated. Each thread of `crew` takes a pack of chains; `n_jobs` should be
+        their number.
         """
-        words = [n_sweeps * (-(-(p.stop - p.first) // 64)) for p in self._packs]
-        bits = np.zeros((len(self.h), sum(words)), dtype=np.uint64)
-        fields, ends = self.h.astype(np.float32), np.cumsum(words)
-        tasks = [(p, fields, n_sweeps, bits, int(e - w)) for p, w, e in zip(self._packs, words, ends, strict=True)]
+        pack_sizes = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
+        bits = np.zeros((len(self.h), sum(pack_sizes)), dtype=np.uint64)
+        fields, ends = self.h.astype(np.float32), np.cumsum(pack_sizes)
+        tasks = [
+            (pack, fields, n_sweeps, bits, int(end - pack_words))
+            for pack, pack_words, end in zip(self._packs, pack_sizes, ends, strict=True)
+        ]
         (Crew(1) if crew is None else crew).run(self._advance_marking, tasks)
         return bits, self.n_chains * n_sweeps
 
-    def _advance_marking(self, p: _Pack, h, n, bits, first_word) -> None:
-        fixed = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
-        state = (p.codes, p.stream, p.energy, np.full_like(p.best, np.inf), p.best_codes, n)
-        kernel.run(*fixed, *state, bits=bits, first_word=first_word, chains=p.stop - p.first, terms=self._terms)
+    def _advance_marking(self, p: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int) -> None:
+        """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word` on."""
+        model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
+        no_better = np.full_like(p.best, np.inf)  # keeps `best_codes` as they are
+        state = (p.codes, p.stream, p.energy, no_better, p.best_codes, n_sweeps)
+        kernel.run(*model, *state, bits=bits, first_word=first_word, chains=p.stop - p.first, terms=self._terms)
 
     def sweep(
         self,
@@ -229,39 +235,44 @@ class Chains:
         h: np.ndarray | None = None,
         beta: float = 1.0,
     ) -> None:
-        """Advance all chains by `n_sweeps` sweeps, in slices of at most about 0.1 s so that Ctrl-C is heard.
+        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s, between which Ctrl-C is handled.
 
         Parameters
         ----------
         n_sweeps : int
         thin : int, optional
-            With `draws`, the sweeps per draw.
+            With `draws`, the number of sweeps per draw.
         draws, energy : ndarray, shape (n_chains, n_draws, m) and (n_chains, n_draws), optional
             Filled with every `thin`-th state and its energy.
         h : ndarray, shape (D,), optional
-            Fields to use in place of the model's; with `beta` the way between two models at no cost.
+            Fields to use in place of the model's; with `beta`, a path between two models.
         beta : float, default 1.0
             Factor of the couplings.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
-        raw = None if draws is None else draws.view(np.uint8)
-        done, step = 0, 1
+        draw_bytes = None if draws is None else draws.view(np.uint8)
+        done, slice_sweeps = 0, 1
         while done < n_sweeps:
-            n, began = min(step, n_sweeps - done), perf_counter()
-            tasks = [(p, fields, beta, n, thin, done, raw, energy) for p in self._packs]
+            n_slice, began = min(slice_sweeps, n_sweeps - done), perf_counter()
+            recording = None
+            if draw_bytes is not None and energy is not None:
+                recording = (thin, done % thin, done // thin, draw_bytes, energy)
+            tasks = [(p, fields, beta, n_slice, recording) for p in self._packs]
             run_tasks(self._advance, tasks, self.n_jobs, shared=True)
-            done += n
-            pace = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
-            step = max(1, int(n * min(pace, 8.0)))
+            done += n_slice
+            acceleration = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
+            slice_sweeps = max(1, int(n_slice * min(acceleration, 8.0)))
 
-    def _advance(self, p: _Pack, h, beta, n, thin, done, raw, energy) -> None:
-        keep = {}
-        if raw is not None:
-            pack_chains = slice(p.first, p.stop)
-            keep = {"thin": thin, "since": done % thin, "first": done // thin, "draws": raw[pack_chains]}
-            keep["energies"] = energy[pack_chains]
-        fixed = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
-        kernel.run(*fixed, p.codes, p.stream, p.energy, p.best, p.best_codes, n, **keep, terms=self._terms)
+    def _advance(self, p: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None) -> None:
+        """Advance a pack by `n_sweeps` sweeps; record its draws if `recording` is given."""
+        model = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
+        state = (p.codes, p.stream, p.energy, p.best, p.best_codes, n_sweeps)
+        if recording is None:
+            kernel.run(*model, *state, terms=self._terms)
+        else:
+            thin, since, first, draws, energies = recording
+            chains = slice(p.first, p.stop)
+            kernel.run(*model, *state, thin, since, first, draws[chains], energies[chains], terms=self._terms)
 
     @property
     def codes(self) -> np.ndarray:
@@ -275,7 +286,7 @@ class Chains:
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Visited state of highest energy of each chain (n_chains, m); ties to single precision go to the first."""
+        """Visited state of highest energy of each chain (n_chains, m); the first of equal ones in single precision."""
         return np.concatenate([p.best_codes[:, : p.stop - p.first].T for p in self._packs])
 
     def energy(self, codes: np.ndarray) -> np.ndarray:
@@ -285,10 +296,8 @@ class Chains:
         rows = np.ascontiguousarray(codes, dtype=np.int32)
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
         if self.more is not None:
-            higher_terms = self.more.terms
-            energy_kernel.add_terms(
-                rows, higher_terms.members, higher_terms.stride, higher_terms.first, self.more.values[:, None], out
-            )
+            terms, values = self.more.terms, self.more.values[:, None]
+            energy_kernel.add_terms(rows, terms.members, terms.stride, terms.first, values, out)
         return out[:, 0]
 
 
@@ -309,12 +318,12 @@ def gibbs(
 
     Parameters
     ----------
-    h, J, n_levels
+    h, J, n_levels, more
         The model, see `Chains`.
     n_sweeps : int, default 1000
         Sweeps after burn-in, per chain.
     n_chains : int, default 64
-        Chains; 32 cost no more than one.
+        32 chains take no longer than one.
     rng : numpy.random.Generator, int or None
         Same seed, same result, for any `n_jobs`.
     burn_in : int, default 0
@@ -324,12 +333,6 @@ def gibbs(
     keep_draws : bool, default False
         Return the draws, ``n_sweeps // thin`` per chain.
     n_jobs : int, default 1
-    more : Tables, optional
-        Couplings of terms of three predictors and more.
-
-    Returns
-    -------
-    GibbsDraws
 
     Raises
     ------

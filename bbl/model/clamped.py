@@ -1,4 +1,8 @@
-"""The model of some predictors given the levels of all others, and the probabilities of its levels."""
+"""The model of unknown predictors given the levels of the known ones, and its margins.
+
+*Margins*: probabilities of the non-reference levels of the unknown predictors. *Columns* number the D non-reference
+levels of all predictors. *Component*: a set of predictors connected by interactions, and with no others.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from bbl.model.moments import one_hot
 __all__ = ["MARGINS", "Clamped", "exact_margins", "gibbs_margins", "margins", "mean_field_margins"]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")
-CELLS = 2**19  # table cells of all margins up to which "auto" is exact
-LARGEST = 3e7  # and up to which they can be
-BLOCK = 2**20  # table cells of rows that go together
+AUTO_CELLS = 2**19  # up to so many table cells for all margins of a row "auto" is exact
+MAX_CELLS = 3e7  # table cells for all margins of a row that "exact" may need
+BLOCK_CELLS = 2**20  # table cells of the rows that are treated at a time
 CHAINS = 32
 BURN_IN = 50  # sweeps before the first draw
 SWEEPS = 200  # after the burn-in
@@ -30,10 +34,10 @@ MEAN_FIELD_TOLERANCE = 1e-10  # largest change of a margin at which mean field h
 MEAN_FIELD_ITERATIONS = 2000
 
 
-class Part(NamedTuple):
-    """Predictors that hang together, the order in which they are eliminated, and the table cells that takes."""
+class Component(NamedTuple):
+    """Connected predictors, the order in which they are eliminated, and the table cells that this takes."""
 
-    own: np.ndarray
+    members: np.ndarray
     order: list[int]
     cost: float
 
@@ -41,8 +45,8 @@ class Part(NamedTuple):
 class Clamped:
     """The model of the predictors `unknown`, given the others: a smaller Boltzmann machine.
 
-    A parameter between known and unknown predictors becomes one of the unknown predictors alone, where the known ones
-    are at its levels.
+    A parameter with known and unknown predictors becomes one of the unknown predictors alone, in rows where the known
+    ones are at its levels.
 
     Parameters
     ----------
@@ -64,49 +68,44 @@ class Clamped:
     """
 
     def __init__(self, layout: Layout, unknown: np.ndarray):
-        self._whole = layout
+        self._full_layout = layout
         columns = term_columns(layout)
-        number = np.full(layout.D + 1, layout.D)  # columns of what is unknown, numbered anew; D for the others
-        columns_of_unknown = layout.columns(unknown)
-        number[columns_of_unknown] = np.arange(len(columns_of_unknown))
-        inside = np.sort(number[columns], axis=0)
-        self._source = np.flatnonzero(inside[0] < layout.D)
-        inside = inside[:, self._source]
+        # column in the smaller model of each level of an unknown predictor; D for other levels and for column -1
+        new_column = np.full(layout.D + 1, layout.D)
+        u_columns = layout.columns(unknown)
+        new_column[u_columns] = np.arange(len(u_columns))
+        unknown_levels = np.sort(new_column[columns], axis=0)
+        self._source = np.flatnonzero(unknown_levels[0] < layout.D)  # parameters with an unknown predictor
+        unknown_levels = unknown_levels[:, self._source]
         source_columns = columns[:, self._source]
-        self._given = np.where(
-            number[source_columns] < layout.D, layout.D, source_columns
-        )  # D, and -1, stand for what always holds
-        site = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
-        order = (inside < layout.D).sum(axis=0)
-        terms = [
-            np.unique(site[inside[:k, order == k]].T, axis=0) for k in range(2, layout.order + 1) if (order == k).any()
-        ]
+        # columns of the known levels of each source parameter; D and -1 stand for a column of ones
+        self._known_columns = np.where(new_column[source_columns] < layout.D, layout.D, source_columns)
+        predictor_of_column = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
+        order = (unknown_levels < layout.D).sum(axis=0)
+        orders = [k for k in range(2, layout.order + 1) if (order == k).any()]
+        terms = [np.unique(predictor_of_column[unknown_levels[:k, order == k]].T, axis=0) for k in orders]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        base = len(columns_of_unknown) + 1
-        keys = _keys(np.where(inside < layout.D, inside, len(columns_of_unknown)), base)
-        level_columns = term_columns(self.layout)
-        pad = (
-            np.full((len(inside) - len(level_columns), level_columns.shape[1]), -1)
-            if len(inside) > len(level_columns)
-            else level_columns[:0]
-        )
-        level_columns = np.concatenate([level_columns, pad])[: len(inside)]
-        own_keys = _keys(np.where(level_columns < 0, len(columns_of_unknown), level_columns), base)
-        rank = np.argsort(own_keys)
-        self._to = rank[np.searchsorted(own_keys[rank], keys)]
+        base = len(u_columns) + 1
+        keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(u_columns)), base)
+        small_columns = term_columns(self.layout)
+        pad = np.full((max(0, len(unknown_levels) - len(small_columns)), small_columns.shape[1]), -1)
+        small_columns = np.concatenate([small_columns, pad])[: len(unknown_levels)]
+        small_keys = _keys(np.where(small_columns < 0, len(u_columns), small_columns), base)
+        by_key = np.argsort(small_keys)
+        self._target = by_key[np.searchsorted(small_keys[by_key], keys)]  # parameter of the smaller model
 
     def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m)."""
-        X = np.column_stack([one_hot(codes, self._whole), np.ones(len(codes))])
+        X = np.column_stack([one_hot(codes, self._full_layout), np.ones(len(codes))])
         value = theta[self._source]
         out = np.empty((len(codes), self.layout.size))
         for row, x in zip(out, X, strict=True):
-            row[:] = np.bincount(self._to, value * x[self._given].prod(axis=0), self.layout.size)
+            row[:] = np.bincount(self._target, value * x[self._known_columns].prod(axis=0), self.layout.size)
         return out
 
 
 def _keys(columns: np.ndarray, base: int) -> np.ndarray:
-    """Return one number for each set of columns (order, T)."""
+    """Return a number (T,) that identifies each column (order, T) of level columns below `base`."""
     key = np.zeros(columns.shape[1], dtype=object if base ** len(columns) > 2**62 else np.int64)
     for column in columns:
         key = key * base + column
@@ -114,36 +113,31 @@ def _keys(columns: np.ndarray, base: int) -> np.ndarray:
 
 
 def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probability of every non-reference level in several models of one layout.
+    """Return the probability of every non-reference level in several models of one layout, shape (n, layout.D).
 
     Parameters
     ----------
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else samples.
+        By elimination, Gibbs sampling or mean field; "auto" is exact where that is cheap, else it samples.
     rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray, shape (n, layout.D)
 
     Raises
     ------
     OptionError
-        If the exact ones are asked for, and would take over 3e7 table cells for a row.
+        If "exact" would take over 3e7 table cells for a row.
     """
     if method in ("auto", "exact"):
-        parts = _parts(layout, CELLS if method == "auto" else LARGEST)
-        if parts is not None:
-            rows = max(1, int(BLOCK / max(layout.D, *(cost for *_, cost in parts))))
-            return np.concatenate(
-                [exact_margins(layout, theta[k : k + rows], parts) for k in range(0, len(theta), rows)]
-            )
+        components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
+        if components is not None:
+            rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
+            blocks = [theta[first : first + rows] for first in range(0, len(theta), rows)]
+            return np.concatenate([exact_margins(layout, block, components) for block in blocks])
         if method == "exact":
             raise OptionError(
-                f"method='exact' would sum over more than {LARGEST:.0e} table cells for {layout.m} unknown predictors "
-                f"in one row; use method='gibbs' or 'mf'.",
+                f"method='exact' would sum over more than {MAX_CELLS:.0e} table cells for {layout.m} unknown "
+                f"predictors in one row; use method='gibbs' or 'mf'.",
                 argument="method",
             )
     if method == "mf":
@@ -151,36 +145,36 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     return np.array([gibbs_margins(layout, parameters, rng) for parameters in theta])
 
 
-def _parts(layout: Layout, limit: float) -> list[Part] | None:
-    """Return what hangs together; None if the margins of all of it take over `limit` table cells."""
+def _components(layout: Layout, limit: float) -> list[Component] | None:
+    """Return the components of a layout, None if all their margins take over `limit` table cells."""
     from scipy.sparse.csgraph import connected_components
 
-    n, of = connected_components(layout.mask, directed=False)
-    out: list[Part] = []
+    n, component_of = connected_components(layout.mask, directed=False)
+    components: list[Component] = []
     cost = 0.0
-    for component in range(n):
-        members = np.flatnonzero(of == component)
+    for c in range(n):
+        members = np.flatnonzero(component_of == c)
         elimination = elimination_order(layout.n_levels[members], layout.mask[np.ix_(members, members)], limit)
         if elimination is None:
             return None
         cost += elimination[1] * (len(members) if len(members) > 1 else 0)
         if cost > limit:
             return None
-        out.append(Part(members, members[elimination[0]].tolist(), elimination[1]))
-    return out
+        components.append(Component(members, members[elimination[0]].tolist(), elimination[1]))
+    return components
 
 
-def exact_margins(layout: Layout, theta: np.ndarray, parts: list[Part]) -> np.ndarray:
-    """Return `margins` by eliminating all other predictors of each part."""
-    out, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
-    for component, order, _ in parts:
-        members = set(component.tolist())
-        inside = [(scope, table) for scope, table in factors if scope[0] in members]
-        for i in component:
-            log_p = log_sum(inside, [k for k in order if k != i])
+def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:
+    """Return `margins` (n, layout.D) by eliminating all other predictors of each component."""
+    margins, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
+    for members, order, _ in components:
+        member_set = set(members.tolist())
+        component_factors = [(scope, table) for scope, table in factors if scope[0] in member_set]
+        for i in members:
+            log_p = log_sum(component_factors, [k for k in order if k != i])
             p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-            out[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
-    return out
+            margins[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
+    return margins
 
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -192,12 +186,12 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the damped mean field ``r <- .2 r + .8 P(x | r)`` (D,) of one model, a fixed point of it."""
+    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r <- .2 r + .8 P(x | r)``."""
     fields = Fields(layout, theta)
     r = normalised(theta[None, : layout.D], layout)[1]
     for _ in range(MEAN_FIELD_ITERATIONS):
-        step = normalised(fields(r), layout)[1] - r
-        r = r + DAMPING * step
-        if np.abs(step).max(initial=0.0) < MEAN_FIELD_TOLERANCE:
+        change = normalised(fields(r), layout)[1] - r
+        r = r + DAMPING * change
+        if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:
             break
     return r[0]

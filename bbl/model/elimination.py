@@ -1,4 +1,8 @@
-"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any factor model."""
+"""Sums over all states of a product of tables, by variable elimination: ln Z, and margins of any factor model.
+
+*Factor*: a pair ``(scope, table)``. The scope names the variables of the table's axes after the first axis, which is
+that of K models (length K, or 1 if they share the table). Tables hold logarithms; -inf marks impossible states.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,18 @@ Factor = tuple[tuple[int, ...], np.ndarray]
 
 
 def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> tuple[list[int], float] | None:
-    """Return the order in which variables are summed out, and its cost.
+    """Return ``(order, cost)``: an order in which to sum out variables, and its total number of table cells per model.
 
-    Greedy: the variable whose elimination makes the smallest table goes next. If none share a table the cost is the
-    number of levels, if all do it is the number of states.
+    Greedy: the variable whose elimination makes the smallest table is next. If no variables share a table, the cost is
+    the sum of levels; if all do, the number of states. None if the cost exceeds `limit`.
 
     Parameters
     ----------
     n_levels : ndarray of int, shape (m,)
         Number of levels of each variable.
     mask : ndarray of bool, shape (m, m)
-        Which variables share a table; symmetric, the diagonal is not looked at.
+        Which variables share a table; symmetric, the diagonal is ignored.
     limit : float
-        Largest total number of table cells per model.
-
-    Returns
-    -------
-    (order, cost) or None
-        None if `limit` is passed.
 
     Examples
     --------
@@ -46,45 +44,44 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
         order = np.argsort(log_L, kind="stable").tolist()
         cost = float(sum(math.exp(log_L[i]) for i in order))
         return None if cost > limit else (order, cost)
-    weight = log_L + mask @ log_L
-    if weight.min() > math.log(limit):
+    log_cells = log_L + mask @ log_L  # of the table that the elimination of each variable makes
+    if log_cells.min() > math.log(limit):
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
     remaining = np.ones(m, dtype=bool)
     order, cost = [], 0.0
     for _ in range(m):
-        i = int(np.argmin(np.where(remaining, weight, np.inf)))
-        cells = math.exp(min(weight[i], 700.0))
+        i = int(np.argmin(np.where(remaining, log_cells, np.inf)))
+        cells = math.exp(min(log_cells[i], 700.0))
         cost += cells
         if cost > limit:
             return None
-        around = neighbours[i] - {i}
+        clique = neighbours[i] - {i}  # the neighbours share a table from now on
         order.append(i)
         remaining[i] = False
-        for j in around:
-            neighbours[j] = (neighbours[j] | around) - {i, j}
-            weight[j] = log_L[j] + sum(log_L[k] for k in neighbours[j])
+        for j in clique:
+            neighbours[j] = (neighbours[j] | clique) - {i, j}
+            log_cells[j] = log_L[j] + sum(log_L[k] for k in neighbours[j])
     return order, cost
 
 
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
-    """Return the log of the sum, over the variables in `order`, of the product of the tables' exponentials.
+    """Return the log of the sum, over the variables in `order`, of the product of the factors' exponentials.
 
-    Each step adds up the tables that hold a variable (smallest first) and takes the log-sum over its levels; all models
-    go together along the first axis.
+    Each step adds up the tables of a variable, smallest first, and takes the log-sum-exp over its levels, for all
+    models at once.
 
     Parameters
     ----------
-    factors : sequence of (scope, table)
-        `scope` names the variables of a table's axes after the first, which is that of the models (of length K, or 1
-        where they share it). Logarithms; -inf stands for a state that cannot be.
+    factors : sequence of Factor
     order : sequence of int
         The variables to sum out, in that order; `elimination_order` finds a cheap one.
 
     Returns
     -------
     ndarray, shape (K, ...)
-        With an axis for each variable that is not in `order`, by number: the log of a margin; (K,) if none is left.
+        With an axis for each variable that is not in `order`, in rising order: the log of a margin; (K,) if there is
+        none.
 
     Examples
     --------
@@ -92,42 +89,44 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     >>> np.exp(log_sum([((0, 1), weight)], [0, 1])), np.exp(log_sum([((0, 1), weight)], [1]))
     (array([10.]), array([[3., 7.]]))
     """
-    step = {i: at for at, i in enumerate(order)}
-    never = len(order)
-    input_factors: list[list[Factor]] = [[] for _ in range(never + 1)]
-    message_factors: list[list[Factor]] = [[] for _ in range(never + 1)]
+    # each factor, and each message (the table that a step leaves), waits for the first step that sums out its variables
+    step_of = {i: step for step, i in enumerate(order)}
+    last_step = len(order)
+    input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
+    message_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     for scope, table in factors:
-        input_factors[min((step.get(k, never) for k in scope), default=never)].append((scope, table))
-    for at, i in enumerate(order):
-        bucket = message_factors[at] + input_factors[at]
-        if not bucket:
+        input_factors[min((step_of.get(k, last_step) for k in scope), default=last_step)].append((scope, table))
+    for step, i in enumerate(order):
+        step_factors = message_factors[step] + input_factors[step]
+        if not step_factors:
             raise ValueError(f"no table holds variable {i}")
-        scope, table = _add_up(bucket, (i,))
-        top = table.max(axis=1)
-        shift = np.where(np.isneginf(top), 0.0, top)  # a state that cannot be stays at -inf
+        scope, table = _add_up(step_factors, (i,))
+        largest = table.max(axis=1)
+        offset = np.where(np.isneginf(largest), 0.0, largest)  # impossible states stay at -inf
         with np.errstate(divide="ignore"):
-            summed = np.log(np.exp(table - shift[:, None]).sum(axis=1)) + shift
-        message_factors[min((step.get(k, never) for k in scope[1:]), default=never)].append((scope[1:], summed))
-    return _add_up(message_factors[never] + input_factors[never], ())[1]
+            summed = np.log(np.exp(table - offset[:, None]).sum(axis=1)) + offset
+        receiver = min((step_of.get(k, last_step) for k in scope[1:]), default=last_step)
+        message_factors[receiver].append((scope[1:], summed))
+    return _add_up(message_factors[last_step] + input_factors[last_step], ())[1]
 
 
 def _add_up(factors: list[Factor], first: tuple[int, ...]) -> Factor:
-    """Return the sum of tables, with axes (model, *first, other variables by number), and their names."""
-    factors = sorted(factors, key=lambda t: t[1].ndim)
+    """Return the sum of tables as a factor with axes (model, *first, other variables in rising order)."""
+    factors = sorted(factors, key=lambda factor: factor[1].ndim)
     scope: tuple[int, ...] = ()
     total = None
-    for names, table in factors:
-        wider = (*first, *sorted((set(scope) | set(names)) - set(first)))
-        spread_table = _spread(table, names, wider)
-        total = spread_table if total is None else _spread(total, scope, wider) + spread_table
-        scope = wider
-    assert total is not None  # noqa: S101  # the callers hand over at least one table
+    for table_scope, table in factors:
+        union = (*first, *sorted((set(scope) | set(table_scope)) - set(first)))
+        aligned = _align(table, table_scope, union)
+        total = aligned if total is None else _align(total, scope, union) + aligned
+        scope = union
+    assert total is not None  # noqa: S101  # callers pass at least one table
     return scope, total
 
 
-def _spread(table: np.ndarray, names: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
-    """Return `table` with its axes in the order of `scope`, length one where it does not depend on a variable."""
-    ordered = sorted(names, key=scope.index)
-    table = table.transpose(0, *(1 + names.index(k) for k in ordered))
+def _align(table: np.ndarray, table_scope: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
+    """Return `table` with its axes `table_scope` in the order of `scope`, and axes of length 1 for other variables."""
+    ordered = sorted(table_scope, key=scope.index)
+    table = table.transpose(0, *(1 + table_scope.index(k) for k in ordered))
     shape = [len(table)] + [table.shape[1 + ordered.index(k)] if k in ordered else 1 for k in scope]
     return table.reshape(shape)

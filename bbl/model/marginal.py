@@ -1,4 +1,7 @@
-"""Energies of rows in which some predictors are unknown and summed out, exactly or by annealing."""
+"""Energies of rows in which some predictors are unknown and summed out, exactly or by annealing.
+
+*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K models.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,21 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MarginalEnergy"]
 
-CELLS = 2**19  # table cells of a row's sum up to which it is exact
-BLOCK = 2**20  # table cells of rows that are summed together
-ROWS = 4096
-ANNEALING_STEPS = 100  # beyond that number of cells: errors of 0.01 to 0.05 at the cost of 2**19 cells
+CELLS = 2**19  # a sum over more table cells for a row is annealed
+BLOCK = 2**20  # table cells of the rows that are summed at a time
+ROWS = 4096  # most rows that are summed at a time
+ANNEALING_STEPS = 100  # errors are then 0.01 to 0.05, at the cost of `CELLS`
 ANNEALING_CHAINS = 256
 
 
 class MarginalEnergy(Energy):
     """Energies of rows under K models, where predictors may be unknown.
 
-    The energy of a row is then ``ln sum exp(E)`` over the levels of its unknown predictors, so that ``E - ln Z`` stays
-    the log-probability of what is known. Given the known predictors, the unknown ones are a smaller model, with
-    fields ``h + sum J`` of the known ones (and couplings likewise, where a term of three or more reaches into both);
-    the log-sum is its ln Z. It is exact by variable elimination up to half a million table cells for a row, and
-    annealed from a fixed seed beyond. Rows with the same unknown predictors go together.
+    The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E - ln Z`` is the log
+    probability of the known predictors. Given these, the unknown ones are a smaller model, with fields ``h + sum J``
+    (and couplings likewise, for terms of three or more with both), whose ln Z is the log-sum: exact by variable
+    elimination up to half a million table cells for a row, and annealed from a fixed seed beyond. Rows with the same
+    unknown predictors are treated together.
 
     Parameters
     ----------
@@ -58,25 +61,25 @@ class MarginalEnergy(Energy):
         rows = np.flatnonzero(unknown.any(axis=1))
         patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
-            at = rows[pattern_of_row.ravel() == p]
-            out[at] += self._log_sum(codes[at], np.flatnonzero(pattern))
+            pattern_rows = rows[pattern_of_row.ravel() == p]
+            out[pattern_rows] += self._log_sum(codes[pattern_rows], np.flatnonzero(pattern))
         return out
 
     def _log_sum(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return ln Z (n, K) of the predictors `unknown`, given the other predictors of each row."""
+        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m) of the
+        others.
+        """
         layout = self.layout
-        near = np.flatnonzero(layout.mask[unknown].any(axis=0))
-        near = near[~np.isin(near, unknown)]
-        _, first, context_of_row = np.unique(codes[:, near], axis=0, return_index=True, return_inverse=True)
-        codes = codes[first]  # rows that differ elsewhere have the same sum
-        inside = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
-        reached = self._reached(unknown)
-        terms = [
-            np.searchsorted(unknown, layout.pairs[inside]),
-            *(unknown_members for _, unknown_members, _ in reached if len(unknown_members) > 1),
-        ]
+        neighbours = np.flatnonzero(layout.mask[unknown].any(axis=0))
+        neighbours = neighbours[~np.isin(neighbours, unknown)]
+        _, first, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
+        codes = codes[first]  # rows with equal neighbours have equal sums
+        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # of unknown predictors
+        pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
+        higher_terms = self._higher_terms(unknown)
+        terms = [pair_positions, *(positions for _, positions, _ in higher_terms if len(positions) > 1)]
         unknown_layout = Layout(layout.n_levels[unknown], terms)
-        couplings = self._couplings(inside)
+        couplings = self._couplings(pairs)
         elimination = elimination_order(unknown_layout.n_levels, unknown_layout.mask, CELLS)
         K = len(self.theta)
         block = ROWS if elimination is None else min(ROWS, max(1, int(BLOCK / (elimination[1] * K))))
@@ -84,51 +87,54 @@ class MarginalEnergy(Energy):
         for lo in range(0, len(codes), block):
             rows = codes[lo : lo + block]
             fields = self._fields(rows, unknown)
-            if not reached:
+            if not higher_terms:
                 theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
             else:
                 theta = np.zeros((len(rows), K, unknown_layout.size))
                 theta[:, :, : unknown_layout.D] = fields
-                for pair, pair_positions in zip(inside, np.searchsorted(unknown, layout.pairs[inside]), strict=True):
-                    unknown_layout.table(theta, *pair_positions)[...] += layout.table(self.theta, *layout.pairs[pair])
-                for term, unknown_members, known_members in reached:
-                    self._add_given(
-                        unknown_layout.table(theta, *unknown_members), rows[:, known_members], term, known_members
-                    )
+                for pair, positions in zip(layout.pairs[pairs], pair_positions, strict=True):
+                    unknown_layout.table(theta, *positions)[...] += layout.table(self.theta, *pair)
+                for unknown_members, positions, known_members in higher_terms:
+                    table = unknown_layout.table(theta, *positions)
+                    self._add_couplings(table, rows[:, known_members], unknown_members, known_members)
             theta = theta.reshape(-1, unknown_layout.size)
-            log_z = (
-                _annealed(unknown_layout, theta)
-                if elimination is None
-                else log_sum(unknown_layout.factors(theta), elimination[0])
-            )
+            if elimination is None:
+                log_z = _annealed(unknown_layout, theta)
+            else:
+                log_z = log_sum(unknown_layout.factors(theta), elimination[0])
             out[lo : lo + block] = log_z.reshape(-1, K)
         return out[context_of_row.ravel()]
 
-    def _reached(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
-        """Return the terms of three and more with members among `unknown`: positions of these in it, and the others."""
+    def _higher_terms(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
+        """Return the terms of three predictors and more with unknown members, as tuples.
+
+        Each holds the unknown members, their positions in `unknown` (u,), and the known members.
+        """
         out = []
         for terms in self.layout.terms[1:]:
             for term in terms[np.isin(terms, unknown).any(axis=1)].tolist():
                 unknown_members = [i for i in term if i in unknown]
-                at = tuple(int(p) for p in np.searchsorted(unknown, unknown_members))
-                out.append((tuple(unknown_members), at, [i for i in term if i not in unknown_members]))
+                positions = tuple(int(p) for p in np.searchsorted(unknown, unknown_members))
+                out.append((tuple(unknown_members), positions, [i for i in term if i not in unknown_members]))
         return out
 
-    def _add_given(self, to: np.ndarray, codes: np.ndarray, left: tuple[int, ...], known: list[int]) -> None:
-        """Add to tables (n, K, ...) of `left` its couplings at the `codes` (n, ...) of the `known` members."""
-        table = self.layout.table(self.theta, *known, *left)  # (K, levels of known, levels of left)
-        rows = np.flatnonzero((codes > 0).all(axis=1))
-        at = tuple(codes[rows].T.astype(np.intp) - 1)
-        to[rows] += np.moveaxis(table, 0, len(known))[at] if known else table
+    def _add_couplings(
+        self, out: np.ndarray, known_codes: np.ndarray, unknown: tuple[int, ...], known: list[int]
+    ) -> None:
+        """Add the couplings of a term, at the codes (n, known) of its known members, to `out` (n, K, L - 1, ...)."""
+        table = self.layout.table(self.theta, *known, *unknown)  # (K, levels of known, levels of unknown)
+        rows = np.flatnonzero((known_codes > 0).all(axis=1))
+        levels = tuple(known_codes[rows].T.astype(np.intp) - 1)
+        out[rows] += np.moveaxis(table, 0, len(known))[levels] if known else table
 
     def _couplings(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the couplings (K, cells) of some pairs, one table after the other."""
+        """Return the couplings (K, cells) of some pairs (rows of `layout.pairs`), one table after the other."""
         start = self.layout.pair_start
         cells = np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)])
         return self.theta[:, cells]
 
     def _fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, levels) of the predictors `unknown`: their own, and from the known ones."""
+        """Return the fields (n, K, levels) of the predictors `unknown`, couplings with known predictors included."""
         columns = self.layout.columns(unknown)
         h = self.h[columns].T
         if not len(self.J):
@@ -140,7 +146,7 @@ class MarginalEnergy(Energy):
 
 
 def _annealed(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return ln Z of each of the models `theta` by annealing; the same model always has the same."""
+    """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
     return np.array(
         [annealed_log_z(layout, t, 0.5 * t[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0).log_z for t in theta]
     )

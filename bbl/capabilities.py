@@ -22,18 +22,10 @@ RESULTS = "Results"
 
 @dataclass(frozen=True)
 class Capability:
-    """One row of the guide's table "what works with what".
+    """One row of the guide's table "what works with what"."""
 
-    Attributes
-    ----------
-    section : str
-        Heading under which the row stands.
-    title : str
-        Text of the row, in Markdown.
-    """
-
-    section: str
-    title: str
+    section: str  # heading under which the row stands
+    title: str  # text of the row, in Markdown
 
 
 CAPABILITIES: dict[str, Capability] = {

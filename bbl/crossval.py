@@ -22,7 +22,7 @@ from bbl.stats.metrics import SCORES, auc, mean_loss
 from bbl.stats.scores import link, log_probabilities
 
 __all__ = [
-    "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares", "one_standard_error",
+    "Classifier", "Scored", "calibrated", "check_trained", "cross_validate", "fold_log_shares", "one_standard_error",
     "score_settings",
 ]  # fmt: skip
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bbl.crossval import cross_validate
+from bbl.crossval import Classifier, cross_validate
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import row_loss
@@ -21,7 +20,7 @@ __all__ = ["losses_without", "validated_losses"]
 class Without:
     """A classifier that sums predictor `i` out of every row; with `i` = -1 it uses all predictors."""
 
-    classifier: Any
+    classifier: Classifier
     i: int
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -32,7 +31,7 @@ class Without:
         return self.classifier.class_scores(codes, missing)
 
 
-def losses_without(classifier: Any, rows: Sample) -> np.ndarray:
+def losses_without(classifier: Classifier, rows: Sample) -> np.ndarray:
     """Return the log-losses (1 + m, n) of rows: row 0 with all m predictors, row 1 + i without predictor i."""
     scores = (Without(classifier, i).class_scores(rows.codes, rows.missing) for i in range(-1, rows.codes.shape[1]))
     return np.array([row_loss(log_probabilities(class_scores), rows.response) for class_scores in scores])
@@ -43,12 +42,8 @@ def validated_losses(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cross-validate `losses_without`; return losses (1 + m, N), groups (N,) and weights (N,) of N validated rows.
 
-    Parameters
-    ----------
-    refit : callable
-        ``refit(train, rng)`` returns a classifier that is fitted to the training rows of a fold.
-    rngs : list of numpy.random.Generator
-        One for each fold.
+    ``refit(train, rng)`` returns a classifier that is fitted to the training rows of a fold; `rngs` has one generator
+    for each fold.
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:

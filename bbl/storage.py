@@ -46,7 +46,9 @@ _MAX_CONTAINERS = 250_000  # lists and dicts in meta.json: an empty list is 2 by
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
-def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl") -> None:
+def write_model(
+    path: str | os.PathLike, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl"
+) -> None:
     """Write a model file; the old file, if any, stays whole until the new one is complete on the disk.
 
     The same input gives the same bytes. After an error nothing is left behind.
@@ -94,13 +96,13 @@ def write_model(path: Any, meta: dict[str, Any], arrays: dict[str, np.ndarray], 
         raise OSError(error.errno, f"cannot save: {error.strerror or error}; {remedy}", target) from error
 
 
-def read_model(path: Any, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_model(path: str | os.PathLike, kind: str = "bbl") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return (meta, arrays) of a model file of one `kind`, as `read_any` does."""
     _, meta, arrays = read_any(path, (kind,))
     return meta, arrays
 
 
-def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Read a file that `write_model` wrote. Every byte is checked, so the file may come from a stranger.
 
     Parameters
@@ -136,7 +138,7 @@ def read_any(path: Any, kinds: Collection[str]) -> tuple[str, dict[str, Any], di
         raise ModelFileError(f"{name!r} is no model file that can be loaded: {why}", argument="path") from None
 
 
-def _file_path(path: Any) -> str:
+def _file_path(path: str | os.PathLike) -> str:
     """Return `path` as a str, after checking that it names a regular file or nothing yet."""
     try:
         name = os.fsdecode(path)
@@ -177,7 +179,7 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     return [*chunks, directory(entries)]
 
 
-def _plain_array(name: Any, array: Any) -> np.ndarray:
+def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
     """Return an array in little-endian C order, after checking its name and dtype."""
     if not (isinstance(name, str) and _ARRAY_NAME.fullmatch(name)):
         raise OptionError(f"The array name {name!r} must be 1 to 64 letters, digits or '_'.", argument="arrays")
@@ -213,7 +215,7 @@ def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -
     return text.encode("ascii")
 
 
-def _check_plain(value: Any, where: str, depth: int) -> None:
+def _check_plain(value: object, where: str, depth: int) -> None:
     """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and infinity.
 
     `where` names the value in messages; `depth` is its nesting in meta.json.

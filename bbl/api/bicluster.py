@@ -9,11 +9,13 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.mcmc import MIXED
 from bbl.biclustering.methods import Prototype, make_method
 from bbl.checks import arguments, generator, integer
+from bbl.design.table_types import TableLike, Weights
 from bbl.design.twoway import TwoWay
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.parallel import n_workers, progress_bar
@@ -25,11 +27,11 @@ __all__ = ["bicluster"]
 
 def bicluster(
     formula: str | None,
-    data: Any,
+    data: TableLike | ArrayLike,
     groups: tuple[int, int] | None = None,
     method: str = "prototype",
     *,
-    weights: Any = None,
+    weights: Weights | None = None,
     seed: int | np.random.Generator | None = 0,
     n_init: int = 10,
     n_jobs: int | None = None,
@@ -139,7 +141,9 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
         )
 
 
-def _call_string(formula: str | None, weights: Any, groups: tuple[int, int] | None, method: str, options: dict) -> str:
+def _call_string(
+    formula: str | None, weights: Weights | None, groups: tuple[int, int] | None, method: str, options: dict
+) -> str:
     """Return the call as text, without options that are arrays."""
     shown: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
     if weights is not None:

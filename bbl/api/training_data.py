@@ -107,7 +107,6 @@ def encode_data(
 
     Parameters
     ----------
-    training : TrainingData
     rules : EncodingRules
         Terms, weights and missing values that the engine or learner accepts.
     announce : callable, optional
@@ -115,11 +114,6 @@ def encode_data(
     deal, cluster, verbose
         For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, and 0 for no
         progress bar.
-
-    Raises
-    ------
-    FormulaError, DataError, LevelError, OptionError, BBLTypeError
-        As `Design.from_data`.
     """
     check_formula(training.formula)
     arguments = (training.formula, training.weights, training.xlevels, training.novarOk, training.missing, announce)

@@ -59,13 +59,6 @@ def read_table(
         a code (has a leading zero, or over 18 digits).
     levels : mapping of column to collection of str, optional
         Texts that are levels of a column, even if they are in `missing`.
-
-    Raises
-    ------
-    DataError
-        If the file is not such a table.
-    OSError
-        If the file cannot be read.
     """
     endings = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):

@@ -41,29 +41,14 @@ __all__ = ["TrainingTable", "TableClassifier", "TableEstimator", "table_errors"]
 
 
 class TrainingTable(NamedTuple):
-    """The checked arguments of `fit`.
+    """The checked arguments of `fit`."""
 
-    Attributes
-    ----------
-    data : Frame
-        The columns of X and, as the last column, the classes y.
-    response : str
-        Name of the column of classes.
-    classes : ndarray, shape (K,)
-        Class labels, sorted.
-    weights : ndarray, shape (n,)
-    weighted_rows : ndarray of int
-        Positions of the rows of positive weight.
-    features : tuple
-        Names of the columns of X.
-    """
-
-    data: Frame
-    response: str
-    classes: np.ndarray
-    weights: np.ndarray
-    weighted_rows: np.ndarray
-    features: tuple
+    data: Frame  # the columns of X and, as the last column, the classes y
+    response: str  # name of the column of classes
+    classes: np.ndarray  # sorted labels (K,) of rows of positive weight
+    weights: np.ndarray  # (n,)
+    weighted_rows: np.ndarray  # positions of the rows of positive weight
+    features: tuple  # names of the columns of X
 
 
 class TableEstimator(ResultState, BaseEstimator):

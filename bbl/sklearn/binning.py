@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from bbl.checks import choice, integer
 from bbl.design.bins import find_cuts
 from bbl.design.weights import check_weights
 from bbl.errors import DataError
 from bbl.stats.cuts import CUTS
-
-try:
-    from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
-except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
 __all__ = ["BinningTransformer"]
 

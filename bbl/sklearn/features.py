@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bbl.api.machine.scores import log_scores
 from bbl.checks import flag, integer
@@ -19,15 +24,6 @@ from bbl.engines.bayes.conjugate import conjugate_scores, signed_log
 from bbl.errors import ConvergenceWarning, DataError, DataWarning, OptionError
 from bbl.sklearn.base import table_errors
 from bbl.sklearn.boltzmann import BBLClassifier
-
-try:
-    from sklearn.base import BaseEstimator, TransformerMixin
-    from sklearn.model_selection import StratifiedKFold
-    from sklearn.utils import _safe_indexing, check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
 __all__ = ["ScoreFeatures"]
 

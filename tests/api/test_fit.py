@@ -461,7 +461,7 @@ def test_pairs_that_a_method_does_not_use_are_not_listed(monkeypatch):
     def listed(*_):
         raise AssertionError("all pairs are listed")
 
-    monkeypatch.setattr("bbl.design.interactions.Cube.listed", listed)
+    monkeypatch.setattr("bbl.design.interactions.Cube.list_terms", listed)
     monkeypatch.setattr("bbl.model.layout.np.argwhere", listed)
     data = pd.DataFrame({"y": list("aabb"), "u": list("pqpq"), "v": list("rssr"), "w": list("ttuu")})
     fit = bbl.bbl("y ~ .^2", data, method="naive")

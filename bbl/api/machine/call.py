@@ -73,24 +73,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Call(EncodedData):
-    """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how it computes.
-
-    Attributes
-    ----------
-    engine : Engine
-    layout : Layout
-        Positions of the parameters of the formula's terms.
-    log_z, calibrate : str
-    workers : int
-        Threads.
-    rng : numpy.random.Generator
-    """
+    """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how it computes."""
 
     engine: Engine
-    layout: Layout
+    layout: Layout  # of the formula's terms
     log_z: str
     calibrate: str
-    workers: int
+    workers: int  # number of threads
     rng: np.random.Generator
 
     @property
@@ -159,11 +148,8 @@ def prepare(
     ----------
     verb : callable
         Public function whose signature names the arguments that are not options of the method.
-    training : TrainingData
-    method : str or Engine
-    options : dict
-        Options of the method.
-    run : RunOptions
+    training, method, options, run
+        Unchecked arguments of the verb; `options` are those of the method.
     extra_fits : int, default 0
         Number of fits besides one for each group, for the estimate of the cost.
     make_deal : callable, optional

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -183,7 +183,7 @@ def _predictor_levels(predictors: PredictorLevels | None) -> tuple[list, list[li
     return names, levels
 
 
-def _parameter_vector(layout: Layout, par: Any, argument: str) -> np.ndarray:
+def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np.ndarray:
     """Return ``par.h`` (list of arrays) and ``par.J`` (dict of terms to arrays) as a parameter vector (size,).
 
     `argument` names `par` in the error for arrays that do not fit the layout.
@@ -370,7 +370,8 @@ def randomsamp(
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
     layout = _layout(levels, par)
-    theta = np.array([_parameter_vector(layout, p, f"par of group {g!r}") for g, p in zip(groups, par, strict=True)])
+    par_by_group = zip(groups, cast(Sequence[GroupParameters], par), strict=True)  # None raises a DataError below
+    theta = np.array([_parameter_vector(layout, p, f"par of group {g!r}") for g, p in par_by_group])
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _configuration_frame(codes, names, levels, False)
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bbl.api.training_data import EncodedData, TrainingData, encode_data, refuse_batches, user_folds
 from bbl.checks import integer, near_match
@@ -22,6 +23,7 @@ from bbl.design.grammar import quoted
 from bbl.design.interactions import Cube, Interactions
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.source import Source
+from bbl.design.table_types import RowFolds, Splitter
 from bbl.errors import BBLTypeError, DataError, DataWarning, FormulaError, OptionError
 from bbl.results.network.network import NetworkResults
 from bbl.rows.folds import Folds, stratified_folds
@@ -123,7 +125,9 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         ) from None
 
 
-def make_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Generator) -> Folds:
+def make_folds(
+    folds: Splitter | Iterable[ArrayLike] | None, prepared: EncodedData, k: int, rng: np.random.Generator
+) -> Folds:
     """Check the user's `folds` (positions of validated rows in the data, or a splitter), or draw `k` folds if None."""
     sample, labels = prepared.rows, prepared.design.labels
     if folds is not None:
@@ -133,7 +137,8 @@ def make_folds(folds: Any, prepared: EncodedData, k: Any, rng: np.random.Generat
                 argument="folds",
             )
         frame = cast(Frame, prepared.frame)
-        return user_folds(folds if hasattr(folds, "split") else _train_and_validation(folds, frame.n), frame, prepared)
+        cv = folds if hasattr(folds, "split") else _train_and_validation(cast(Iterable, folds), frame.n)
+        return user_folds(cast(RowFolds, cv), frame, prepared)
     k = integer("k", k, 2)
     has_class = sample.response >= 0
     total = float(sample.weights[has_class].sum())

@@ -20,7 +20,8 @@ from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network
 from bbl.checks import choice, flag, generator, integer, near_match, real, verb
-from bbl.design.decisions import check_priors
+from bbl.design.decisions import Priors, check_priors
+from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.errors import BBLTypeError, OptionError
 from bbl.report.text import call_text
 from bbl.results.model import Training
@@ -95,17 +96,17 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
 @verb
 def lp(
     structure: Structure | AveragedStructure,
-    data: Any,
+    data: TableLike | Batches,
     smooth: float = 0.0,
     *,
     manb_prior: float | None = None,
     wanbia: bool | Mapping[Hashable, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
-    weights: Any = None,
+    weights: Weights | None = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
-    priors: Any = None,
+    priors: Priors = None,
     seed: int | np.random.Generator | None = 0,
 ) -> NetworkResults:
     """Estimate the probability tables of a structure from data.
@@ -171,7 +172,7 @@ def lp(
 def bnc(
     learner: str,
     formula: str,
-    data: Any,
+    data: TableLike | Batches,
     smooth: float = 0.0,
     *,
     dag_args: Mapping[str, Any] | None = None,
@@ -179,10 +180,10 @@ def bnc(
     wanbia: bool | Mapping[Hashable, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
-    weights: Any = None,
+    weights: Weights | None = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
-    priors: Any = None,
+    priors: Priors = None,
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
 ) -> NetworkResults:
@@ -258,7 +259,7 @@ def _feature_names(structure: Structure | AveragedStructure) -> list:
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
-def _changed_arguments(weights: Any, missing: str, recipe: Recipe) -> dict[str, Any]:
+def _changed_arguments(weights: Weights | None, missing: str, recipe: Recipe) -> dict[str, Any]:
     """Return the arguments that differ from their defaults, by name, to show in the text of a call."""
     shown: dict[str, Any] = {}
     if weights is not None:
@@ -276,19 +277,18 @@ def _changed_arguments(weights: Any, missing: str, recipe: Recipe) -> dict[str, 
 
 def _recipe(
     structure: Structure | AveragedStructure,
-    smooth: Any,
-    manb_prior: Any,
-    wanbia: Any,
-    awnb_trees: Any,
-    awnb_bootstrap: Any,
+    smooth: float,
+    manb_prior: float | None,
+    wanbia: bool | Mapping[Hashable, float],
+    awnb_trees: int | None,
+    awnb_bootstrap: float | None,
 ) -> Recipe:
     """Check the options of the estimate, as `lp` describes them, and return them as a recipe.
 
     A `structure` without graphs (before it is learnt) passes the checks that need its graph.
     """
     smooth = real("smooth", smooth, 0.0)
-    has_weights = isinstance(wanbia, Mapping)
-    uses_wanbia = has_weights or flag("wanbia", wanbia)
+    uses_wanbia = isinstance(wanbia, Mapping) or flag("wanbia", wanbia)
     uses_awnb = awnb_trees is not None or awnb_bootstrap is not None
     uses = {"manb_prior": manb_prior is not None, "wanbia": uses_wanbia, "awnb": uses_awnb}
     requested = [name for name, is_used in uses.items() if is_used]
@@ -311,7 +311,7 @@ def _recipe(
         count = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
         share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
         return Recipe(smooth, awnb=(count, share))
-    if has_weights and structure.dags:
+    if isinstance(wanbia, Mapping) and structure.dags:
         return Recipe(smooth, wanbia=_feature_weights(wanbia, _feature_names(structure)))
     return Recipe(smooth, wanbia=bool(uses_wanbia))
 
@@ -335,7 +335,7 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     return [Dag(tuple((new[i], tuple(new[p] for p in parents)) for i, parents in d.families)) for d in structure.dags]
 
 
-def _checked_shares(priors: Any, prepared: EncodedData) -> np.ndarray | None:
+def _checked_shares(priors: Priors, prepared: EncodedData) -> np.ndarray | None:
     """Check `priors` and return them as class shares (K,); None if they are None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
@@ -345,7 +345,7 @@ def _fit(
     prepared: EncodedData,
     recipe: Recipe,
     call: str,
-    seed: Any,
+    seed: int | np.random.Generator | None,
     priors: np.ndarray | None,
 ) -> NetworkResults:
     """Estimate the tables of a structure, and wrap them as results; `call` is the text of the call.

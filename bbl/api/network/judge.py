@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.api.network.data import formula_of, make_folds, prepare, restrict_features
 from bbl.api.network.fit import local_dags
@@ -19,6 +20,7 @@ from bbl.bayesnet.predict import class_scores
 from bbl.checks import choice, flag, generator, verb
 from bbl.design.factors import Factor
 from bbl.design.frames import to_frame
+from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.design.values import factorise
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
@@ -35,16 +37,16 @@ __all__ = ["accuracy", "cmi", "cv"]
 @verb
 def cv(
     models: NetworkResults | Sequence[NetworkResults] | Mapping[Any, NetworkResults],
-    data: Any,
+    data: TableLike | Batches,
     k: int = 10,
     dag: bool = True,
     mean: bool = True,
-    folds: Any = None,
+    folds: Splitter | Iterable[ArrayLike] | None = None,
     seed: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
     *,
     score: str = "accuracy",
-    weights: Any = None,
+    weights: Weights | None = None,
     verbose: int = 1,
 ) -> pd.Series | pd.DataFrame:
     """Cross-validate Bayesian network classifiers on the same folds.
@@ -95,8 +97,8 @@ def cv(
     choice("score", score, (*SCORES, "auc"))
     relearn, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
     refuse_batches(data, "cv()", "data")
-    data = to_frame(data)
-    encoded = [_encode_as_fitted(model, data, weights) for model in models_by_name.values()]
+    frame = to_frame(data)
+    encoded = [_encode_as_fitted(model, frame, weights) for model in models_by_name.values()]
     first = encoded[0]
     if any(len(e.rows.weights) != len(first.rows.weights) for e in encoded):
         raise OptionError("models treat missing values differently, so their rows differ; fit them alike.")
@@ -140,7 +142,7 @@ def _models_by_name(models: Any) -> dict[Any, NetworkResults]:
     return dict(models)
 
 
-def _encode_as_fitted(model: NetworkResults, data: Any, weights: Any) -> EncodedData:
+def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> EncodedData:
     """Encode data with the levels and the treatment of missing values of a fitted model.
 
     The features are all columns that its learner could choose from, not only those of its structure.
@@ -198,7 +200,13 @@ def _select_columns(sample: Sample, columns: list[int]) -> Sample:
 
 @verb
 def cmi(
-    x: Hashable, y: Hashable, data: Any, z: Hashable | None = None, unit: str = "log", *, weights: Any = None
+    x: Hashable,
+    y: Hashable,
+    data: TableLike,
+    z: Hashable | None = None,
+    unit: str = "log",
+    *,
+    weights: Weights | None = None,
 ) -> float:
     """Return the mutual information of the columns x and y, conditional on z if z is given.
 
@@ -233,7 +241,7 @@ def cmi(
             )
     frame = to_frame(data)
     is_column = frame.has(weights) if weights is not None else False
-    counts = check_weights(frame.column(weights) if is_column else weights, frame.n)
+    counts = check_weights(frame.column(cast(str, weights)) if is_column else weights, frame.n)
     codes, shape = [], []
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")
@@ -249,7 +257,7 @@ def cmi(
 
 
 @verb
-def accuracy(predicted: Any, true: Any) -> float:
+def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     """Return the share of rows in which predicted and true label are equal; a missing label is equal to no label.
 
     Parameters

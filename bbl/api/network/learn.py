@@ -6,16 +6,18 @@ A *structure* is the graph of a network classifier: the parents of each feature,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import wraps
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bbl.api.network.data import make_folds, prepare
 from bbl.api.training_data import EncodedData, TrainingData
 from bbl.bayesnet.learners import LEARNERS, Task
 from bbl.checks import generator, verb
+from bbl.design.table_types import Batches, Splitter, TableLike, Weights
 from bbl.errors import OptionError
 from bbl.parallel import progress_bar
 from bbl.results.network.structure import AveragedStructure, Structure, make_structure
@@ -36,7 +38,12 @@ Structure
 
 
 def learn_structure(
-    name: str, prepared: EncodedData, options: Mapping[str, Any], folds: Any = None, seed: Any = 0, verbose: int = 0
+    name: str,
+    prepared: EncodedData,
+    options: Mapping[str, Any],
+    folds: Splitter | Iterable[ArrayLike] | None = None,
+    seed: int | np.random.Generator | None = 0,
+    verbose: int = 0,
 ) -> Structure | AveragedStructure:
     """Check the options of the learner `name`, and return the structure that it learns from encoded data.
 
@@ -64,8 +71,9 @@ def learn_structure(
 
 @verb
 def nb(
-    formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
-) -> Structure:
+    formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
+    xlevels: Mapping | None = None,
+) -> Structure:  # fmt: skip
     """Return the structure of naive Bayes: the class is the only parent of every feature.
 
     Parameters
@@ -112,11 +120,11 @@ def nb(
 @verb
 def tan_cl(
     formula: str,
-    data: Any,
+    data: TableLike | Batches,
     score: str = "loglik",
     root: Hashable = None,
     *,
-    weights: Any = None,
+    weights: Weights | None = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
 ) -> Structure:
@@ -148,8 +156,9 @@ def tan_cl(
 
 @verb
 def aode(
-    formula: str, data: Any, *, weights: Any = None, missing: str = "marginal", xlevels: Mapping | None = None
-) -> AveragedStructure:
+    formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
+    xlevels: Mapping | None = None,
+) -> AveragedStructure:  # fmt: skip
     """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
 
     There is a structure for each feature, which is a parent of all other features in it. Predictions average the joint
@@ -168,7 +177,12 @@ def aode(
 
 
 def _search(
-    learner: str, training: TrainingData, options: Mapping[str, Any], folds: Any, seed: Any, verbose: int
+    learner: str,
+    training: TrainingData,
+    options: Mapping[str, Any],
+    folds: Splitter | Iterable[ArrayLike] | None,
+    seed: int | np.random.Generator | None,
+    verbose: int,
 ) -> Structure:
     """Return the structure that a greedy search finds; `options` are arguments of the learner by name."""
     prepared = prepare(training, LEARNERS[learner].rows_reason(options), verbose)
@@ -178,14 +192,14 @@ def _search(
 @verb
 def tan_hc(
     formula: str,
-    data: Any,
+    data: TableLike | Batches,
     k: int = 10,
     epsilon: float = 0.01,
     smooth: float = 0.0,
-    folds: Any = None,
+    folds: Splitter | Iterable[ArrayLike] | None = None,
     seed: int | np.random.Generator | None = 0,
     *,
-    weights: Any = None,
+    weights: Weights | None = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
     verbose: int = 1,
@@ -282,16 +296,16 @@ def bsej() -> None:
 @verb
 def kdb(
     formula: str,
-    data: Any,
+    data: TableLike | Batches,
     k: int = 10,
     epsilon: float = 0.01,
     smooth: float = 0.0,
-    folds: Any = None,
+    folds: Splitter | Iterable[ArrayLike] | None = None,
     seed: int | np.random.Generator | None = 0,
     kdbk: int = 2,
     *,
     search: str = "accuracy",
-    weights: Any = None,
+    weights: Weights | None = None,
     missing: str = "marginal",
     xlevels: Mapping | None = None,
     verbose: int = 1,

@@ -61,7 +61,7 @@ class Attribution:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Why rows are predicted as they are; made by ``fit.explain()``.
+    """Contributions of the terms to the log-odds of two groups, row by row; made by ``fit.explain()``.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def explain_rows(
     )
     columns: dict[str, Any] = {group_name: [groups[g] for g in group], against_name: [groups[g] for g in reference]}
     columns |= {baseline_name: baseline, **dict(zip(term_names, by_term.T, strict=True))}
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # the effect of missing values, else of averaging over draws
         remainder = _difference(_difference(log_odds, baseline), by_term.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
     if is_incomplete.any():

@@ -206,7 +206,7 @@ def _check_meta(meta: dict) -> None:
 def _array_specs(layout: Layout, hidden_layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
     """Return the expected dtype, shape and range of all arrays by name, except those of the training rows.
 
-    `hidden_layout` is that of the predictors and the model's hidden units, `layout` itself if there are none.
+    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units of the model.
     """
     m, size, n_runs = layout.m, layout.size, K + ("pooled" in arrays)
     n_recorded = m if arrays["grad_norm"].size else 0  # predictors with iterations; none in closed forms
@@ -250,7 +250,7 @@ def _terms_name(order: int) -> str:
 
 
 def _unpack_layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
-    """Return the layout of the stored terms; a ValueError if a term holds a number that is no predictor's."""
+    """Return the layout of the stored terms; a ValueError if a term holds a number that no predictor has."""
     terms, order = [arrays["pairs"]], 3
     while (name := _terms_name(order)) in arrays:
         terms.append(arrays[name])

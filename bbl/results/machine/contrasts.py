@@ -78,7 +78,7 @@ class DifferenceInference(Estimates):
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return (covariance matrices of the differences, one per term; whether each parameter has one (size,))."""
+        """Return (covariance matrices of the differences, one per term; whether parameters have an se (size,))."""
         selection = resolve_of(of, list(self._labels.groups), True)
         if isinstance(selection, str):
             self._engine.check_equations()  # raises: single groups have no standard errors
@@ -128,6 +128,7 @@ class DifferenceInference(Estimates):
         raise OptionError(NO_TEST)
 
     def _covariance(self, g: int) -> NoReturn:
+        """Raise an OptionError: single groups have no covariances."""
         raise OptionError("Single groups of a conditional fit have no covariances; see table(of=(a, b)).")
 
     @verb
@@ -164,11 +165,11 @@ class DifferenceInference(Estimates):
         return frame
 
     def _confidence_radii(self, covariances: list[np.ndarray], has_se: np.ndarray, level: float) -> np.ndarray:
-        """Return the radius (P,) of a confidence ball of coverage `level` around the couplings of each of P pairs.
+        """Return the radii (P,) of confidence balls of coverage `level` around the couplings of each of P pairs.
 
         Couplings are in the zero-sum gauge (they sum to zero over the levels of either predictor). Their squared
         distance from the expectation is at most the largest eigenvalue of the covariance times a chi-square variable.
-        The radius is nan where a coupling has no standard error. `covariances` and `has_se` as from `_covariances`.
+        A radius is nan where a coupling has no standard error. `covariances` and `has_se` come from `_covariances`.
         """
         from scipy.special import chdtri
 

@@ -40,7 +40,7 @@ def draw_specs(
 ) -> dict[str, ArraySpec]:
     """Return the expected dtype and shape of the arrays of `pack_draws`; empty if there are no draws.
 
-    `hidden_layout` is that of the predictors and the model's hidden units, `layout` itself if there are none.
+    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units of the model.
     """
     if "draws" not in arrays:
         return {}

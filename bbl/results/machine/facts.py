@@ -27,8 +27,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title in the order of printing."""
     joint, posterior = fit.engine.joint, fit.engine.posterior
     settings = ", ".join(
-        f"{name} = {value:.7g}" if isinstance(value, float) else f"{name} = {value}"
-        for name, value in vars(fit.engine).items()
+        f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
     )
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
@@ -37,7 +36,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         "Fit method": fit.engine.name,
         **({"Posterior": posterior.describe(fit.engine, fit.parameters.layout)} if posterior else {}),
         "Settings": settings,
-        **_distribution_facts(fit),
+        **_streaming_facts(fit),
         "Observations": fit.nobs(),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
@@ -55,8 +54,8 @@ def _convergence_text(fit: MachineResults) -> str:
     return f"{answer} (largest gradient {gradient_norms.max():.2g})"
 
 
-def _distribution_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact on passes over rows read in blocks, or on the threads of a cluster; empty if there were none."""
+def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return the fact "Fitted" if rows were read in blocks or predictors shared by a cluster; empty otherwise."""
     states = [run.state for run in fit.estimate.fits]
     streamed = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
     cluster_threads = [int(state["shared"][0]) for state in states if "shared" in state]

@@ -1,6 +1,7 @@
 """Inference: tables of the standard errors, intervals and tests of a fit, by names of groups, predictors and levels.
 
 K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors with their couplings.
+The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = ["PVALUES", "Inference", "permutation_table", "rank_interactions", "un
 
 
 def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return `of` with group numbers in place of names; an OptionError if it is invalid, or without a `pooled` fit."""
+    """Return "group", "pooled" or the numbers of two groups; an OptionError if `of` is none of these."""
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
             if g not in groups:
@@ -107,7 +108,10 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
 def permutation_table(
     labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
 ) -> pd.DataFrame:
-    """Return the interactions of each group in the columns of `untested_table`, pairs tested by `n` permutations."""
+    """Return the interactions of each group in the columns of `untested_table`, with a permutation test of each pair.
+
+    A test has `n` permutations of the training rows `sample`, in `workers` threads.
+    """
     layout = parameters.layout
     frame = untested_table(labels, parameters, "group", Kind.FEW.text)
     n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))  # rows of a group: pairs come first
@@ -162,6 +166,7 @@ class Inference(Estimates):
 
     @property
     def _parameters(self) -> Parameters:
+        """Fitted (penalised) parameters of all groups."""
         return self._estimate.parameters
 
     @cached_property
@@ -198,12 +203,12 @@ class Inference(Estimates):
     def _standard_errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
         selection = resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
-        covariances = self._covariances
+        sandwich = self._covariances
         if isinstance(selection, tuple):
-            selected = [covariances.between(*selection)]
+            matrices = [sandwich.between(*selection)]
         else:
-            selected = covariances.group if selection == "group" or covariances.shift is None else covariances.shift
-        return np.concatenate([covariances.standard_errors(terms) for terms in selected])
+            matrices = sandwich.group if selection == "group" or sandwich.shift is None else sandwich.shift
+        return np.concatenate([sandwich.standard_errors(term_matrices) for term_matrices in matrices])
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:

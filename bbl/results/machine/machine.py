@@ -45,10 +45,7 @@ MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no t
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines, one for each response group; one for all rows where there is no response.
-
-    For its attributes see `BBLResults`.
-    """
+    """Fitted Boltzmann machines, one for each response group, or one without a response; see `BBLResults`."""
 
     engine: Engine
     estimate: Estimate
@@ -57,7 +54,7 @@ class MachineResults(ModelResults):
     @property
     @abstractmethod
     def _population_shares(self) -> np.ndarray:
-        """Shares (K,) of the groups in the population that is predicted."""
+        """Shares (K,) of the groups that predictions assume."""
 
     @property
     def parameters(self) -> Parameters:
@@ -202,7 +199,7 @@ class MachineResults(ModelResults):
         return self.estimate.scores_by(self._averaged, codes, missing)
 
     def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
-        """Return the scores of rows in every group; see `bbl.log_scores`."""
+        """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see `bbl.log_scores`."""
         if newdata is None:
             rows, index = self._rows(), self._index()
             codes, missing = rows.codes, rows.missing
@@ -233,10 +230,8 @@ class MachineResults(ModelResults):
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
-            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # weight, energy
-            return sum(
-                energy - weight * log_z for (weight, energy), log_z in zip(sums, self.estimate.log_z, strict=True)
-            )
+            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # of weight, energy
+            return sum(energy - n * log_z for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True))
         rows = cast(Sample, rows)
         if rows.missing is not None:  # a row without any known predictor has probability 1
             rows = rows.rows(~rows.missing.all(axis=1))
@@ -288,14 +283,17 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _inference(self) -> Inference:
+        """Inference of methods with likelihood equations."""
         return Inference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
+        """Inference of methods with a posterior."""
         return PosteriorInference(self.labels, self.estimate, self.engine)
 
     @cached_property
     def _contrasts(self) -> DifferenceInference:
+        """Inference of methods that fit all groups jointly."""
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
@@ -378,9 +376,9 @@ class MachineResults(ModelResults):
         except (DataError, OptionError) as error:
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.parameters.pooled is None else "pooled"
-        d = "" if self.parameters.pooled is None else "d"
-        return wald_sections(inference.tests(of), d, inference.note, self.design.classes)
+        prefix = "" if self.parameters.pooled is None else "d"  # of the symbols h and J
+        return wald_sections(inference.tests(of), prefix, inference.note, self.design.classes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what the model file holds."""
+        """Return the content of a model file, with the training rows if `store_data`; see `archive.pack`."""
         return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data)

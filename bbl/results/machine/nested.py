@@ -22,8 +22,8 @@ __all__ = ["machine_ratio_test"]
 def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
     """Return the test of two nested fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
 
-    ``ratio`` is absent if terms are tested one by one; both are absent if there is no test. A DataError or OptionError
-    if the fits are not nested, not of the same complete rows, not both machines, or a method has no equations.
+    ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is no test. A DataError
+    or OptionError if fits are not nested, not of the same complete rows, not both machines, or without equations.
     """
     large, is_shared = _order_nested(self, other)
     rows = large._testable_rows()

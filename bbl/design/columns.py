@@ -15,7 +15,7 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
-from bbl.design.values import Column, Counted, factorise, frame_column, refuse_blanks, with_order
+from bbl.design.values import Column, Counted, factorise, frame_column, refuse_missing_training, with_order
 from bbl.errors import BBLTypeError, DataError, DataWarning, LevelError
 from bbl.memory import check_memory
 
@@ -34,7 +34,7 @@ __all__ = [
     "read_column",
     "read_response",
     "refuse_identifier",
-    "refuse_missing",
+    "refuse_missing_newdata",
     "refuse_no_rows_left",
 ]
 
@@ -75,7 +75,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     return out
 
 
-def refuse_missing(column: Column) -> None:
+def refuse_missing_newdata(column: Column) -> None:
     """Raise a DataError if a column of new data has missing values, where the fit had ``missing="raise"``."""
     is_missing = column.missing()
     if is_missing is not None:
@@ -156,7 +156,7 @@ def column_factor(
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count:
-        refuse_blanks(name, count, sums_out)
+        refuse_missing_training(name, count, sums_out)
     may_be_missing = missing is not None or (declared and policy == "marginal")
     if not may_be_missing and count:
         raise DataError(

@@ -22,7 +22,7 @@ from bbl.design.columns import (
     read_column,
     read_response,
     read_xlevels,
-    refuse_missing,
+    refuse_missing_newdata,
     select_rows,
 )
 from bbl.design.factor_storage import factor_from_dict, factor_to_dict, terms_from_dict, terms_to_dict
@@ -290,7 +290,7 @@ class Design:
         for i, factor in enumerate(self.predictors):
             column = frame_column(frame, factor.name)
             if policy == "raise":
-                refuse_missing(column)
+                refuse_missing_newdata(column)
             skip_missing = policy != "level"
             codes[:, i], is_unseen = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
             is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
@@ -313,7 +313,7 @@ class Design:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)
         if not (self.declared and self.missing == "marginal"):
-            refuse_missing(column)
+            refuse_missing_newdata(column)
         y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1

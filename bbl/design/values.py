@@ -33,7 +33,7 @@ __all__ = [
     "level_key",
     "plain_level",
     "missing_remedy",
-    "refuse_blanks",
+    "refuse_missing_training",
     "with_order",
 ]
 
@@ -175,7 +175,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
     count, declared = int(is_missing_row.sum()), dtype is not None
     if count and missing == "raise":
-        refuse_blanks(name, count)
+        refuse_missing_training(name, count)
     pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
     if count:
         codes = np.where(is_missing_row, len(values), codes)
@@ -224,7 +224,7 @@ def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Co
     return column._replace(codes=codes[indices.fill_null(len(series)).to_numpy()])
 
 
-def refuse_blanks(name: Hashable, count: int, sums_out: bool = True) -> None:
+def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -> None:
     """Raise the error of missing values in training data with ``missing="raise"``."""
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}", column=name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,9 @@ __all__ = ["MAX_TOTAL", "check_weights", "named_weights", "own_weights"]
 MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
 
 
-def named_weights(weights: Any, frame: Frame, whole: bool = True) -> tuple[Hashable | None, np.ndarray]:
+def named_weights(
+    weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
+) -> tuple[Hashable | None, np.ndarray]:
     """Return the name of the column of weights, None for an array or None, and weights (n,); see `check_weights`."""
     if frame.n == 0:
         raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")

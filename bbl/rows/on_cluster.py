@@ -154,7 +154,7 @@ class CodeParts:
         """Return all rows."""
         return ClusterSample(self, tuple(sorted(self.buckets)))
 
-    def over(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
+    def sum_blocks(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
         """Return the sum of ``function(block)`` over the blocks of `buckets`; with `each`, a dict of sums by bucket.
 
         `grouped` blocks have a response. Sums are added in the order of the parts, a fixed number of them at a time, so
@@ -163,9 +163,8 @@ class CodeParts:
         arguments = remote_value(self.client, (function, tuple(buckets), grouped, each))
         sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
         while len(sums) > SUMS_PER_TASK:
-            sums = [
-                call(self.client, _add_parts, *sums[k : k + SUMS_PER_TASK]) for k in range(0, len(sums), SUMS_PER_TASK)
-            ]
+            firsts = range(0, len(sums), SUMS_PER_TASK)
+            sums = [call(self.client, _add_parts, *sums[k : k + SUMS_PER_TASK]) for k in firsts]
         return _add_parts(*self.client.gather(sums))
 
     def close(self) -> None:
@@ -215,7 +214,7 @@ class ClusterSample(StoredSample):
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, computed on their workers."""
-        total = self.file.over(function, self.buckets, self.grouped)
+        total = self.file.sum_blocks(function, self.buckets, self.grouped)
         self._count_pass()
         return total if self.extra is None else add_sums(total, function(self.extra))
 
@@ -228,17 +227,14 @@ class ClusterSample(StoredSample):
         selected = calls(self.client, _select_rows, [self.file.parts[k] for k in positions], list(positions.values()))
         rows_of_part = dict(zip(positions, self.client.gather(selected), strict=True))
         blocks = [_with_response(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
-        return self._concatenated(blocks)
+        return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory with the client, so that each worker can hold them and fit a share of predictors."""
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
     def _spans(self) -> list[tuple[Bucket, int, int, int]]:
-        """Return (bucket, number of part, position of its first row, number of rows) of each bucket of each part.
-
-        Positions are in the order of `blocks`: bucket by bucket, part by part.
-        """
+        """Return (bucket, part number, first position, number of rows) by bucket and part, the order of `blocks`."""
         out, first = [], 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
@@ -254,9 +250,9 @@ class ClusterSample(StoredSample):
 
     def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
-        return self.file.over(function, buckets, self.grouped, each=True)
+        return self.file.sum_blocks(function, buckets, self.grouped, each=True)
 
-    def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
         spans, remote_levels = self._spans(), remote_value(self.client, rare_levels)
         parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
@@ -275,7 +271,7 @@ class SharedSample(Sample):
 # The functions from here on run on workers.
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: object) -> object:
     return value
 
 
@@ -289,23 +285,22 @@ def _with_response(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
 
 
 def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket, ...], bool, bool]) -> Any:
-    """Return the sum over the blocks of a part; the four arguments, and the result, are as in `CodeParts.over`."""
+    """Return the sum over the blocks of a part; `arguments` and result are those of `CodeParts.sum_blocks`."""
     function, buckets, grouped, each = arguments
-    running_sum: Any = {} if each else None
+    bucket_sums: dict[Bucket, Any] = {}
+    total = None
     for bucket in buckets:
-        bucket_sum = None if each else running_sum
+        total = None if each else total
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
             if isinstance(function, Staged):
                 prepared = part.cached_result((function.key, bucket, k), partial(function.prepare, rows))
-                bucket_sum = add_sums(bucket_sum, function.finish(prepared, rows))
+                total = add_sums(total, function.finish(prepared, rows))
             else:
-                bucket_sum = add_sums(bucket_sum, function(rows))
+                total = add_sums(total, function(rows))
         if each:
-            running_sum[bucket] = bucket_sum
-        else:
-            running_sum = bucket_sum
-    return running_sum
+            bucket_sums[bucket] = total
+    return bucket_sums if each else total
 
 
 def _room() -> float:
@@ -322,10 +317,10 @@ def _add_parts(*sums: Any) -> Any:
     """Return the sum of results of `_sum_part`; None is an empty sum."""
     if isinstance(sums[0], dict):
         return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
-    running_sum = None
+    total = None
     for part_sum in sums:
-        running_sum = running_sum if part_sum is None else add_sums(running_sum, part_sum)
-    return running_sum
+        total = total if part_sum is None else add_sums(total, part_sum)
+    return total
 
 
 def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:

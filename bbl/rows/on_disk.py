@@ -207,13 +207,13 @@ class FileSample(StoredSample):
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
-        running_sum: Any = None
+        total: Any = None
         blocks = self.blocks(self.file.chunk_rows)
         while block_batch := list(islice(blocks, workers)):
             for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
-                running_sum = add_sums(running_sum, block_sum)
+                total = add_sums(total, block_sum)
         self._count_pass()
-        return running_sum
+        return total
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
@@ -228,7 +228,7 @@ class FileSample(StoredSample):
                 chunk = self.file.read(bucket, chunk_start, min(n, chunk_start + self.file.chunk_rows), y)
                 blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
             first += n
-        return self._concatenated(blocks)
+        return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
         """Return rows in memory unchanged: there is no cluster."""
@@ -242,7 +242,7 @@ class FileSample(StoredSample):
                 out[bucket] = add_sums(out[bucket], function(block))
         return out
 
-    def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
         positions, first = [np.zeros(0, dtype=np.int64)], 0
         for block in self.blocks(self.file.chunk_rows):

@@ -151,7 +151,7 @@ class StoredSample(Rows):
         """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
 
     @abstractmethod
-    def _rows_with(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
+    def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
@@ -168,7 +168,7 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
-        return function(self._concatenated([])) if total is None else total
+        return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
         """Return `sums` as lists of arrays; with a response, arrays of shape (K, ...), one entry for each group."""
@@ -196,11 +196,11 @@ class StoredSample(Rows):
             Exactly `size` rows, or all rows if there are fewer; more if over half of `size` rows have rare levels.
         """
         if size >= self.n:
-            return self._concatenated(list(self.blocks(self.file.chunk_rows)))
+            return self._concatenate(list(self.blocks(self.file.chunk_rows)))
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
-        rare_rows = self._rows_with(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
+        rare_rows = self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
         n_common_rows = self.n - len(rare_rows)
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
@@ -223,7 +223,7 @@ class StoredSample(Rows):
         if self.file.passed is not None:
             self.file.passed(self.file.passes)
 
-    def _concatenated(self, blocks: list[Sample]) -> Sample:
+    def _concatenate(self, blocks: list[Sample]) -> Sample:
         """Return blocks of these rows as one sample, which is empty if there are no blocks."""
         if blocks:
             return concatenate(blocks)

@@ -1,6 +1,7 @@
 """Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
 
-DuckDB's lazy tables are *relations*; its categorical type is *enum*. `wanted` are the names of the columns to read.
+Every function `read` yields the batches of its source with the columns `wanted`. DuckDB's lazy tables are *relations*;
+its categorical type is *enum*.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ from bbl.rows.sample import Sample, code_dtype
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from bbl.design.streams.dask_passes import OnCluster
+
 
 __all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "summarise"]
 
@@ -182,7 +184,7 @@ def encode_source(
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
-    cluster: Any = None,
+    cluster: OnCluster | None = None,
     rules: EncodingRules | None = None,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
@@ -197,7 +199,7 @@ def encode_source(
         The folds to make.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
-    cluster : bbl.design.streams.dask_passes.OnCluster, optional
+    cluster : OnCluster, optional
         The cluster that makes the passes; by default, this process does.
 
     Returns
@@ -248,7 +250,7 @@ def encode_source(
     return Encoded(design, sample, folds)
 
 
-def _weights_name(weights: Any, source: Source) -> Hashable | None:
+def _weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
     """Return `weights` if it is None or a column name of the source; refuse arrays and unknown names."""
     if weights is None or source.has(weights):
         return weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import pandas as pd
 
@@ -68,7 +68,7 @@ class Source:
         """Return a table without rows with these columns, to check names; `argument` is its name in messages."""
         return Frame(self.columns, pd.RangeIndex(0), lambda k: pd.Series(dtype=object), argument)
 
-    def has(self, name: object) -> bool:
+    def has(self, name: object) -> TypeGuard[Hashable]:
         """Return whether `name`, of any type, is the name of a column."""
         return isinstance(name, Hashable) and name in self.columns
 

@@ -1,6 +1,7 @@
 """Folds of cross-validation as weights of rows: consecutive (as in R), shuffled, stratified, or of a splitter.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. F is the number of folds.
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held* rows are those that a
+fold validates. F is the number of folds.
 """
 
 from __future__ import annotations

@@ -41,8 +41,6 @@ from bbl.rows.sample import Sample, code_dtype
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from bbl.design.streams.dask_passes import OnCluster
-
 
 __all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "summarise"]
 
@@ -184,7 +182,7 @@ def encode_source(
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
-    cluster: OnCluster | None = None,
+    cluster: Any = None,
     rules: EncodingRules | None = None,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
@@ -199,7 +197,7 @@ def encode_source(
         The folds to make.
     step : callable, optional
         ``step(1.0, text)`` is called after each batch, to report progress.
-    cluster : OnCluster, optional
+    cluster : bbl.design.streams.dask_passes.OnCluster, optional
         The cluster that makes the passes; by default, this process does.
 
     Returns

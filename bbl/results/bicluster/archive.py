@@ -1,4 +1,7 @@
-"""Block files: a two-way clustering as what the model file holds, and back."""
+"""Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value checked.
+
+The table has I rows in a groups and J columns in b groups; the *cells* are its observed entries.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,25 @@ from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 
-SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}
-CELLS = ("start", "column", "value", "weight")
+SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns and types
+CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
 
 
 def selection_frame(values: np.ndarray) -> pd.DataFrame:
-    """Return the numbers of groups that were tried, with objective and criterion, from an array (n, 4)."""
+    """Return the frame of the n numbers of groups that were tried, from an array (n, 4) of the columns `SELECTION`."""
     return pd.DataFrame(values, columns=list(SELECTION)).astype(SELECTION)
 
 
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
-    """Return a population (n, I + J) with its fitness, and the names of all rows and columns."""
-    sides = (table.rows, table.columns)
-    frame = pd.DataFrame(labels, columns=distinct_names(f"{x.name}:{level}" for x in sides for level in x.levels))
+    """Return n partitions as a frame: `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns."""
+    names = distinct_names(f"{x.name}:{level}" for x in (table.rows, table.columns) for level in x.levels)
+    frame = pd.DataFrame(labels, columns=names)
     frame.insert(0, "fitness", fitness)
     return frame
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    """Return the options of a `BiclusterResults` as a dict, and its arrays; observed cells only with `store_data`."""
     options = {
         name: np.asarray(value).tolist() if isinstance(value, tuple | list | np.ndarray) else value
         for name, value in dataclasses.asdict(fit.method).items()
@@ -67,7 +70,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the parts of the fit of `pack` by name."""
+    """Return the arguments of `BiclusterResults` from what `pack` stored; raise a ValueError at an impossible value."""
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])
     method = make_method(options.pop("name"), options)
@@ -76,7 +79,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     for name, kind in (("call", str), ("n_iter", int), ("converged", bool)):
         if type(meta[name]) is not kind:
             raise ValueError(f"{name!r} is not as saved")
-    check_arrays(arrays, _array_table(table, arrays))
+    check_arrays(arrays, _array_specs(table, arrays))
     if not arrays["sums"].any():
         raise ValueError("its blocks are empty")
     parts: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
@@ -95,12 +98,12 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return parts
 
 
-def _array_table(table: TwoWay, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the table of the arrays that every clustering has; posterior and cells are checked where they are read."""
+def _array_specs(table: TwoWay, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
+    """Return kind, shape and range of the arrays of any clustering; draws and cells are checked where they are read."""
     row_groups, column_groups, _ = arrays["sums"].shape
     n_rows, n_columns = table.shape
     L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
-    members = len(arrays["fitness"]) if "population" in arrays else None
+    n_members = len(arrays["fitness"]) if "population" in arrays else None
     return {
         "rows": ArraySpec("i", (n_rows,), (0, row_groups - 1)),
         "columns": ArraySpec("i", (n_columns,), (0, column_groups - 1)),
@@ -108,5 +111,5 @@ def _array_table(table: TwoWay, arrays: dict[str, np.ndarray]) -> dict[str, Arra
         "values": ArraySpec("f", (2,)),
         "history": ArraySpec("f", (None,)),
         "selection": ArraySpec("f", (None, len(SELECTION)), required=False),
-        "population": ArraySpec("i", (members, n_rows + n_columns), required=False),
+        "population": ArraySpec("i", (n_members, n_rows + n_columns), required=False),
     }

@@ -1,4 +1,8 @@
-"""BiclusterResults: rows and columns of a table in groups, and the blocks that they make."""
+"""BiclusterResults: a two-way clustering of a table.
+
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group. A *long* table
+lists its observed cells, a *matrix* has all of them; the cells of a *categorical* table are levels.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +40,35 @@ class BiclusterResults(BlockTables):
     Attributes
     ----------
     call : str
-        The call that made it.
+        The call of `bbl.bicluster`.
     table : TwoWay
-        What rows, columns and cells are called.
+        Names of rows, columns and values.
     method : Prototype, Genetic or Mcmc
-        The method and its options.
-    rows, columns : ndarray of int32
-        Labels 0..a-1 and 0..b-1. Groups are in order of their mean; those of categorical tables of their size.
+        The method with its options.
+    rows, columns : ndarray of int32, shape (I,) and (J,)
+        Groups 0..a-1 of the rows and 0..b-1 of the columns, in order of their means, or in categorical tables of their
+        sizes.
     sums : ndarray, shape (a, b, L)
-        Observations of each level in each block; for numbers L is 2, the observations and their sum.
+        Number of observations of each level in each block; for numeric cells L is 2: number and sum of observations.
     criterion : float
-        What compares partitions, less is better: minus twice the integrated completed likelihood ("prototype"), the
-        fitness ("genetic"), the posterior expected loss of the partitions in rows and columns ("mcmc").
+        Value by which partitions are compared, smaller is better: minus twice the integrated completed likelihood
+        ("prototype"), the fitness ("genetic"), the posterior expected loss ("mcmc").
     history : ndarray
-        The objective after each half-step of the best start ("prototype"; it never rises but for "pearson"), the best
-        fitness of each generation ("genetic"), the log posterior of all draws, chain by chain ("mcmc").
+        The objective after each half-step of the best start ("prototype"; it never rises, except with the metric
+        "pearson"), the best fitness of each generation ("genetic"), the log posterior of all draws, chain by chain
+        ("mcmc").
     n_iter : int
     converged : bool
-        Whether the alternation ended by itself, not by `max_iter` ("prototype"); whether no move of one row or column
-        improves the fitness, as `refine` sees to ("genetic"); whether the split R-hat of the chains is at most 1.1
-        ("mcmc").
+        Whether the alternation ended before `max_iter` ("prototype"); whether no move of one row or column improves the
+        fitness, as the option `refine` ensures ("genetic"); whether the split R-hat is at most 1.1 ("mcmc").
     wcss : float
         Sum of squared differences of the observed cells from their block means; nan for categorical tables.
     selection : DataFrame or None
-        The numbers of groups that were tried, with objective and criterion.
+        The numbers of groups that were tried, with objective and criterion; None if the numbers were given.
     population : DataFrame or None
         The last population of the genetic algorithm: ``fitness``, and the group of every row and column.
     posterior : Posterior or None
-        Draws of both partitions, and what they say ("mcmc").
+        Draws of both partitions with diagnostics ("mcmc").
     cells : Cells or None
         The observed cells; None in a model that was loaded from a file without them.
     """
@@ -88,7 +93,7 @@ class BiclusterResults(BlockTables):
 
     @classmethod
     def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, found: BiclusterFit) -> BiclusterResults:
-        """Name what a method found; groups are put in order."""
+        """Return the result of the clustering `found`, with sorted groups and with names."""
         n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
         rows, columns, sums, wcss = ordered(cells, found.rows, found.columns, n_levels, table.holds == "rated")
         selection = population = posterior = None
@@ -99,22 +104,9 @@ class BiclusterResults(BlockTables):
         if found.draws is not None and found.share is not None:
             posterior = Posterior(table.rows, table.columns, found.draws, *found.share)
         return cls(
-            call,
-            table,
-            method,
-            rows,
-            columns,
-            sums,
-            found.criterion,
-            found.history,
-            found.n_iter,
-            found.converged,
-            wcss,
-            selection,
-            population,
-            posterior,
-            cells,
-        )
+            call, table, method, rows, columns, sums, found.criterion, found.history, found.n_iter, found.converged,
+            wcss, selection, population, posterior, cells,
+        )  # fmt: skip
 
     def predict(self, newdata: Any = None, type: str = "response") -> pd.Series | pd.DataFrame:
         """Predict cells by the mean of their block.
@@ -122,9 +114,8 @@ class BiclusterResults(BlockTables):
         Parameters
         ----------
         newdata : table, optional
-            Of a long table: pairs to predict. A row that the model does not know (a new user) goes to the group that
-            fits best what the response in `newdata` says of it. Of a matrix: new rows, nan where missing. None for
-            `fitted`.
+            Long table: pairs of row and column to predict. A new row (a new user) is assigned to the group that fits
+            its responses in `newdata` best. Matrix: new rows, nan where missing. None for `fitted`.
         type : {"response", "prob"}, default "response"
             In categorical tables the most frequent level, or the shares of all levels.
 
@@ -136,75 +127,78 @@ class BiclusterResults(BlockTables):
         Raises
         ------
         LevelError
-            If a column is unknown, or a row is and nothing is known of it.
+            If a column is unknown, or a new row has no response in `newdata`.
         """
         shares = self.table.holds == "levels" and type == "prob"
         if type not in ("response", "prob") or (type == "prob" and not shares):
             raise BBLTypeError(f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type")
         if newdata is None:
             return self.fitted()
-        values = self._means if shares else self._predicted(self._means)
+        block_values = self._means if shares else self._predicted(self._means)
         if self.table.formula is None:
-            entries, index = self.table.read_matrix(newdata)
-            labels = self._best(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index)
-            full = values[labels][:, self.columns]
+            groups, index = self._matrix_groups(newdata)
             if shares:
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
-            return pd.DataFrame(full, index=index, columns=pd.Index(self.table.columns.levels))
-        i, j, _, labels = self._new_rows(newdata)
-        block_mean = values[labels[i], self.columns[j]]
+            matrix = block_values[groups][:, self.columns]
+            return pd.DataFrame(matrix, index=index, columns=pd.Index(self.table.columns.levels))
+        i, j, _, groups = self._new_rows(newdata)
+        predicted = block_values[groups[i], self.columns[j]]
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
         if shares and self.table.levels is not None:
-            return pd.DataFrame(block_mean, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
-        return pd.Series(block_mean, index=index, name=self.table.response)
+            return pd.DataFrame(predicted, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
+        return pd.Series(predicted, index=index, name=self.table.response)
 
     def assign(self, newdata: Any) -> pd.Series:
-        """Return the group that fits best for each row in `newdata`, known or not, from the cells given there.
+        """Return the group that fits each row in `newdata` best; training rows of a long table keep their groups.
 
         Parameters
         ----------
         newdata : table
-            As for `predict`; of a long table with the response.
+            As for `predict`; a long table with the response.
         """
+        name = f"{self.table.rows.name} group"
         if self.table.formula is None:
-            entries, index = self.table.read_matrix(newdata)
-            labels = self._best(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index)
-            return pd.Series(labels, index=index, name=f"{self.table.rows.name} group")
-        i, _, fresh, labels = self._new_rows(newdata)
-        used = np.unique(i)
-        names = [*self.table.rows.levels, *fresh.levels]
-        index = pd.Index([names[k] for k in used], name=self.table.rows.name)
-        return pd.Series(labels[used], index=index, name=f"{self.table.rows.name} group")
+            groups, index = self._matrix_groups(newdata)
+            return pd.Series(groups, index=index, name=name)
+        i, _, new_rows, groups = self._new_rows(newdata)
+        present = np.unique(i)
+        row_names = [*self.table.rows.levels, *new_rows.levels]
+        index = pd.Index([row_names[k] for k in present], name=self.table.rows.name)
+        return pd.Series(groups[present], index=index, name=name)
+
+    def _matrix_groups(self, newdata: Any) -> tuple[np.ndarray, pd.Index]:
+        """Return the best group of each row of a matrix, and the names of its rows."""
+        entries, index = self.table.read_matrix(newdata)
+        return self._best_row_groups(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index), index
 
     def _new_rows(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
-        """Return row and column codes of a long table, the rows that are new, and the groups of old and new rows."""
-        i, j, value, fresh = self.table.read(newdata)
-        n = self.table.shape[0]
-        if not len(fresh.levels):
-            return i, j, fresh, self.rows
-        new = i >= n
+        """Read a long table of n pairs, and assign its new rows to groups.
+
+        Return row codes (n,), with new rows from I on, column codes (n,), the names of the new rows, and the groups of
+        all old and new rows.
+        """
+        i, j, value, new_rows = self.table.read(newdata)
+        n_known = self.table.shape[0]
+        if not len(new_rows.levels):
+            return i, j, new_rows, self.rows
+        is_new = i >= n_known
         if self.table.holds == "rated" and value is None:
             value = np.ones(len(i))
-        is_observed = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & new
+        is_observed = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & is_new
         if self.table.holds == "rated" and value is not None:
             is_observed &= value == 1.0
-        entries = (
-            i[is_observed] - n,
-            j[is_observed],
-            value[is_observed] if value is not None else None,
-            np.ones(is_observed.sum()),
-        )
-        if not is_observed.any():
-            entries = (i[is_observed], j[is_observed], np.zeros(0), np.zeros(0))
-        cells = Cells.from_entries(*entries, (len(fresh.levels), self.table.shape[1]))
-        return i, j, fresh, np.concatenate([self.rows, self._best(cells, pd.Index(fresh.levels))])
+        observed = np.zeros(0) if value is None else value[is_observed]
+        entries = (i[is_observed] - n_known, j[is_observed], observed, np.ones(len(observed)))
+        cells = Cells.from_entries(*entries, (len(new_rows.levels), self.table.shape[1]))
+        new_groups = self._best_row_groups(cells, pd.Index(new_rows.levels))
+        return i, j, new_rows, np.concatenate([self.rows, new_groups])
 
-    def _best(self, cells: Cells, names: pd.Index) -> np.ndarray:
-        """Return the best group of new rows."""
-        none = np.flatnonzero(np.diff(cells.start) == 0)
-        if len(none):
+    def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
+        """Return the row group that fits the cells of each new row best; raise a LevelError if a row has no cells."""
+        without_cells = np.flatnonzero(np.diff(cells.start) == 0)
+        if len(without_cells):
             raise LevelError(
-                f"{self.table.rows.name!r} {names[none[0]]!r} is new, and no cell in newdata tells its group. "
+                f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and no cell in newdata tells its group. "
                 f"Give some of its cells: the column {self.table.response!r}.",
                 column=self.table.rows.name,
                 argument="newdata",
@@ -218,28 +212,27 @@ class BiclusterResults(BlockTables):
         return best_groups(cells, self.columns, means, rated=holds == "rated")
 
     def rand_index(self, other: Any) -> pd.DataFrame:
-        """Compare the partitions with others: how many pairs of rows (columns) are together, or apart, in both.
+        """Return the Rand index of the row partition with another one, and of the column partition.
 
         Parameters
         ----------
         other : BiclusterResults, or a pair of label sequences for rows and columns
-            The same rows and columns, in the same order.
+            Partitions of the same rows and columns, in the same order.
 
         Returns
         -------
         DataFrame
-            Rows and columns by ``rand`` and ``adjusted`` (0 is chance).
+            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both partitions or apart in
+            both, and ``adjusted`` for chance (0 for independent partitions).
         """
-        pair = (other.rows, other.columns) if isinstance(other, BiclusterResults) else tuple(other)
-        if len(pair) != 2 or any(len(p) != n for p, n in zip(pair, self.table.shape, strict=False)):
+        others = (other.rows, other.columns) if isinstance(other, BiclusterResults) else tuple(other)
+        if len(others) != 2 or any(len(p) != n for p, n in zip(others, self.table.shape, strict=False)):
             raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
-        values = [
-            rand_index(partition, np.asarray(p)) for partition, p in zip((self.rows, self.columns), pair, strict=True)
-        ]
+        values = [rand_index(self.rows, np.asarray(others[0])), rand_index(self.columns, np.asarray(others[1]))]
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def summary(self) -> Summary:
-        """Summarise the fit: facts, and the blocks.
+        """Summarise the fit: key figures, and means and counts of the blocks.
 
         Returns
         -------
@@ -269,7 +262,7 @@ class BiclusterResults(BlockTables):
         Parameters
         ----------
         fitted : bool, default False
-            Whether to draw block means in place of cells: all there is to see of a table that is mostly missing.
+            Whether to draw block means in place of cells; useful if most cells are missing.
         ax : matplotlib Axes, optional
             A new figure by default.
 
@@ -277,15 +270,15 @@ class BiclusterResults(BlockTables):
         -------
         matplotlib Axes
         """
-        table, cells = self.table, None
+        table, entries = self.table, None
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
         if not flag("fitted", fitted):
-            c = self._cells()
-            cells = (c.row, c.column, c.value, c.weight)
+            cells = self._cells()
+            entries = (cells.row, cells.column, cells.value, cells.weight)
         levels = None if table.levels is None or table.holds != "levels" else table.levels.levels
         names = (table.rows.name, table.columns.name, table.response if table.holds != "rated" else "rated")
-        ends = (table.rows.levels, table.columns.levels)
-        return plot_blocks(self.rows, self.columns, means, cells, names, ends, levels, table.holds == "rated", ax)
+        items = (table.rows.levels, table.columns.levels)
+        return plot_blocks(self.rows, self.columns, means, entries, names, items, levels, table.holds == "rated", ax)
 
     def plot_selection(self, ax=None):
         """Draw the criterion over the numbers of groups that were tried; return the Axes."""
@@ -295,13 +288,13 @@ class BiclusterResults(BlockTables):
         return plot_selection(self.selection, names, ax)
 
     def plot_similarity(self, axes=None):
-        """Draw how often each two rows, and each two columns, are in one group; return the two Axes."""
+        """Draw the shares of draws in which two rows, and two columns, are in one group; return the two Axes."""
         if self.posterior is None:
             raise DataError("there is no posterior. Fit with method='mcmc'.")
         shares = (self.posterior.row_share, self.posterior.column_share)
         names = (self.table.rows.name, self.table.columns.name)
-        ends = (self.table.rows.levels, self.table.columns.levels)
-        return plot_similarity(shares, (self.rows, self.columns), names, ends, axes)
+        items = (self.table.rows.levels, self.table.columns.levels)
+        return plot_similarity(shares, (self.rows, self.columns), names, items, axes)
 
     def save(self, path, *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
@@ -310,23 +303,23 @@ class BiclusterResults(BlockTables):
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether the cells go into the file too; without them, `fitted` of a long table and `plot` of cells are not
-            there after loading.
+            Whether to store the cells too; a model that is loaded without them cannot plot them, and has no `fitted` if
+            the data were a long table.
 
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an older file of that name is then left as it was.
+            If the file cannot be written; an older file of that name then stays unchanged.
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what a model file holds: names and options as a dict, numbers as arrays."""
+        """Return the content of a model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
-        """Return the model of `pack`, after checking that its content can be what `pack` stored."""
+        """Return the model that `pack` stored, after checking every value."""
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:

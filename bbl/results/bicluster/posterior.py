@@ -1,4 +1,7 @@
-"""Posterior: draws of two partitions, how often items are together, whether the chains have mixed."""
+"""Posterior draws of the partitions of rows and of columns, shares of draws that join two items, and diagnostics.
+
+The table has I rows and J columns; a *partition* is the group of each row, or of each column.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 
 __all__ = ["Posterior", "pack_posterior", "unpack_posterior"]
 
-ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")
+ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")  # of `Draws`, in its order
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,12 +28,12 @@ class Posterior:
     Attributes
     ----------
     row_factor, column_factor : Factor
-        The names of rows and columns.
+        Names of the rows and of the columns.
     draws : Draws
-        Labels ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered in order of
-        appearance, and ``draws.log_posterior`` (chains, draws).
+        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered in order of
+        appearance, ``draws.log_posterior`` (chains, draws), and means of the parameters of groups and columns.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
-        How often each two are in one group.
+        Share of draws in which two rows, or two columns, are in one group.
     """
 
     row_factor: Factor
@@ -41,69 +44,69 @@ class Posterior:
 
     @property
     def row_similarity(self) -> pd.DataFrame:
-        """Share of draws in which two rows are in one group."""
-        return _square(self.row_share, self.row_factor)
+        """Share of draws in which two rows are in one group, with their names."""
+        return _square_frame(self.row_share, self.row_factor)
 
     @property
     def column_similarity(self) -> pd.DataFrame:
-        """Share of draws in which two columns are in one group."""
-        return _square(self.column_share, self.column_factor)
+        """Share of draws in which two columns are in one group, with their names."""
+        return _square_frame(self.column_share, self.column_factor)
 
     @property
     def n_groups(self) -> pd.DataFrame:
-        """Posterior probabilities of the numbers of groups: ``rows`` and ``columns`` by number."""
-        counts = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]
-        table = np.zeros((max(map(len, counts)), 2))
-        for k, count in enumerate(counts):
-            table[: len(count), k] = count / count.sum()
+        """Posterior probability of 1, 2, ... groups (the index), of ``rows`` and of ``columns``."""
+        n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]  # by number of groups
+        table = np.zeros((max(map(len, n_draws)), 2))
+        for k, n in enumerate(n_draws):
+            table[: len(n), k] = n / n.sum()
         return pd.DataFrame(table[1:], index=pd.RangeIndex(1, len(table), name="groups"), columns=["rows", "columns"])
 
     @property
     def rhat(self) -> pd.Series:
         """Split R-hat of the log posterior and of the numbers of groups; above 1.01 the chains have not mixed."""
-        return _diagnostic(split_rhat(self.draws.traces), "rhat")
+        return _trace_series(split_rhat(self.draws.traces), "rhat")
 
     @property
     def ess(self) -> pd.Series:
-        """Effective sample size of the same."""
-        return _diagnostic(effective_sample_size(self.draws.traces), "ess")
+        """Effective sample size of the log posterior and of the numbers of groups."""
+        return _trace_series(effective_sample_size(self.draws.traces), "ess")
 
     @property
     def loyalty(self) -> pd.Series:
-        """Posterior mean of lambda of each row's group: how slowly interest falls off with an item group's rank."""
+        """Posterior mean of lambda of each row's group: how slowly interest falls with the rank of column groups."""
         mean = self.draws.loyalty.mean(axis=0)
         return pd.Series(mean, index=pd.Index(self.row_factor.levels, name=self.row_factor.name), name="loyalty")
 
     @property
     def popularity(self) -> pd.Series:
-        """Posterior mean of the weight w of each column; they sum to one."""
-        mean = self.draws.popularity.mean(axis=0)
-        return pd.Series(
-            mean, index=pd.Index(self.column_factor.levels, name=self.column_factor.name), name="popularity"
-        )
+        """Posterior mean of the weight w of each column; the weights sum to one."""
+        mean, names = self.draws.popularity.mean(axis=0), self.column_factor.levels
+        return pd.Series(mean, index=pd.Index(names, name=self.column_factor.name), name="popularity")
 
     def __repr__(self) -> str:
         chains, draws = self.draws.log_posterior.shape
-        worst = self.rhat.max()
-        return f"Posterior of {chains} chains x {draws} draws; largest R-hat {worst:.3f}\n\n{self.n_groups.round(4)}"
+        max_rhat = self.rhat.max()
+        return f"Posterior of {chains} chains x {draws} draws; largest R-hat {max_rhat:.3f}\n\n{self.n_groups.round(4)}"
 
 
-def _square(share: np.ndarray, factor: Factor) -> pd.DataFrame:
+def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
+    """Return a square matrix with the names of a factor on both axes."""
     names = pd.Index(factor.levels, name=factor.name)
     return pd.DataFrame(share, index=names, columns=names)
 
 
-def _diagnostic(values: np.ndarray, name: str) -> pd.Series:
+def _trace_series(values: np.ndarray, name: str) -> pd.Series:
+    """Return one value for each of the traces of `Draws.traces`, with their names."""
     return pd.Series(values, index=["log posterior", "row groups", "column groups"], name=name)
 
 
 def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Return the arrays of a model file."""
+    """Return the draws as arrays of a model file; `unpack_posterior` computes the shares again."""
     return {f"draws_{name}": getattr(posterior.draws, name) for name in ARRAYS}
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior of `pack_posterior`; a ValueError names the problem."""
+    """Return the posterior that `pack_posterior` stored; raise a ValueError if shapes or labels are impossible."""
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
     chains, n = draws.log_posterior.shape
     for labels, size in zip(draws[:2], table.shape, strict=True):
@@ -111,5 +114,5 @@ def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
             raise ValueError("the draws are not as saved")
     if draws.loyalty.shape != (chains, table.shape[0]) or draws.popularity.shape != (chains, table.shape[1]):
         raise ValueError("the draws are not as saved")
-    share = [similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2]]
-    return Posterior(table.rows, table.columns, draws, share[0], share[1])
+    row_share, column_share = (similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2])
+    return Posterior(table.rows, table.columns, draws, row_share, column_share)

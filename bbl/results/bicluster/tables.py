@@ -1,4 +1,8 @@
-"""Block tables: groups, means, counts and fitted cells with their labels, which `BiclusterResults` has."""
+"""Base of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled tables.
+
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group. The cells of a
+*categorical* table are levels (``table.holds == "levels"``), L of them.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,14 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that may be called, as that of other models must be."""
+    """A number of observations that can be called and returns itself, as ``nobs()`` is a method of other models."""
 
     def __call__(self) -> int:
         return int(self)
 
 
 class BlockTables:
-    """Tables of the cells by groups of rows and columns."""
+    """Tables of groups, blocks and fitted cells; attributes as in `BiclusterResults`."""
 
     table: TwoWay
     method: Any
@@ -38,24 +42,25 @@ class BlockTables:
     cells: Cells | None
 
     def _cells(self) -> Cells:
+        """Return the observed cells; raise a DataError if the model was loaded without them."""
         if self.cells is None:
             raise DataError("This model was saved without its cells; save it with store_data=True.")
         return self.cells
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Numbers of row groups and of column groups."""
+        """Numbers of row groups and of column groups, (a, b)."""
         return self.sums.shape[0], self.sums.shape[1]
 
     @property
     def row_groups(self) -> pd.Series:
         """The group of each row."""
-        return _named(self.rows, self.table.rows)
+        return _group_series(self.rows, self.table.rows)
 
     @property
     def column_groups(self) -> pd.Series:
         """The group of each column."""
-        return _named(self.columns, self.table.columns)
+        return _group_series(self.columns, self.table.columns)
 
     @property
     def nobs(self) -> Observations:
@@ -64,27 +69,28 @@ class BlockTables:
 
     @property
     def mse(self) -> float:
-        """`wcss` by observation (eq. 2.3 divides by the number of all cells, observed or not)."""
+        """`wcss` divided by the number of observations (eq. 2.3 divides by the number of cells, observed or not)."""
         return self.wcss / self.nobs()
 
     @property
     def fitness_history(self) -> np.ndarray:
-        """`history` under the genetic algorithm's name for it."""
+        """Another name of `history`, used with the genetic algorithm."""
         return self.history
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b), or the shares of the levels (a, b, L)."""
+        """Block means (a, b), or in categorical tables the shares of the levels (a, b, L); see `block_means`."""
         if self.table.holds == "levels":
             counts = self.sums + self.method.prior_count / self.sums.shape[2]
             return counts / counts.sum(axis=2, keepdims=True)
         counts, total = self.sums[..., 0], self.sums[..., 1]
-        empty = total.sum() / counts.sum()
+        empty_mean = total.sum() / counts.sum()  # of blocks without cells
         if self.method.name == "prototype" and self.method.fill is not None:
-            empty = self.method.fill
-        return np.where(counts > 0, total / np.maximum(counts, 1e-300), empty)
+            empty_mean = self.method.fill
+        return np.where(counts > 0, total / np.maximum(counts, 1e-300), empty_mean)
 
     def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
+        """Return values (a, b) of the blocks with the numbers of the groups."""
         index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
         return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_name))
 
@@ -96,8 +102,8 @@ class BlockTables:
     def block_means(self) -> pd.DataFrame:
         """The mean of each block, row groups by column groups; in categorical tables the share of each level.
 
-        The mean of a block without cells is the `fill` of the method, or the mean of all cells. Shares have the
-        prior count of the method in them.
+        The mean of a block without cells is the `fill` of the method, or the mean of all cells. Shares are smoothed by
+        the prior count of the method.
         """
         means = self._means
         if means.ndim == 2:
@@ -111,39 +117,41 @@ class BlockTables:
 
     @property
     def block_counts(self) -> pd.DataFrame:
-        """Observations in each block; of rated and unrated items, its number of pairs."""
+        """Number of observations in each block; for rated and unrated items, its number of pairs."""
         return self._block_frame(self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0])
 
     def fitted(self) -> pd.DataFrame:
-        """Return the mean of its block for each cell.
+        """Return for each cell the mean of its block, or in categorical tables the block's most frequent level.
 
         Returns
         -------
         DataFrame
-            Of a matrix: all cells, those that are missing too. Of a long table: its rows and columns, the observed
-            response, and ``fitted`` (``fitted_`` beside a column of that name), one row for each observed cell; in
-            categorical tables the most frequent level.
+            If the data were a matrix, a matrix of all cells, missing ones included. Otherwise a row for each observed
+            cell: names of row and column, the observed response, and ``fitted`` (``fitted_`` if another column has that
+            name).
         """
-        values = self._predicted(self._means)
+        block_values = self._predicted(self._means)
         if self.table.formula is None:
             rows, columns = pd.Index(self.table.rows.levels), pd.Index(self.table.columns.levels)
-            full = np.asarray(values)[self.rows][:, self.columns]
-            return pd.DataFrame(full, index=rows.rename(self.table.rows.name), columns=columns)
+            matrix = np.asarray(block_values)[self.rows][:, self.columns]
+            return pd.DataFrame(matrix, index=rows.rename(self.table.rows.name), columns=columns)
         cells = self._cells()
         row, column = self.table.rows, self.table.columns
         observed = cells.value
         if self.table.holds == "levels" and self.table.levels is not None:
             observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
         names = distinct_names([row.name, column.name, self.table.response, "fitted"])
-        block_values = values[self.rows[cells.row], self.columns[cells.column]]
-        parts = np.array(row.levels)[cells.row], np.array(column.levels)[cells.column], observed, block_values
-        return pd.DataFrame(dict(zip(names, parts, strict=True)))
+        fitted = block_values[self.rows[cells.row], self.columns[cells.column]]
+        values = np.array(row.levels)[cells.row], np.array(column.levels)[cells.column], observed, fitted
+        return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def _predicted(self, means: np.ndarray) -> np.ndarray:
+        """Return block means (a, b) as they are, and the most frequent level (a, b) for shares (a, b, L)."""
         if means.ndim == 2 or self.table.levels is None:
             return means
         return np.array(self.table.levels.levels, dtype=object)[first_largest(means)]
 
 
-def _named(labels: np.ndarray, factor: Factor) -> pd.Series:
+def _group_series(labels: np.ndarray, factor: Factor) -> pd.Series:
+    """Return the groups of all rows, or of all columns, by name."""
     return pd.Series(labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group")

@@ -1,4 +1,8 @@
-"""Shooter archive: a sparse regression as a dict and plain arrays, and back with every value checked."""
+"""Model file of a sparse regression: `pack` to a dict and arrays, `unpack` with every value checked.
+
+A *term* is a product of predictors, stored as the rising positions of its predictors; its *order* is their number. K is
+the number of groups. The *path* is the table of the penalties that were tried.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,14 @@ from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors,
 
 __all__ = ["PATH", "pack", "unpack"]
 
-PATH = {  # columns of the path
+PATH = {  # columns of the path and their types
     "point": int, "order": int, "penalty": float, "loss": float, "objective": float, "terms": int,
     "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
 }  # fmt: skip
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return what a fit is made of: names and options as a dict, numbers as arrays."""
+    """Return the options of a `ShooterResults` as a dict, and its arrays; training rows only with `store_data`."""
     terms = list(fit.chosen)
     meta: dict[str, Any] = {
         "call": fit.call,
@@ -56,15 +60,15 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the parts of the fit of `pack`, by the names of the results' fields."""
+    """Return the arguments of `ShooterResults` from what `pack` stored; raise a ValueError at an impossible value."""
     design = Design.from_dict(meta["design"])
-    K, levels = len(design.response.levels), design.n_levels
+    K, n_levels = len(design.response.levels), design.n_levels
     if not design.classes or not isinstance(meta["call"], str):
         raise ValueError("its call is not as saved")
-    table = _array_table(arrays, levels, K)
-    refuse_unknown(arrays, {*table, *ROWS})
-    check_arrays(arrays, table)
-    chosen = _unpack_terms(arrays, levels)
+    specs = _array_specs(arrays, n_levels, K)
+    refuse_unknown(arrays, {*specs, *ROWS})
+    check_arrays(arrays, specs)
+    chosen = _unpack_terms(arrays, n_levels)
     terms = list(chosen)
     path = _unpack_path(arrays["path"])
     entered, intercept, shares = arrays["entered"], arrays["intercept"], arrays["shares"]
@@ -78,7 +82,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         raise ValueError("its penalties are not as saved")
     nobs = meta["nobs"]
     real("nobs", nobs, 0.0)
-    sample, index = unpack_rows(arrays, meta.get("index"), levels.tolist(), K)
+    sample, index = unpack_rows(arrays, meta.get("index"), n_levels.tolist(), K)
     return {
         "call": meta["call"],
         "design": design,
@@ -96,38 +100,37 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         "priors": unpack_priors(meta, K),
         "stored_loss": unpack_loss(meta),
         "stored": Training(
-            nobs, float(arrays["log_likelihood"][0]), np.split(arrays["counts"], np.cumsum(levels)[:-1], axis=1)
+            nobs, float(arrays["log_likelihood"][0]), np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1)
         ),
     }
 
 
-def _array_table(arrays: dict[str, np.ndarray], levels: np.ndarray, K: int) -> dict[str, ArraySpec]:
-    """Return the table of all arrays but rows, for predictors with these numbers of `levels` and `K` classes."""
+def _array_specs(arrays: dict[str, np.ndarray], n_levels: np.ndarray, K: int) -> dict[str, ArraySpec]:
+    """Return kind, shape and range of each array but the training rows; `n_levels` (m,) are those of the predictors."""
     n_terms = len(arrays["orders"])
     return {
-        "orders": ArraySpec("i", (None,), (1, len(levels))),
-        "predictors": ArraySpec("i", (None,), (0, len(levels) - 1)),
+        "orders": ArraySpec("i", (None,), (1, len(n_levels))),
+        "predictors": ArraySpec("i", (None,), (0, len(n_levels) - 1)),  # term after term
         "entered": ArraySpec("i", (n_terms,)),
-        "weights_of_terms": ArraySpec("f", (None, K - 1), FINITE),
+        "weights_of_terms": ArraySpec("f", (None, K - 1), FINITE),  # term after term
         "intercept": ArraySpec("f", (K - 1,), FINITE),
         "shares": ArraySpec("f", (K,), NON_NEGATIVE),
         "log_likelihood": ArraySpec("f", (1,)),
         "path": ArraySpec("f", (None, len(PATH))),
-        "counts": ArraySpec("f", (K, int(levels.sum())), NON_NEGATIVE),
+        "counts": ArraySpec("f", (K, int(n_levels.sum())), NON_NEGATIVE),
     }
 
 
-def _unpack_terms(arrays: dict[str, np.ndarray], levels: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Return the weights of each term, (number of its products, K - 1); a term is a rising tuple of predictors."""
+def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
+    """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its predictors i."""
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
     if orders.sum() != len(predictors):
         raise ValueError("its terms are not as saved")
-    terms = (
-        [tuple(map(int, numbers)) for numbers in np.split(predictors, np.cumsum(orders)[:-1])] if len(orders) else []
-    )
+    term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
+    terms = [tuple(map(int, positions)) for positions in term_predictors]
     if len(set(terms)) < len(terms) or any(a >= b for t in terms for a, b in pairwise(t)):
         raise ValueError("its terms are not as saved")
-    sizes = [math.prod(int(levels[i]) - 1 for i in t) for t in terms]
+    sizes = [math.prod(int(n_levels[i]) - 1 for i in t) for t in terms]
     if len(weights) != sum(sizes):
         raise ValueError("its weights are not as saved")
     return dict(zip(terms, np.split(weights, np.cumsum(sizes)[:-1]), strict=True)) if terms else {}

@@ -1,4 +1,9 @@
-"""ShooterResults: a fitted sparse regression; each method only arranges what the rooms below compute."""
+"""ShooterResults: a fitted sparse logistic regression on products of predictors.
+
+A *term* is a set of predictors, given as the tuple of their positions; its *features* are products of contrasts of
+their levels, its *order* the number of predictors. K is the number of groups. A *gauge* is a choice of coefficients
+that give equal probabilities: *reference*, zero at the first level of a predictor, or *zero-sum* over its levels.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ from bbl.stats.scores import log_probabilities
 __all__ = ["CHOOSE", "ShooterResults"]
 
 CHOOSE = "Choose the penalty by lambda_='cv'."
-DRAWN = 30  # terms in a figure
+MAX_DRAWN = 30  # terms in a figure
 SEARCHED = "shooter looks for interactions itself"
 
 
@@ -45,23 +50,24 @@ class ShooterResults(ClassifierResults):
     call, design, training, index
         As in `BBLResults`.
     chosen : dict of tuple of int to ndarray, shape (d, K - 1)
-        The chosen terms, as positions of their predictors, with the weights of their features (`bbl.sparse.products`).
+        Weights of the features (`bbl.sparse.products`) of each chosen term.
     intercept : ndarray, shape (K - 1,)
     refitted : bool
-        Whether the weights are without penalty.
+        Whether the weights of the chosen terms were fitted again without penalty.
     separating : tuple of tuples of int
-        Terms that separate groups: their weights would grow without end.
+        Terms that separate groups: without penalty, their weights would be infinite.
     penalties : tuple of floats
-        For each order, on the sum of losses.
+        Penalty of each order; it is added to the sum of losses, not to their mean.
     penalty : {"group", "l1"}
+        Norm that is penalised: Euclidean of a term's weights, or the sum of their magnitudes.
     path : DataFrame
         A row for each penalty that was tried and each order: ``point`` and ``order``, the ``penalty`` of that order,
         the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
-        ``violation`` of the optimality conditions as a share of the penalty. In the last row of a penalty also
-        ``ebic`` and the mean loss of held-out rows, ``held_raw`` and ``held_refit``, where they were needed; ``chosen``
-        marks the row that was taken.
+        ``violation`` of the optimality conditions as a share of the penalty. The last row of a penalty also has
+        ``ebic``, and the mean loss of held-out rows without and with refit, ``held_raw`` and ``held_refit``, if they
+        were computed; ``chosen`` marks the row of the fit.
     entered : ndarray of int
-        Row of `path` since which each term is there.
+        For each chosen term, the row of `path` in which it entered the model for good.
     shares : ndarray, shape (K,)
         Shares of the groups in the training rows.
 
@@ -113,7 +119,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of weights, intercepts included; of a penalised fit those that are not zero."""
+        """Number of weights of the chosen terms and of intercepts."""
         return len(self.intercept) + sum(weight.size for weight in self.chosen.values())
 
     @property
@@ -129,36 +135,35 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _zero_sum(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Tables (L_1, ..., L_k, K - 1) of log odds against the first group, sums over the levels zero."""
-        out: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
-        return out | {t: log_odds(zero_sum_table(t, self.design.n_levels, w)) for t, w in self.chosen.items()}
+        """Zero-sum log odds against the first group, (L_1, ..., L_k, K - 1) for each term; () is the intercept."""
+        intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
+        return intercept | {t: log_odds(zero_sum_table(t, self.design.n_levels, w)) for t, w in self.chosen.items()}
 
     @cached_property
     def terms(self) -> pd.DataFrame:
         """The chosen terms, strongest first: a row for each combination of levels other than the first ones.
 
-        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` since which the term is there),
-        ``strength``, and a weight for every group but the first: a log odds against that one.
+        Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` in which the term entered),
+        ``strength``, and for every group but the first a weight: log odds against the first group.
 
-        The weights are in the reference gauge, that of `coef`: 0 where a level is the first of its predictor, as
-        everywhere in this package. Such a weight is a difference of log odds with all other predictors at their first
-        levels. What chosen products give there is part of the weights of the terms within them, chosen or not (`coef`
-        has them all), so that a weight may be near 0, or of the other sign, where the term itself is strong. Another
-        first level gives other weights. Those of different orders are on different scales besides: with two levels and
-        groups, w times the product of k predictors -1 and 1 is 2^k w here.
+        The weights are in the reference gauge, as in `coef`: 0 where a level is the first of its predictor. A weight is
+        a difference of log odds with all other predictors at their first levels, so it depends on which level is the
+        first. A chosen term also contributes to the weights of the terms within it (`coef` has all of these), so a
+        weight may be near 0, or of the other sign, although the term is strong. Weights of different orders are on
+        different scales: with two levels and groups, w times the product of k predictors coded -1 and 1 is 2^k w here.
 
-        The strength is what to rank terms by. It belongs to the term alone, in the zero-sum gauge in which it was
-        penalised and chosen (``coef("zero-sum")``), whatever levels are the first: the root mean square, over all joint
-        levels alike, of what the term adds to the link. With two levels and groups it is the size of w.
+        Rank terms by their strength: the root mean square, over all joint levels with equal weight, of the term's
+        contribution to the link in the zero-sum gauge, in which terms are penalised and chosen (``coef("zero-sum")``).
+        It does not depend on which level is the first; with two levels and groups it is the size of w.
         """
         strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
         order = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))
         tables = reference_tables(self._zero_sum)
-        frame = weight_frame(self.labels, {t: tables[t] for t in order}, 1)
+        frame = weight_frame(self.labels, {t: tables[t] for t in order}, first=1)
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
-        rows = [len(self.chosen[t]) for t in order]
-        frame.insert(3, "step", np.repeat([entered[t] for t in order], rows).astype(int))
-        frame.insert(4, "strength", np.repeat([strength[t] for t in order], rows).astype(float))
+        n_rows = [len(self.chosen[t]) for t in order]
+        frame.insert(3, "step", np.repeat([entered[t] for t in order], n_rows).astype(int))
+        frame.insert(4, "strength", np.repeat([strength[t] for t in order], n_rows).astype(float))
         return frame
 
     def coef(self, gauge: str = "reference") -> pd.DataFrame:
@@ -167,8 +172,8 @@ class ShooterResults(ClassifierResults):
         Parameters
         ----------
         gauge : {"reference", "zero-sum"}, default "reference"
-            Coefficients that are 0 at first levels, among them those of all terms within a chosen one; or those of the
-            chosen terms alone at all levels, whose sums over the levels of a predictor are 0.
+            ``"reference"``: coefficients are 0 at first levels, and terms within a chosen term have some too.
+            ``"zero-sum"``: coefficients sum to 0 over the levels of each predictor; chosen terms alone have some.
 
         Returns
         -------
@@ -177,14 +182,14 @@ class ShooterResults(ClassifierResults):
         """
         choice("gauge", gauge, ("reference", "zero-sum"))
         if gauge == "zero-sum":
-            return weight_frame(self.labels, self._zero_sum, 0)
+            return weight_frame(self.labels, self._zero_sum, first=0)
         tables = reference_tables(self._zero_sum)
-        return weight_frame(self.labels, {t: tables[t] for t in sorted(tables, key=lambda t: (len(t), t))}, 1)
+        return weight_frame(self.labels, {t: tables[t] for t in sorted(tables, key=lambda t: (len(t), t))}, first=1)
 
     # scores
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y | x)`` (n, K); a term of a missing predictor adds nothing, its mean over all levels."""
+        """Return ``ln P(y | x)`` (n, K) for rows (n, m); a term with a missing predictor contributes its mean, 0."""
         from scipy.special import log_softmax
 
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
@@ -199,36 +204,36 @@ class ShooterResults(ClassifierResults):
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:
+        """Return class scores as a sum over terms: tables (K, L_1, ..., L_k) of log odds, zero for the first group.
+
+        The sum differs from ``ln P(y | x)`` by a constant that all groups share.
+        """
         names = [label_text(x) for x in self.labels.names]
-        tables = self._zero_sum
-        # of the first group, against which the odds are, they are zero; the log-sum over groups is common to all
-        full_tables = {t: np.moveaxis(np.insert(table, 0, 0.0, axis=-1), -1, 0) for t, table in tables.items()}
-        constant = full_tables.pop(()).astype(float)
-        return Attribution(
-            [":".join(names[i] for i in t) for t in full_tables], full_tables, list(full_tables), constant
-        )
+        tables = {t: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for t, w in self._zero_sum.items()}
+        constant = tables.pop(()).astype(float)
+        return Attribution([":".join(names[i] for i in t) for t in tables], tables, list(tables), constant)
 
     @property
     def _advice(self) -> str:
         return CHOOSE
 
-    # what is shown and written
+    # summary, figures, file
 
     def summary(self) -> Summary:
-        """Summarise the fit: its facts and its strongest terms.
+        """Summarise the fit: key figures and the strongest terms.
 
         Returns
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
-        last = self.path[self.path["chosen"]].iloc[0]
+        chosen = self.path[self.path["chosen"]].iloc[0]
         counts = self.order_counts
         facts: dict[str, Any] = {
             "Terms": f"{counts.sum()} ({', '.join(f'{n} of order {k}' for k, n in counts.items())})",
             "Penalty": f"{self.penalty}, " + ", ".join(f"{v:.4g}" for v in self.penalties) + " on the sum of losses",
             "Weights": "without penalty" if self.refitted else "penalised",
-            "Optimality": f"conditions hold to {last['violation']:.1e} of the penalty",
+            "Optimality": f"conditions hold to {chosen['violation']:.1e} of the penalty",
             "Parameters": self.n_parameters,
             "Observations": self.nobs(),
         }
@@ -241,13 +246,13 @@ class ShooterResults(ClassifierResults):
         return shooter_summary(self.call, self.labels, facts, self.terms)
 
     def plot(self, kind: str = "terms", ax=None, *, newdata: Any = None, weights: Any = None):
-        """Draw the terms by strength, the path of penalties, or what predictions are worth; return the Axes.
+        """Draw the terms by strength, the path of penalties, or the quality of predictions; return the Axes.
 
         Parameters
         ----------
         kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
-            The strongest 30 terms; loss and number of terms by penalty (by order, if there was one penalty); or what
-            ``evaluate(newdata, weights).plot(kind)`` draws.
+            ``"terms"``: the strongest 30 terms. ``"path"``: loss and number of terms by penalty (by order, if there was
+            one penalty). Others: the figure of ``evaluate(newdata, weights).plot(kind)``.
         ax : matplotlib Axes, optional
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
@@ -260,22 +265,23 @@ class ShooterResults(ClassifierResults):
             return self.evaluate(newdata, weights).plot(kind, ax=ax)
         if kind == "path":
             return plot_path(self.path, ax)
-        each = self.terms.drop_duplicates("predictors").head(DRAWN)
-        names = [":".join(map(str, p)) for p in each["predictors"]]
-        return plot_terms(names, each["order"].to_numpy(), each["strength"].to_numpy(), len(self.chosen), ax)
+        terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)
+        names = [":".join(map(str, predictors)) for predictors in terms["predictors"]]
+        return plot_terms(names, terms["order"].to_numpy(), terms["strength"].to_numpy(), len(self.chosen), ax)
 
     def _model_parts(self) -> list[Part]:
+        """Return the part of the HTML report with the figure of the terms."""
         alt = "Bars of the chosen terms by their strength. The numbers are in the tables of the summary."
         figure = figure_html(self.plot().figure, alt, "The chosen terms, the strongest first.")
         return [Part("Terms", html=[figure])]
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what the model file holds."""
+        """Return the content of the model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
-        """Return the model of `pack`."""
+        """Return the model that `pack` stored."""
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:

@@ -179,9 +179,9 @@ class ClassifierResults(ModelResults):
         """Return the class scores (n, K) of rows with `codes` and `missing` cells (n, m); nan where `dropped` (n,)."""
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
-        kept = ~dropped
+        rows = ~dropped
         scores = np.full((len(codes), len(self.labels.groups)), np.nan)
-        scores[kept] = self._encoded_scores(codes[kept], None if missing is None else missing[kept], None, priors)
+        scores[rows] = self._encoded_scores(codes[rows], None if missing is None else missing[rows], None, priors)
         return scores
 
     def _training_scores(self, priors: Priors = None) -> np.ndarray:

@@ -20,38 +20,39 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults]
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
     """Return fitted models by name, numbered if they come as a sequence; a BBLTypeError for fewer than `least`."""
     if isinstance(fits, Mapping):
-        named = dict(fits)
+        models = dict(fits)
     else:
         if isinstance(fits, str) or not isinstance(fits, Sequence):
             fits = [fits]
-        named = {f"({k})": fit for k, fit in enumerate(fits, 1)}
-    no_models = [fit for fit in named.values() if not isinstance(fit, ModelResults)]
-    if no_models or len(named) < least:
-        got = f"{no_models[0]!r}"[:80] if no_models else f"{len(named)} of them"
+        models = {f"({k})": fit for k, fit in enumerate(fits, 1)}
+    no_models = [fit for fit in models.values() if not isinstance(fit, ModelResults)]
+    if no_models or len(models) < least:
+        got = f"{no_models[0]!r}"[:80] if no_models else f"{len(models)} of them"
         raise BBLTypeError(f"fits must be {least} or more fitted models; got {got}.", argument="fits")
-    return named
+    return models
 
 
 def compare_fits(fits: Fits) -> pd.DataFrame:
     """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against the previous fit."""
-    named = check_fits(fits, 2)
-    models = list(named.values())
-    rows = []
-    for k, (name, fit) in enumerate(named.items()):
+    models = check_fits(fits, 2)
+    rows, first = [], next(iter(models.values()))
+    previous: ModelResults | None = None
+    for name, fit in models.items():
         row: dict[str, Any] = {
             "model": f"{label_text(name)} {label_text(fit.formula)}, {fit._traits.name}",
             "parameters": fit.n_parameters,
-            **criteria(fit, models[0]),
+            **criteria(fit, first),
             **dict.fromkeys(("ratio", "p"), np.nan),
             "df": 0,
             "test": "",
         }
-        if k:
+        if previous is not None:
             try:
-                row |= models[k - 1]._ratio_test(fit)
+                row |= previous._ratio_test(fit)
             except (DataError, OptionError) as error:
                 row["test"] = f"no test: {error}"
         rows.append(row)
+        previous = fit
     columns = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
     return pd.DataFrame(rows).set_index("model")[columns].rename_axis(None)
 

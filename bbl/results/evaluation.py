@@ -103,8 +103,8 @@ class Evaluation:
         limits by group (Zou & Donner 2008); log-loss and Brier score: Gaffke (2005) for bounded numbers, where the
         bound of the log-loss is the worst possible one for these rows; AUC: the wider of Newcombe (2006) and DeLong.
         With more than two groups the AUC is the mean over the groups, each against the rest. Weights that are no counts
-        are scaled to the effective number of rows (Kish 1965: the squared sum of the weights over the sum of their
-        squares). The log-loss replaces probabilities below 1e-15 by 1e-15, see `floored`.
+        are scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities
+        below 1e-15 by 1e-15, see `floored`. With `costs` there is a row ``cost``, the mean cost.
         """
         table = score_table(self.class_scores, self.observed, self.predicted, self._effective_weights, self.level)
         frame = pd.DataFrame(table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"])

@@ -204,10 +204,7 @@ def _check_meta(meta: dict) -> None:
 
 
 def _array_specs(layout: Layout, hidden_layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the expected dtype, shape and range of all arrays by name, except those of the training rows.
-
-    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units of the model.
-    """
+    """Return the specs of all arrays but the training rows; `hidden_layout` has any hidden units in addition."""
     m, size, n_runs = layout.m, layout.size, K + ("pooled" in arrays)
     n_recorded = m if arrays["grad_norm"].size else 0  # predictors with iterations; none in closed forms
     return {
@@ -263,8 +260,8 @@ def _unpack_layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
 def _pack_options(engine: Engine) -> dict[str, Any]:
     """Return the options of an engine for JSON: tuples as lists, infinity as ``"inf"``."""
     options = dataclasses.asdict(engine)
-    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
-    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in listed.items()}
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in options.items()}
 
 
 def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:

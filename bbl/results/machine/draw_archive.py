@@ -1,6 +1,8 @@
 """Pack posterior draws into the arrays of a model file, and unpack them.
 
-A *run* is one engine fit: of a group, or of all rows pooled. K groups; T draws of each group average predictions.
+``draws`` (n_runs, chains, draws, size): of each engine run, one for each of K groups and one for all rows pooled.
+``draws_log_z`` (K, T): ln Z of the T draws of each group that predictions average over.
+``draws_hidden`` (K, T, size with hidden units): these draws, in models with hidden units.
 """
 
 from __future__ import annotations
@@ -18,11 +20,7 @@ __all__ = ["draw_specs", "pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of the draws by name; empty if no run has draws.
-
-    ``draws`` (runs, chains, draws, size), nan for a group without rows; of the draws that predictions average over,
-    ``draws_log_z`` (K, T) and, if there are hidden units, ``draws_hidden`` (K, T, size with hidden units).
-    """
+    """Return the arrays by name, draws of a group without rows as nan; empty if no run has draws."""
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:
         return {}
@@ -38,10 +36,7 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
 def draw_specs(
     layout: Layout, hidden_layout: Layout, K: int, n_runs: int, arrays: dict[str, np.ndarray]
 ) -> dict[str, ArraySpec]:
-    """Return the expected dtype and shape of the arrays of `pack_draws`; empty if there are no draws.
-
-    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units of the model.
-    """
+    """Return the expected dtype and shape of the arrays by name; `hidden_layout` has any hidden units in addition."""
     if "draws" not in arrays:
         return {}
     chains, n_draws = (*arrays["draws"].shape, 0, 0, 0)[1:3]  # zeros: an array of a file may lack axes
@@ -65,10 +60,7 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
 
 
 def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]) -> Predictive | None:
-    """Return the draws of all groups that predictions average over, with their ln Z; None if there are none.
-
-    Without hidden units they are thinned from the draws of the runs, zeros for a group without rows.
-    """
+    """Return the T draws of each group with their ln Z, or None; without hidden units thinned from ``draws``."""
     if "draws_log_z" not in arrays:
         return None
     log_z = arrays["draws_log_z"]
@@ -78,7 +70,7 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
             raise ValueError("'draws_hidden' holds what cannot have been saved")
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, hidden_layout.m - layout.m)
     group_draws = unpack_draws(arrays, K)[:K]
-    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
+    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]  # no rows: 0
     if not np.isfinite(log_z).all() or any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")
     return Predictive(layout, np.array(theta), log_z)

@@ -63,10 +63,10 @@ class PosteriorDraws:
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of all groups of a fit; an OptionError if it has none."""
         runs = estimate.fits[: len(labels.groups)]
-        first = next((run.draws for run in runs if run.draws is not None), None)
-        if first is None:
+        some_draws = next((run.draws for run in runs if run.draws is not None), None)
+        if some_draws is None:
             raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
-        no_draws = np.full_like(first, np.nan)
+        no_draws = np.full_like(some_draws, np.nan)
         draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
         layout = estimate.parameters.layout
         return cls(

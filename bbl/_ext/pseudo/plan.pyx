@@ -1,5 +1,12 @@
 # Pseudo plan: how the rows of a pseudo-likelihood problem are laid out for its kernel, and which metric pays.
-"""What is decided of a pseudo-likelihood problem before it is prepared, and its codes column by column."""
+"""Choices before a pseudo-likelihood problem is prepared: vector width, sizes, metric; its codes column by column.
+
+n rows of m predictors with `n_levels` (m,) levels; a *column* is the indicator of a non-reference level, D in all. A
+*site* is a predictor whose conditional distribution given the others is fitted; *lanes* sites share a vector. A
+*composite* is a run of predictors coded as one joint variable. The *metric* of the optimiser is an approximate inverse
+Hessian, made from the covariance (D, D) of the columns. A matrix in *panels* of eight has the shape (K, D, 8): panel k
+holds its columns 8 k ... 8 k + 7, padded with zeros. Cases are those of ``python -m benchmarks.run --suite fit``.
+"""
 import numpy as np
 
 from bbl._ext.model.eigen import eigenvectors, inverse
@@ -19,10 +26,13 @@ ctypedef fused column_t:
     uint16_t
 
 cdef enum:
-    READ = 256
+    TILE_ROWS = 256  # rows that are transposed at a time: they stay in the first-level cache
 
-FLAT = 1e-5  # of the mean eigenvalue of a covariance: the least ridge with which it is inverted
-LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # sse2 stands for any vectors of 128 bits
+LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # doubles in a vector; sse2 stands for any vectors of 128 bits
+LEAST_RIDGE = 1e-5  # with which a covariance is inverted, as a share of its mean eigenvalue: digits of a float
+SOLVED_AT_ONCE = 256  # blocks of the inverse covariance that are solved in one call, which bounds the memory
+WIDE_COLUMNS = 512  # D above which the metric takes most of the time of an iteration (cases W2, MNIST, wide)
+MOST_COLUMNS = 3000  # D above which the covariance is not decomposed (case wide)
 
 
 def widths():
@@ -30,10 +40,10 @@ def widths():
     return tuple(name for name, lanes in LANES.items() if cpu_runs(8 * lanes))
 
 
-def choose_lanes(n_levels, width, size_t real):
-    """Return the numbers of `real` bytes per vector: of `width`, or the widest that pays; fewer if offsets need it.
+def choose_lanes(n_levels, width, size_t number_bytes):
+    """Return the lanes, numbers of `number_bytes` bytes in a vector of the named `width`, by default the widest.
 
-    Offsets, lanes times levels, are kept in 16 bits.
+    They are halved until offsets, lanes times levels, fit 16 bits. Up to four predictors get no vectors of eight.
     """
     if width is not None:
         if width not in widths():
@@ -43,118 +53,129 @@ def choose_lanes(n_levels, width, size_t real):
         lanes = max(LANES[name] for name in widths())
         if len(n_levels) <= 4 and lanes == 8:
             lanes = 4
-    if lanes > 1 and real == 4:
+    if lanes > 1 and number_bytes == 4:
         lanes *= 2
     while lanes > 1 and lanes * int(n_levels.max()) > 65535:
-        lanes = lanes // 2 if lanes * real > 16 else 1
+        lanes = lanes // 2 if lanes * number_bytes > 16 else 1
     return lanes
 
 
 def composite_sizes(n, n_levels):
-    """Return how many joint states a composite may have, and the bytes of a chunk's tables for one logit."""
+    """Return the most joint states of a composite, and the bytes of the tables of one logit that are used together.
+
+    The tables of the up to three logits that are computed at once share 36 KiB of the first-level cache.
+    """
     return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
 def kronecker_pays(n, n_levels, D, density):
-    """Return whether the eigenvectors of the predictors' covariance are worth their price (measured)."""
-    top = n_levels.max()
-    most = n // 4 if top == 2 else n // 8
-    if D > 512:  # iterations then cost so much that even a covariance of few rows saves more
-        most = 4 * n if top == 2 else n
-    return bool(density >= 0.5 and D <= min(most, 3000) and top <= 8)
+    """Return whether the covariance of the columns, for the metric, saves more time than it costs (cases W1 to W4).
+
+    `density` is the share of pairs of predictors that are neighbours.
+    """
+    max_levels = n_levels.max()
+    max_columns = n // 4 if max_levels == 2 else n // 8
+    if D > WIDE_COLUMNS:
+        max_columns = 4 * n if max_levels == 2 else n
+    return bool(density >= 0.5 and D <= min(max_columns, MOST_COLUMNS) and max_levels <= 8)
 
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
-    """Copy `codes` (n, m) to `columns` (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, bad = m
+    """Transpose `codes` (n, m) into `columns` (m, n); return the first predictor with a code out of range, or -1."""
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, first_bad = m
     cdef int32_t code
-    cdef uint32_t top
+    cdef uint32_t max_code
     with nogil:
-        for tile in range((n + READ - 1) // READ):  # so many rows stay in the first-level cache
-            first = tile * READ
+        for tile in range((n + TILE_ROWS - 1) // TILE_ROWS):
+            first = tile * TILE_ROWS
             for i in range(m):
-                top = 0
-                for k in range(first, min(n, first + READ)):
+                max_code = 0
+                for k in range(first, min(n, first + TILE_ROWS)):
                     code = <int32_t> codes[k, i]
-                    top = max(top, <uint32_t> code)
+                    max_code = max(max_code, <uint32_t> code)  # a negative code is large
                     columns[i, k] = <column_t> code
-                if top >= <uint32_t> n_levels[i]:
-                    bad = min(bad, i)
-    return bad if bad < m else -1
+                if max_code >= <uint32_t> n_levels[i]:
+                    first_bad = min(first_bad, i)
+    return first_bad if first_bad < m else -1
 
 
-def kronecker_metric(covariance, padded):
-    """Return the eigenvectors of a covariance (D, D) in panels of eight, by rows and by columns, and the eigenvalues.
+def kronecker_metric(covariance, D_padded):
+    """Return the eigenvectors V of a covariance (D, D), largest eigenvalue first, in panels, and the eigenvalues.
 
-    Shapes (padded / 8, D, 8), (padded / 8, padded, 8) and (padded,).
+    `project` (D_padded / 8, D, 8) is V, `expand` (D_padded / 8, D_padded, 8) is V'; `eigenvalues` (D_padded,) are kept
+    positive. `D_padded` is D rounded up to a multiple of eight.
     """
     D = len(covariance)
-    value, vector = eigenvectors(covariance)
-    value = np.maximum(value[::-1], 1e-7 * value.mean() + 1e-300)
-    full = np.zeros((padded, padded), dtype=np.float32)
-    full[:D, :D] = vector[:, ::-1]
-    del vector
-    project = np.ascontiguousarray(full[:D].reshape(D, padded // 8, 8).transpose(1, 0, 2))
-    expand = np.ascontiguousarray(full.reshape(padded // 8, 8, padded).transpose(0, 2, 1))
-    return project, expand, np.concatenate((value, np.full(padded - D, value[D - 1])))
+    eigenvalues, vectors = eigenvectors(covariance)
+    eigenvalues = np.maximum(eigenvalues[::-1], 1e-7 * eigenvalues.mean() + 1e-300)
+    V = np.zeros((D_padded, D_padded), dtype=np.float32)
+    V[:D, :D] = vectors[:, ::-1]
+    del vectors
+    project = np.ascontiguousarray(V[:D].reshape(D, D_padded // 8, 8).transpose(1, 0, 2))
+    expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, D_padded).transpose(0, 2, 1))
+    return project, expand, np.concatenate((eigenvalues, np.full(D_padded - D, eigenvalues[D - 1])))
 
 
-def largest(matrix):
-    """Return about the largest eigenvalue of a positive semidefinite matrix (Lanczos, from a random vector)."""
+def largest_eigenvalue(matrix):
+    """Return the largest eigenvalue of a positive semidefinite matrix, to 1 % (Lanczos, from a random vector)."""
     from scipy.sparse.linalg import eigsh
     if not matrix.any():
         return 0.0
-    start = np.random.default_rng(0).standard_normal(len(matrix))
-    return eigsh(matrix, 1, v0=start, tol=0.01, return_eigenvectors=False)[0]
+    vector = np.random.default_rng(0).standard_normal(len(matrix))
+    return eigsh(matrix, 1, v0=vector, tol=0.01, return_eigenvectors=False)[0]
 
 
 def ridged_inverse(matrix, ridge):
-    """Return the inverse of ``matrix + ridge I``, in its place."""
+    """Return the inverse of ``matrix + ridge I``; the matrix is overwritten."""
     matrix[np.diag_indices(len(matrix))] += ridge
     return inverse(matrix)
 
 
-def wide_metric(covariance, lambda_, weight, rows, start, levels, padded):
-    """Return how a wide problem with a penalty knows the covariance (D, D) of its columns.
+def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded):
+    """Return the metric of a wide problem: the inverse M of the covariance (D, D) plus a ridge, and corrections.
 
     Parameters
     ----------
     covariance : callable
-        Returns it anew, so that one matrix of its size is there at a time.
-    lambda_, weight : float
-        The penalty, and the ridge that it stands for.
-    rows : int
-        Columns of the predictors that respond.
+        Returns the covariance as a new array on each call, so that only one matrix of its size is held at a time.
+    lambda_ : float
+        Penalty of the couplings.
+    penalty_ridge : float
+        The ridge that the penalty amounts to: lambda_ over the largest variance of a site's column.
+    D_s : int
+        Number of columns of the sites.
     start, levels : ndarray of int, shape (n_sites,)
-        Their first columns, and their levels.
-    padded : int
-        Columns of the panels.
+        First column and number of levels of each site.
+    D_padded : int
+        D rounded up to a multiple of eight.
 
     Returns
     -------
-    panels : ndarray of float32, shape (padded / 8, D, 8)
-        The inverse with a ridge.
-    own : ndarray of float32, shape (rows, D)
-        Its rows of each predictor, times the inverse of the predictor's own block.
+    panels : ndarray of float32, shape (D_padded / 8, D, 8)
+        M in panels.
+    site_correction : ndarray of float32, shape (D_s, D)
+        For the columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M.
     ridge, lowest, highest : float
-        The ridge, and about the extreme eigenvalues of the covariance.
+        The ridge, and about the least and the largest eigenvalue of the covariance.
     """
-    full = covariance()
-    D = len(full)
-    highest = largest(full)
-    ridge = max(FLAT * np.trace(full) / D, weight)
-    full = ridged_inverse(full, ridge)
-    lowest = max(0.0, 1.0 / largest(full) - ridge)
-    apart = lambda_ * np.median(full.diagonal())  # curvature falls with the variance that others leave
-    if apart > 2.0 * max(ridge, 0.1 * lowest):
-        ridge, full = apart, ridged_inverse(covariance(), apart)
-    own = np.empty((rows, D), dtype=np.float32)
+    M = covariance()
+    D = len(M)
+    highest = largest_eigenvalue(M)
+    ridge = max(LEAST_RIDGE * np.trace(M) / D, penalty_ridge)
+    M = ridged_inverse(M, ridge)
+    lowest = max(0.0, 1.0 / largest_eigenvalue(M) - ridge)
+    # lambda_ over the median variance of a column given the others, 1 / diagonal of M: the penalty as a ridge for such
+    conditional_ridge = lambda_ * np.median(M.diagonal())
+    if conditional_ridge > 2.0 * max(ridge, 0.1 * lowest):
+        ridge, M = conditional_ridge, ridged_inverse(covariance(), conditional_ridge)
+    site_correction = np.empty((D_s, D), dtype=np.float32)
     for size in np.unique(levels):
-        every = start[levels == size][:, None] + np.arange(size - 1)
-        for columns in np.split(every, range(READ, len(every), READ)):
-            part = full[columns]
-            own[columns] = np.linalg.solve(np.take_along_axis(part, columns[:, None], axis=2), part)
-    panels = np.zeros((padded // 8, D, 8), dtype=np.float32)
+        site_columns = start[levels == size][:, None] + np.arange(size - 1)  # (sites with this many levels, size - 1)
+        for columns in np.split(site_columns, range(SOLVED_AT_ONCE, len(site_columns), SOLVED_AT_ONCE)):
+            M_rows = M[columns]
+            M_blocks = np.take_along_axis(M_rows, columns[:, None], axis=2)
+            site_correction[columns] = np.linalg.solve(M_blocks, M_rows)
+    panels = np.zeros((D_padded // 8, D, 8), dtype=np.float32)
     for first in range(0, D, 8):
-        panels[first // 8, :, : min(8, D - first)] = full[:, first : first + 8]
-    return panels, own, ridge, lowest, highest
+        panels[first // 8, :, : min(8, D - first)] = M[:, first : first + 8]
+    return panels, site_correction, ridge, lowest, highest

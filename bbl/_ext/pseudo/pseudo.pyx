@@ -1,12 +1,18 @@
 # Pseudo-likelihood: every predictor's conditional model given the others, by vectorised L-BFGS (C kernels pseudo*.h).
-"""Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); the algorithm is described in pseudo.h."""
+"""Pseudo-likelihood of one group of encoded rows (Woo & Wang, section 2.2); pseudo.h describes the algorithm.
+
+A *site* is a predictor whose conditional distribution given the others is fitted. A *column* is the indicator of a
+non-reference level of a predictor: D columns in all, of which the first D_s belong to sites. *Lanes* are numbers of a
+vector, one site in each; a *lane block* is the sites of one vector, a *task* one or several lane blocks that are solved
+together. The *metric* of the optimiser is an approximate inverse Hessian, made from the covariance of the columns.
+"""
 import threading
 
 import numpy as np
 
 from bbl._ext.model.moments import shared_counts
 from bbl._ext.pseudo.plan import (
-    choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
+    WIDE_COLUMNS, choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
 )
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
@@ -18,23 +24,27 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
 
 cdef enum:
-    WIDE = 512  # columns beyond which the metric takes most of the time of a step
-    FEW_LEVELS = 8  # columns of a predictor, on average, up to which counts of bits are the quicker ones
+    # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3, not W4)
+    FEW_LEVELS = 8
 
 CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
 
 
 cdef int check_signals() noexcept nogil:
-    """Return non-zero where Ctrl-C was pressed."""
+    """Return non-zero if Ctrl-C was pressed."""
     with gil:
         return PyErr_CheckSignals()
 
 
-cdef void set_precision(pseudo_problem *p, str precision, bint rotated):
-    """Set the bytes of a number, and whether blocks are solved together: wide problems are, in mixed precision."""
+cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
+    """Set the bytes of a number, mixed precision, and how many lane blocks are solved together.
+
+    A problem is wide if it has more than WIDE_COLUMNS columns and the metric uses their covariance (`has_covariance`).
+    Wide problems in double precision are solved in mixed precision.
+    """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
-    p.metric.wide = rotated and p.D > WIDE
+    p.metric.wide = has_covariance and p.D > WIDE_COLUMNS
     p.mixed = precision == "mixed" or precision == "double" and p.metric.wide
     p.number_bytes = 4 if p.mixed or precision == "single" else 8
     p.blocks_per_task = PSEUDO_BLOCKS_PER_TASK if p.metric.wide or p.mixed else 1
@@ -52,49 +62,48 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     width, precision : str, optional
         As for `PseudoProblem`.
     sites : int, optional
-        How many of the predictors respond; all by default.
+        Number of sites, the first predictors; all by default.
 
     Returns
     -------
     shared, task : float
-        Upper bounds, which do not count the caller's arrays.
+        Bytes of the problem and of a task: upper bounds, without the caller's arrays.
     """
     levels = np.ascontiguousarray(n_levels, dtype=np.int32)
-    cdef const int32_t[::1] view = levels
+    cdef const int32_t[::1] level_view = levels
     cdef pseudo_problem p
     cdef double shared, task
     memset(&p, 0, sizeof(p))
-    p.m, p.n_levels = len(levels), &view[0]
+    p.m, p.n_levels = len(levels), &level_view[0]
     p.n_sites = p.m if sites is None else sites
-    most, nbytes = composite_sizes(n, levels[:p.n_sites])
+    max_states, table_bytes = composite_sizes(n, levels[:p.n_sites])
     p.D = int(levels.sum()) - p.m
-    rotated = kronecker_pays(n, levels, p.D, 1.0)
-    set_precision(&p, precision, rotated)
-    p.n_counted = p.m if rotated else p.n_sites
+    has_covariance = kronecker_pays(n, levels, p.D, 1.0)
+    set_precision(&p, precision, has_covariance)
+    p.n_counted = p.m if has_covariance else p.n_sites
     p.lanes = choose_lanes(levels, width, p.number_bytes)
     try:
-        if pseudo_estimate(&p, n, most, nbytes, &shared, &task):
+        if pseudo_estimate(&p, n, max_states, table_bytes, &shared, &task):
             raise MemoryError
     finally:
         pseudo_free(&p)
-    if rotated:
+    if has_covariance:
         shared += 40.0 * p.D * p.D
     return shared, task
 
 
 cdef class PseudoProblem:
-    """The pseudo-likelihood of one group: data in the order in which the kernel reads them, shared by all tasks.
+    """The pseudo-likelihood problem of one group: its rows prepared for the kernel, shared by all tasks.
 
-    For every predictor i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15)
-    is minimised by itself. Parameters are held as ``theta`` (D, 1 + D): row (i, a), column 0 is h_i(a) and column
-    1 + start[j] + b - 1 is J_i(a; j, b); a predictor's own columns and those of predictors that are no neighbours
-    are 0. Predictors after the first that respond, the sites, are only regressed on: joint levels of several, as terms
-    of order 3 and more have them; D_s are the columns of the sites, and `theta` has their rows.
+    For every site i, ``-(1/W) sum_k w_k ln P_i(x_i^k | rest) + lambdah/2 |h_i|^2 + lambda/2 |J_i|^2`` (eqs. 10-15) is
+    minimised by itself. Parameters are ``theta`` (D_s, 1 + D): in row (i, a) column 0 is h_i(a), and column
+    1 + start[j] + b - 1 is J_i(a; j, b), start[j] the first column of predictor j; the site's own columns and those of
+    predictors that are not its neighbours are 0. The first n_sites predictors are sites. The others, joint levels of
+    several predictors as terms of order 3 and more have them, are regressors only.
 
-    A task is a block of predictors that share vectors; it writes its own rows of ``theta`` and its own entries of the
-    other results, so tasks may run at once in several threads, with the same bits for any order and number of threads.
-    Set-up, or of wide problems the first solve with a penalty, calls LAPACK; hold BLAS to one thread for the same bits
-    on any machine load.
+    A task writes its own rows of ``theta`` and its own entries of the other results, so tasks may run at once in
+    several threads, with the same bits for any order and number of threads. Set-up, or in wide problems the first solve
+    with a penalty, calls LAPACK; hold BLAS to one thread for the same bits on any machine load.
 
     Parameters
     ----------
@@ -105,31 +114,32 @@ cdef class PseudoProblem:
     n_levels : array_like of int, shape (m,)
         Levels of each predictor, from 2 to 65535.
     mask : array_like of bool, shape (n_sites, m)
-        Which predictors are neighbours of each site; the diagonal is ignored.
+        Which predictors each site is regressed on, its neighbours; the diagonal is ignored.
     width : {"avx512", "avx2", "sse2", "plain"}, optional
         Vector instructions; by default the best of this processor. Results differ by rounding.
     precision : {"double", "mixed", "single"}, default "double"
-        In single precision vectors hold twice the predictors; gradient norms end near 1e-5. In mixed precision steps
-        are taken in single, and gradients that decide in double: norms end where those of double precision do. Wide
-        problems in double precision are solved in mixed.
+        In single precision vectors hold twice the sites; gradient norms end near 1e-5. In mixed precision steps are
+        taken in single, and deciding gradients computed in double precision, so norms end as in double precision. Wide
+        problems in double precision are solved in mixed precision.
     prior_count : float, default 0.0
-        Pseudocount c: each row's own level of a predictor counts as 1 - c/(W + c), and all its levels share the rest.
+        Pseudocount c: the target of a row is 1 - c/(W + c) for the observed level, and all levels share the rest.
     counted : bool, default True
-        Whether the moments of the rows are counted. Without, objectives are the means of the log normalisers alone:
-        of a block of rows, whose moments are in those of all rows. Nothing is minimised then.
+        Whether moments of the rows are counted. Otherwise objectives are the mean log normalisers alone, as of one
+        batch of rows in a larger table whose moments are counted elsewhere, and nothing can be minimised.
 
     Attributes
     ----------
     n_tasks : int
         Number of tasks.
     lanes : int
-        Predictors per task: of a vector, or of some where they share the metric.
+        Sites per task, at most.
     order : ndarray of intp, shape (n_sites,)
         The sites, task by task.
     nbytes : int
-        Memory that the problem holds, without the eigenvectors or the inverse.
+        Memory that the problem holds, without the metric's eigenvectors or inverse.
     metric : str
-        "inverse", "kronecker" or "blocks": how the optimiser knows the predictors' covariance.
+        What the metric uses: the "inverse" of the columns' covariance, its eigenvectors ("kronecker"), or the "blocks"
+        of each predictor's own columns.
 
     Raises
     ------
@@ -146,9 +156,10 @@ cdef class PseudoProblem:
     True
     """
     cdef pseudo_problem p
-    cdef tuple arrays, metric_of
-    cdef object lock
-    cdef Py_ssize_t rows
+    cdef tuple arrays  # levels (m,), mask, and the eigenvectors: owners of memory that p points to
+    cdef tuple wide_metric_at  # a penalty lambda, then what wide_metric returned for it
+    cdef object lock  # of wide_metric_at
+    cdef Py_ssize_t D_s
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
                   bint counted=True):
@@ -158,13 +169,13 @@ cdef class PseudoProblem:
         cdef uint8_t[:, ::1] narrow
         cdef uint16_t[:, ::1] wide
         cdef pseudo_columns columns
-        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad
-        cdef Py_ssize_t most, nbytes, sites
+        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad_predictor
+        cdef Py_ssize_t max_states, table_bytes, n_sites
         cdef int failed = 0
         memset(&self.p, 0, sizeof(pseudo_problem))
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
-        sites = neighbours.shape[0]
-        if (n < 1 or not 1 <= sites <= m or levels.shape[0] != m or row_weights.shape[0] != n
+        n_sites = neighbours.shape[0]
+        if (n < 1 or not 1 <= n_sites <= m or levels.shape[0] != m or row_weights.shape[0] != n
                 or neighbours.shape[1] != m):
             raise ValueError("codes, weights, n_levels and mask do not fit together")
         if not (np.isfinite(row_weights).all() and np.min(row_weights) > 0.0):
@@ -175,24 +186,24 @@ cdef class PseudoProblem:
         if np.max(levels) <= 256:
             narrow = np.empty((m, n), dtype=np.uint8)
             columns.narrow = &narrow[0, 0]
-            bad = read_columns(codes, levels, narrow)
+            bad_predictor = read_columns(codes, levels, narrow)
         else:
             wide = np.empty((m, n), dtype=np.uint16)
             columns.wide = &wide[0, 0]
-            bad = read_columns(codes, levels, wide)
-        if bad >= 0:
-            raise ValueError(f"predictor {bad} has a code outside 0..{levels[bad] - 1}")
-        self.arrays, self.rows = (levels, neighbours), int(np.sum(levels[:sites])) - sites
+            bad_predictor = read_columns(codes, levels, wide)
+        if bad_predictor >= 0:
+            raise ValueError(f"predictor {bad_predictor} has a code outside 0..{levels[bad_predictor] - 1}")
+        self.arrays, self.D_s = (levels, neighbours), int(np.sum(levels[:n_sites])) - n_sites
         self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
-        most, nbytes = composite_sizes(n, np.asarray(levels)[:sites])
-        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, sites * (m - 1))
-        rotated = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
-        set_precision(&self.p, precision, rotated)
+        max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])
+        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, n_sites * (m - 1))
+        has_covariance = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
+        set_precision(&self.p, precision, has_covariance)
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.number_bytes)
-        self.p.n_sites, self.p.n_counted = sites, m if rotated else sites if counted else 0
+        self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
-            failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], most, nbytes)
+            failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
         unmerged = self.p.rows.equal_weights and self.p.rows.n == n
         if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             self.count_pairs(codes)
@@ -205,15 +216,15 @@ cdef class PseudoProblem:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.rows.uniform_share = prior_count / (self.p.rows.total + prior_count)
         self.lock = threading.Lock()
-        self.metric_of = (None,)
-        if rotated and not self.p.metric.wide:
+        self.wide_metric_at = (None,)
+        if has_covariance and not self.p.metric.wide:
             self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
 
     cdef count_pairs(self, codes):
-        """Second moments of the columns, of rows of one weight."""
+        """Write the second moments of the columns, for rows of equal weights: counts of pairs times the scale."""
         second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second)
         shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.first_column), second)
         second *= self.p.rows.scale
@@ -225,18 +236,17 @@ cdef class PseudoProblem:
         return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second), covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
-        """Return the metric of a wide problem at a penalty: it, then what pseudo_problem has, from the inverse on."""
+        """Return (lambda_, panels, site_correction, ridge, lowest, highest), lambda_ and what wide_metric returns."""
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.arrays[0])
-        with self.lock:  # one task makes it, the others wait for it
-            if self.metric_of[0] != lambda_:
-                weight = lambda_ / np.max(<double[:self.rows]> self.p.metric.sigma)
-                own = start, levels[:self.p.n_sites]
-                made = wide_metric(self.covariance, lambda_, weight, self.rows, *own, self.p.metric.D_padded)
-                self.metric_of = (lambda_, *made)
-            return self.metric_of
+        with self.lock:  # the first thread computes, the others wait
+            if self.wide_metric_at[0] != lambda_:
+                ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
+                self.wide_metric_at = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
+                                                             levels[:self.p.n_sites], self.p.metric.D_padded))
+            return self.wide_metric_at
 
     cdef decompose(self):
-        """Eigenvectors of the predictors' covariance, in the panels of eight that the kernel multiplies by."""
+        """Set the metric's eigenvectors and eigenvalues of the columns' covariance; see kronecker_metric."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
         project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.metric.D_padded)
@@ -264,27 +274,29 @@ cdef class PseudoProblem:
     def metric(self):
         return "inverse" if self.p.metric.wide else "blocks" if self.p.metric.expand == NULL else "kronecker"
 
-    cdef check(self, const double[:, ::1] theta, const double[::1] more=None, const double[:, ::1] linear=None):
-        if theta.shape[0] != self.rows or theta.shape[1] != 1 + self.p.D:
-            raise ValueError(f"theta must have shape ({self.rows}, {1 + self.p.D})")
-        if linear is not None and (linear.shape[0] != self.rows or linear.shape[1] != 1 + self.p.D):
-            raise ValueError(f"linear must have shape ({self.rows}, {1 + self.p.D})")
+    cdef check_shapes(self, const double[:, ::1] theta, const double[::1] more=None,
+                      const double[:, ::1] linear=None):
+        """Raise ValueError unless theta and linear are (D_s, 1 + D) and more is (D,)."""
+        if theta.shape[0] != self.D_s or theta.shape[1] != 1 + self.p.D:
+            raise ValueError(f"theta must have shape ({self.D_s}, {1 + self.p.D})")
+        if linear is not None and (linear.shape[0] != self.D_s or linear.shape[1] != 1 + self.p.D):
+            raise ValueError(f"linear must have shape ({self.D_s}, {1 + self.p.D})")
         if more is not None and more.shape[0] != self.p.D:
             raise ValueError(f"more needs {self.p.D} entries")
 
     def start(self, theta=None):
-        """Return the independent model, ``h_i(a) = ln f_i(a)/f_i(0)`` and no couplings, written to `theta` if given.
+        """Return `theta` (D_s, 1 + D), a new array unless given, with ``h_i(a) = ln f_i(a)/f_i(0)`` and zero couplings.
 
-        An empty level counts as half a row.
+        f_i(a) is the frequency of level a; an empty level counts as half a row.
         """
         cdef double[:, ::1] view
         cdef Py_ssize_t c
         if theta is None:
-            theta = np.empty((self.rows, 1 + self.p.D))
+            theta = np.empty((self.D_s, 1 + self.p.D))
         view = theta
-        self.check(view)
+        self.check_shapes(view)
         view[:, :] = 0.0
-        for c in range(self.rows):
+        for c in range(self.D_s):
             view[c, 0] = self.p.moments.independent_field[c]
         return theta
 
@@ -292,7 +304,7 @@ cdef class PseudoProblem:
               double[:, ::1] theta, double[::1] grad_norm=None, int32_t[::1] n_iter=None, int32_t[::1] n_eval=None,
               int32_t[::1] status=None, double[::1] value=None, const int32_t[::1] stop=None,
               const double[::1] more=None, const double[:, ::1] linear=None, bint zero_sum=False):
-        """Minimise the objectives of one task's predictors from `theta`, in place; the GIL is released.
+        """Minimise the objectives of one task's sites from `theta`, in place; the GIL is released.
 
         Parameters
         ----------
@@ -301,21 +313,22 @@ cdef class PseudoProblem:
         lambda_, lambdah : float
             Penalties of couplings and fields.
         tolerance : float
-            A predictor is done when the Euclidean norm of its gradient is not larger.
+            Norm of its gradient (Euclidean) at which a site has converged.
         itmax : int
-            Most iterations of a predictor.
+            Most iterations of a site.
         theta : ndarray of float, shape (D_s, 1 + D)
-            Start and result.
+            Start point and result.
         grad_norm, value : ndarray of float, shape (n_sites,), optional
-            Written at the task's predictors, as are
+            Gradient norm and objective, written at the task's sites.
         n_iter, n_eval, status : ndarray of int32, shape (n_sites,), optional
-            iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped.
+            Iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped;
+            written at the task's sites.
         stop : ndarray of int32, shape (1,), optional
-            Ends the run soon after another thread sets it to a non-zero number.
+            The run ends soon after another thread sets it to a non-zero number.
         more : ndarray of float, shape (D,), optional
-            Penalties of the couplings of each column beside `lambda_`: the same for all columns of a predictor.
+            Penalties that are added to `lambda_` for the couplings of each column: equal within a predictor.
         linear : ndarray of float, shape (D_s, 1 + D), optional
-            The product of this and `theta` is taken off the objectives.
+            ``sum(linear * theta)`` is subtracted from the objectives.
         zero_sum : bool, default False
             Whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
 
@@ -329,14 +342,14 @@ cdef class PseudoProblem:
         KeyboardInterrupt
             In the main thread; `theta` then holds the best parameters so far.
         """
-        cdef pseudo_problem p = self.p  # other threads may solve with other penalties, and so metrics
+        cdef pseudo_problem p = self.p  # a copy: other threads may solve with other penalties and metrics
         cdef const float[:, :, ::1] panels
-        cdef const float[:, ::1] own
+        cdef const float[:, ::1] correction
         cdef pseudo_options o
         cdef pseudo_lane *lane
         cdef Py_ssize_t i, m = self.p.n_sites
-        cdef int code
-        self.check(theta, more, linear)
+        cdef int code  # a solver_code
+        self.check_shapes(theta, more, linear)
         if not self.p.n_counted:
             raise ValueError("a problem without moments (counted=False) has nothing to minimise")
         grad_norm = np.zeros(m) if grad_norm is None else grad_norm
@@ -356,10 +369,12 @@ cdef class PseudoProblem:
         o.linear = &linear[0, 0] if linear is not None else NULL
         o.zero_sum = zero_sum
         o.check = check_signals
-        # without a penalty, rounding would move parameters that fewer rows than columns leave undetermined
+        # with no penalty and fewer rows than columns, some parameters are undetermined: rounding errors would move them
         if p.metric.wide and (lambda_ > 0.0 or p.rows.n > p.D):
-            _, panels, own, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = self.invert(lambda_)
-            p.metric.inverse, p.metric.site_correction = &panels[0, 0, 0], &own[0, 0]
+            _, panels, correction, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = (
+                self.invert(lambda_)
+            )
+            p.metric.inverse, p.metric.site_correction = &panels[0, 0, 0], &correction[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError
@@ -381,25 +396,25 @@ cdef class PseudoProblem:
 
     def objective(self, const double[:, ::1] theta, double lambda_, double lambdah, const double[::1] more=None,
                   const double[:, ::1] linear=None, tasks=None, bint zero_sum=False):
-        """Return the objective of every site (n_sites,) and its gradient (D_s, 1 + D) at `theta`.
+        """Return the objectives (n_sites,) and their gradients (D_s, 1 + D) at `theta`; arguments as in `solve`.
 
-        With `tasks`, only these tasks are evaluated; the entries of the others are 0.
+        With `tasks`, only the sites of these tasks are evaluated; the entries of the others are 0.
         """
         cdef double[::1] value = np.zeros(self.p.n_sites)
-        cdef double[:, ::1] gradient = np.zeros((self.rows, 1 + self.p.D))
-        cdef const double *extra = &more[0] if more is not None else NULL
-        cdef const double *slope = &linear[0, 0] if linear is not None else NULL
+        cdef double[:, ::1] gradient = np.zeros((self.D_s, 1 + self.p.D))
+        cdef const double *column_penalty = &more[0] if more is not None else NULL
+        cdef const double *linear_term = &linear[0, 0] if linear is not None else NULL
         cdef Py_ssize_t t, block
         cdef int failed = 0
-        self.check(theta, more, linear)
+        self.check_shapes(theta, more, linear)
         for t in range(self.n_tasks) if tasks is None else tasks:
             if not 0 <= t < self.n_tasks:
                 raise ValueError(f"tasks must lie between 0 and {self.n_tasks - 1}, not {t}")
             for block in range(t * self.p.blocks_per_task, min((t + 1) * self.p.blocks_per_task, self.p.n_lane_blocks)):
                 raise_signals()
                 with nogil:
-                    failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, extra, slope,
-                                               &value[0], &gradient[0, 0])
+                    failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, column_penalty,
+                                               linear_term, &value[0], &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)
@@ -407,12 +422,12 @@ cdef class PseudoProblem:
     def log_normaliser(self, const double[:, ::1] theta, bint half=False):
         """Return ``(1/W) sum_k w_k sum_i ln sum_x exp(h_i(x) + c sum_j J_i(x; j, x_j^k))``, c = 1/2 if `half` else 1.
 
-        Equation (31), weighted; the paper's default leaves the 1/2 out.
+        Equation (31) with row weights; the paper's default is c = 1.
         """
         cdef double total = 0.0, factor = 0.5 if half else 1.0
         cdef Py_ssize_t t
         cdef int failed = 0
-        self.check(theta)
+        self.check_shapes(theta)
         for t in range(self.p.n_lane_blocks):
             raise_signals()
             with nogil:

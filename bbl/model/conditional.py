@@ -1,4 +1,7 @@
-"""Conditional distributions of every predictor given all others (eqs. 11-13), from a site matrix."""
+"""Conditional distributions of every predictor given all others (eqs. 11-13), from a site solution.
+
+*Site*: the predictor whose conditional distribution is modelled. *Field*: log odds of a level against the reference.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["conditionals", "normalised"]
 
 
 def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log-normalisers of all predictors and the probabilities of all non-reference levels.
+    """Return the log-normalisers of all sites and the probabilities of all non-reference levels.
 
     Parameters
     ----------
@@ -20,7 +23,7 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
     h : ndarray, shape (layout.D,)
         Fields.
     J : ndarray, shape (layout.D, D)
-        Row (i, a) holds the couplings ``J_i(a; j, b)`` of predictor i's own solution.
+        Row (i, a) holds the couplings ``J_i(a; j, b)`` of the solution of site i.
 
     Returns
     -------
@@ -33,12 +36,12 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
 
 
 def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return what `conditionals` does, from the fields (n, D) of all levels."""
+    """Return the results of `conditionals`, given the fields (n, layout.D) of all levels."""
     varies = layout.n_levels > 1
-    first, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
-    # the reference level adds exp(0)
-    top = np.maximum(np.maximum.reduceat(field, first, axis=1), 0.0)
-    P = np.exp(field - np.repeat(top, width, axis=1))
-    total = np.exp(-top) + np.add.reduceat(P, first, axis=1)
+    start, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
+    # the reference level has field 0
+    largest = np.maximum(np.maximum.reduceat(field, start, axis=1), 0.0)
+    P = np.exp(field - np.repeat(largest, width, axis=1))
+    total = np.exp(-largest) + np.add.reduceat(P, start, axis=1)
     P /= np.repeat(total, width, axis=1)
-    return top + np.log(total), P
+    return largest + np.log(total), P

@@ -16,11 +16,11 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["Energy", "energies", "known_energy"]
 
-BLOCK = 65536  # rows
+BLOCK = 65536  # rows of a chunk
 
 
 class Energy:
-    """Energies of rows under K models that share a layout; the couplings are laid out once.
+    """Energies of rows under K models that share a layout, with couplings laid out once.
 
     Parameters
     ----------
@@ -38,8 +38,7 @@ class Energy:
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout = layout
-        K = len(theta)
-        D = layout.D
+        K, D = len(theta), layout.D
         self.h = np.ascontiguousarray(theta[:, :D].T)
         self.J = np.zeros((0, 0, K))
         if layout.count(2):
@@ -60,8 +59,8 @@ class Energy:
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                higher_terms = self.higher
-                kernel.add_terms(codes, higher_terms.members, higher_terms.stride, higher_terms.first, self.values, out)
+                terms = self.higher
+                kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
 
 
@@ -71,9 +70,9 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 
 
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
-    """Return the weight of the rows without missing values, and the sum of their energies under one model.
+    """Return the total weight of the rows without missing values, and their weighted sum of energies under one model.
 
-    The sum is linear in the counts of levels and pairs, so that of rows in a file it needs no pass of its own.
+    The sum is linear in the counts of levels and pairs, so that it needs no pass over rows in a file.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
@@ -85,6 +84,7 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
 
 def _energy_of_counts(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
+    """Return the weighted sum of energies under a model of pairs, from counts of levels and pairs."""
     counts = level_counts(sample.pooled, layout.n_levels)
     total = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
     if len(layout.pairs):

@@ -1,4 +1,8 @@
-"""The field on every level given the other predictors, for terms of any order, and the pseudo-likelihood of rows."""
+"""Fields of all levels given the other predictors, for terms of any order, and the pseudo-likelihood of rows.
+
+*Field* of a level in a row: its log odds against the reference level (code 0) given the other predictors, the exponent
+of eq. (13). D counts the non-reference levels of all predictors.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,12 @@ from bbl.parallel import serial_blas
 
 __all__ = ["Fields", "pseudo_log_likelihood"]
 
-ROWS = 2048  # rows at a time
-CELLS = 2**22  # products of levels at a time
+ROWS = 2048  # of a chunk
+CHUNK_CELLS = 2**22  # products of indicators that are formed at a time
 
 
 class Fields:
-    """Log odds of every level against the reference level, given the other predictors: the exponent of eq. (13).
+    """The fields (n, D) of rows under one model, as a function of their indicators.
 
     Parameters
     ----------
@@ -41,26 +45,27 @@ class Fields:
         self.D = layout.D
         pairs = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
         self.h, self.J = to_matrix(pairs, theta[: pairs.size])
-        self.parts: list[tuple[np.ndarray, csr_array]] = []
+        # for each order k and member: columns of the k - 1 other members (k - 1, T); couplings (T, D) by its column
+        self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
             columns = term_columns(layout)
             order = (columns >= 0).sum(axis=0)
             for k in range(3, layout.order + 1):
-                at = np.flatnonzero((order == k) & (theta != 0.0))
-                set_columns = columns[:k, at]
+                parameters = np.flatnonzero((order == k) & (theta != 0.0))
+                T, member_columns = len(parameters), columns[:k, parameters]
                 for axis in range(k):
-                    to = csr_array((theta[at], (np.arange(len(at)), set_columns[axis])), shape=(len(at), layout.D))
-                    self.parts.append((np.delete(set_columns, axis, axis=0), to))
+                    couplings = csr_array((theta[parameters], (np.arange(T), member_columns[axis])), (T, layout.D))
+                    self.higher_terms.append((np.delete(member_columns, axis, axis=0), couplings))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Return the fields (n, D) for indicators of levels, or their means, `X` (n, D)."""
+        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators."""
         with serial_blas():
             out = X @ self.J + self.h
-        step = max(1, CELLS // max([1, *(factor_columns.shape[1] for factor_columns, _ in self.parts)]))
-        for lo in range(0, len(X), step):
-            chunk = X[lo : lo + step]
-            for factor_columns, to in self.parts:
-                out[lo : lo + step] += chunk[:, factor_columns].prod(axis=1) @ to
+        chunk_rows = max(1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)]))
+        for lo in range(0, len(X), chunk_rows):
+            chunk = X[lo : lo + chunk_rows]
+            for other_columns, couplings in self.higher_terms:
+                out[lo : lo + chunk_rows] += chunk[:, other_columns].prod(axis=1) @ couplings
         return out
 
 
@@ -69,7 +74,7 @@ def pseudo_log_likelihood(
 ) -> np.ndarray:
     """Return ``sum_i ln P(x_i | the other predictors)`` of rows under one model, shape (n,).
 
-    Missing predictors are summed out, and add nothing of their own.
+    Missing predictors are summed out, and have no term of their own in the sum.
 
     Parameters
     ----------
@@ -89,27 +94,27 @@ def pseudo_log_likelihood(
     if is_complete.any():
         fields, complete_rows = Fields(layout, theta), np.flatnonzero(is_complete)
         for lo in range(0, len(complete_rows), ROWS):
-            at = complete_rows[lo : lo + ROWS]
-            X = one_hot(codes[at], layout)
+            rows = complete_rows[lo : lo + ROWS]
+            X = one_hot(codes[rows], layout)
             field = fields(X)
-            out[at] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
+            out[rows] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
-        at = np.flatnonzero(~is_complete)
-        out[at] = _with_missing(layout, theta, codes[at], missing[at])
+        rows = np.flatnonzero(~is_complete)
+        out[rows] = _incomplete_rows(layout, theta, codes[rows], missing[rows])
     return out
 
 
-def _with_missing(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
-    """Return what `pseudo_log_likelihood` does, for rows of which each lacks something."""
+def _incomplete_rows(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return the `pseudo_log_likelihood` (n,) of rows with missing values."""
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
     for i in range(layout.m):
-        at = np.flatnonzero(~missing[:, i])
-        by_level = np.empty((len(at), layout.n_levels[i]))
+        known_rows = np.flatnonzero(~missing[:, i])
+        level_energy = np.empty((len(known_rows), layout.n_levels[i]))
         for a in range(layout.n_levels[i]):
-            rows = codes[at].copy()
+            rows = codes[known_rows].copy()
             rows[:, i] = a
-            by_level[:, a] = energy(rows, missing[at])[:, 0]
-        by_level -= by_level.max(axis=1, keepdims=True)
-        log_p = by_level - np.log(np.exp(by_level).sum(axis=1, keepdims=True))
-        out[at] += log_p[np.arange(len(at)), codes[at, i]]
+            level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]
+        level_energy -= level_energy.max(axis=1, keepdims=True)
+        log_p = level_energy - np.log(np.exp(level_energy).sum(axis=1, keepdims=True))
+        out[known_rows] += log_p[np.arange(len(known_rows)), codes[known_rows, i]]
     return out

@@ -1,4 +1,8 @@
-"""All states of a small model, listed: their energies, their codes, and the one of highest energy."""
+"""All states of a small model: their energies, their codes, and the state of highest energy.
+
+A *state* is a level code for each of m predictors; states are listed with the last predictor running fastest. Its
+*energy* is the sum of its fields h and couplings J, which are zero at level 0.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,12 @@ MAX_STATES = 2**20
 
 
 def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
-    """Return the energies of all states, the last predictor running fastest.
+    """Return the energies (prod(n_levels),) of all states.
 
     Parameters
     ----------
     h, J, n_levels, more
         The model, see `Chains`.
-
-    Returns
-    -------
-    ndarray of float64, shape (prod(n_levels),)
 
     Raises
     ------
@@ -61,16 +61,15 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
 
 
 def state_codes(index, n_levels) -> np.ndarray:
-    """Return the codes (n, m) of the states at the positions `index` (n,) of `state_energies`."""
+    """Return the codes (n, m) of the states at positions `index` (n,) in the list of all states."""
     levels = np.asarray(n_levels)
     return np.column_stack(np.unravel_index(index, tuple(levels))).astype(code_dtype(levels))
 
 
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the state of highest energy and that energy, by listing all states (at most 2**20).
+    """Return the state of highest energy (m,) and that energy, by listing all states (at most 2**20).
 
-    Ties go to the state that comes first, the last predictor running fastest. Arguments and errors as for
-    `state_energies`.
+    The first of equal states is taken. Arguments and errors as for `state_energies`.
 
     Examples
     --------
@@ -79,5 +78,5 @@ def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
     ([1, 1], 2.5)
     """
     E = state_energies(h, J, n_levels)
-    top = int(first_largest(E))
-    return state_codes([top], n_levels)[0], float(E[top])
+    best = int(first_largest(E))
+    return state_codes([best], n_levels)[0], float(E[best])

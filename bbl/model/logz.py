@@ -1,4 +1,11 @@
-"""The log partition function ln Z of each group: which value to use, and how it is computed (spec table LOG_Z)."""
+"""The log partition function ln Z of each group: exact, or approximated from the rows that the group was fitted to.
+
+*Site*: a predictor whose conditional distribution given the others is modelled; its log-normaliser in a row is
+``ln Z_i`` of eq. (12). *Site solution* ``site_theta`` (layout.D, 1 + D): for each level a >= 1 of each site, its field,
+then its couplings with the D regressor columns (see `Regressors`), before the couplings of a term are averaged over its
+sites. *Usable* rows of a site: those in which the site and all predictors that it interacts with are known. In the
+*zero-sum gauge* tables of fields and couplings sum to zero along each axis.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +36,18 @@ __all__ = [
 ]
 
 LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
-OF_ROWS = ("pseudo", "half")  # sums over rows of which a predictor and all that it interacts with are known
+OF_ROWS = ("pseudo", "half")  # choices that are means over usable rows
 
-AUTO_CELLS = 2e5
-EXACT_CELLS = 3e7
-ROWS = 2048  # rows at a time, if some values are missing
-BLOCK = 65536  # rows at a time, if no values are missing
+AUTO_CELLS = 2e5  # up to so many table cells per group "auto" is exact
+EXACT_CELLS = 3e7  # table cells per group that "exact" may need
+ROWS = 2048  # of a chunk, if some values are missing
+BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
 def exact_order(layout: Layout) -> list:
     """Return the order in which variables are eliminated for the exact ln Z.
 
-    Raises
-    ------
-    OptionError
-        If the tables would hold more than 3e7 cells per group.
+    Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
     elimination = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
     if elimination is None:
@@ -56,18 +60,12 @@ def exact_order(layout: Layout) -> list:
 
 
 def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the true ln Z (K,) of the parameter vectors `theta` (K, size), by variable elimination.
-
-    Raises
-    ------
-    OptionError
-        If the tables would hold more than 3e7 cells per group.
-    """
+    """Return the exact ln Z (K,) of parameter vectors `theta` (K, size); raises as `exact_order` does."""
     return log_sum(layout.factors(theta), exact_order(layout))
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
-    """Return the choice that ``"auto"`` stands for: exact where it is cheap, else `fallback`."""
+    """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`."""
     if log_z != "auto":
         return log_z
     return fallback if elimination_order(layout.n_levels, layout.mask, AUTO_CELLS) is None else "exact"
@@ -76,7 +74,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 def approximate_log_z(
     kind: str, sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
 ) -> float:
-    """Return the ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``), whatever fitted it.
+    """Return ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``).
 
     Parameters
     ----------
@@ -86,7 +84,7 @@ def approximate_log_z(
     layout : Layout
     theta : ndarray, shape (layout.size,)
     site_theta : ndarray, shape (layout.D, 1 + D), optional
-        The unsymmetrised solution where there is one; `theta` stands for it otherwise.
+        The site solution; made from `theta` by default.
     """
     if kind == "mf":
         return _mean_field_log_z(sample, layout, theta)
@@ -95,39 +93,41 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Eq. (32), for couplings that did not come from mean field.
+    """Return ln Z by eq. (32), for couplings that need not come from mean field.
 
-    Shares of levels have a prior count of 1 where weights are counts. Of a predictor with a level that does not occur
-    they have none, since nothing says what such a count weighs against fields that have another: in place of
-    ``-ln f(0)`` stands the logarithm of the normaliser of its levels in the mean field of the others, which is the same
-    where the fields are those of eq. (23). A term of k predictors is in the fields of all its members and in the energy
-    once: it counts ``k - 1`` times.
+    The shares f of levels have a prior count of 1 if weights are counts. A predictor with an unobserved level has no
+    prior count, and ``-ln f(0)`` is replaced by the log-normaliser of its levels in the mean field of the others; both
+    are equal if the fields are those of eq. (23). A term of k predictors is part of the fields of all k members, but
+    only once of the energy: ``k - 1`` times its mean energy is subtracted.
     """
     counts = level_counts(sample, layout.n_levels)
-    occur = [bool(n.all()) for n in counts]
-    f = [smoothed([n], float(sample.whole and every))[0] for n, every in zip(counts, occur, strict=True)]
-    column = np.concatenate([fi[1:] for fi in f])
+    all_observed = [bool(n.all()) for n in counts]
+    f = [
+        smoothed([n], float(sample.whole and is_observed))[0]
+        for n, is_observed in zip(counts, all_observed, strict=True)
+    ]
+    mean_indicator = np.concatenate([fi[1:] for fi in f])
     field, J = pair_matrix(layout, theta)
-    field += J @ column
-    total = -0.5 * float(column @ J @ column)
+    field += J @ mean_indicator
+    log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)
     for k, start in enumerate(layout.term_start[1:], 3):
-        pair_columns = slice(start[0], start[-1])
-        columns = term_columns(layout)[:k, pair_columns]
-        total -= (k - 1) * float(theta[pair_columns] @ column[columns].prod(axis=0))
+        parameters = slice(start[0], start[-1])
+        columns = term_columns(layout)[:k, parameters]
+        log_z -= (k - 1) * float(theta[parameters] @ mean_indicator[columns].prod(axis=0))
         for member in range(k):
             other_columns = np.delete(columns, member, axis=0)
-            np.add.at(field, columns[member], theta[pair_columns] * column[other_columns].prod(axis=0))
-    for i, every in enumerate(occur):
+            np.add.at(field, columns[member], theta[parameters] * mean_indicator[other_columns].prod(axis=0))
+    for i, is_observed in enumerate(all_observed):
         levels = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
-        total += float(-np.log(f[i][0]) if every else np.logaddexp.reduce(levels))
-    return total
+        log_z += float(-np.log(f[i][0]) if is_observed else np.logaddexp.reduce(levels))
+    return log_z
 
 
 def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool) -> float:
-    """Return ln Z by eq. (31) in the zero-sum gauge, where it does not depend on reference levels, of a model of pairs.
+    """Return ln Z of a model of pairs by eq. (31) in the zero-sum gauge, independent of the choice of reference levels.
 
-    The equation takes half of a coupling for another one than half of it in another gauge. The result is the ln Z that
-    belongs to the energies of `theta`, which are zero at the reference levels.
+    Eq. (31) with the factor 1/2 depends on the gauge in which couplings are halved. The result is the ln Z that belongs
+    to the energies of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -137,21 +137,18 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
     """
     factor, share = 0.5 if half else 1.0, level_shares(layout)
     J = site_theta[:, 1:]
-    mean = J @ share
-    centred_theta = (
-        site_theta.copy()
-    )  # field of a level less that of the reference level, as couplings are in the zero-sum gauge
-    centred_theta[:, 0] += (1.0 - factor) * mean
-    total = pseudo_log_z(sample, layout, centred_theta, half=half)
-    of_reference = site_theta[:, 0] + mean + factor * ((J * _observed(sample, layout)).sum(axis=1) - mean)
+    mean_coupling = J @ share  # over the levels of the other predictors
+    gauged_theta = site_theta.copy()
+    gauged_theta[:, 0] += (1.0 - factor) * mean_coupling  # so that couplings are scaled in the zero-sum gauge
+    log_z = pseudo_log_z(sample, layout, gauged_theta, half=half)
+    observed_coupling = (J * _observed_shares(sample, layout)).sum(axis=1)
+    level_field = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
     energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
-    return total + float((energies - of_reference) @ share)
+    return log_z + float((energies - level_field) @ share)
 
 
-def _observed(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return how often each level was observed in the rows that a predictor is fitted to, (D, D): a row for each of its
-    levels.
-    """
+def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
+    """Return the share of each level (column) in the usable rows of each site, (D, D): a row for each level."""
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
         counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(chunk.codes, layout)
@@ -159,9 +156,9 @@ def _observed(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
-    """Return eq. (31): the weighted mean over rows of the sum of the predictors' log-normalisers.
+    """Return eq. (31): the weighted mean over rows of the sum of the sites' log-normalisers.
 
-    With missing values each predictor's mean is over the rows in which it and its neighbours are known.
+    The mean of a site is over its usable rows.
 
     Parameters
     ----------
@@ -169,32 +166,31 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
         The rows that the group was fitted to.
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
-        Unsymmetrised solution (see EngineFit).
     half : bool
-        With the factor 1/2 in front of the couplings, as eq. (31) is printed (one k-th for terms of k predictors, each
-        of which is in k fields); R's default leaves it out.
+        Whether couplings have the factor 1/2 of eq. (31) as printed (1/k for terms of k predictors, each of which is
+        part of k fields); R's default is False.
     """
     wide = regressors(layout)
     if sample.complete:
         varying = np.flatnonzero(wide.n_levels > 1)
         n_levels, mask = wide.n_levels[varying], wide.mask[varying[varying < layout.m]].take(varying, axis=1)
-        total = 0.0
+        log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():
             codes = wide.codes(chunk.codes).take(varying, axis=1)
             problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
-            total += chunk.total * log_normaliser(problem, layout, site_theta, half)
-        return total / sample.total
+            log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
+        return log_z / sample.total
     h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / wide.order if half else 1.0)
     by_site, varies = np.zeros(layout.m), layout.n_levels > 1
     with serial_blas():
         for chunk in sample.blocks(ROWS):
-            norm, _ = conditionals(one_hot(wide.codes(chunk.codes), wide), layout, h, J)
-            by_site[varies] += chunk.weights @ (norm * usable_rows(chunk, layout)[:, varies])
+            log_norm, _ = conditionals(one_hot(wide.codes(chunk.codes), wide), layout, h, J)
+            by_site[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
     return float((by_site / usable_weight(sample, layout))[varies].sum())
 
 
 def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return eq. (31) of rows that the kernel has prepared; its factor is one k-th for the couplings of terms of k."""
+    """Return eq. (31) for rows that the kernel has prepared; `half` scales couplings of terms of k by 1/k."""
     if not half or layout.order <= 2:
         return problem.log_normaliser(site_theta, half)
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)

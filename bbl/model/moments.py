@@ -1,4 +1,8 @@
-"""Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are known."""
+"""Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are known.
+
+Weights are *exact* if they are whole numbers, whose sums do not depend on the order of summation. *Usable* rows of a
+predictor: those in which the predictor and all predictors that it interacts with are known.
+"""
 
 from __future__ import annotations
 
@@ -24,32 +28,32 @@ __all__ = [
     "usable_weight",
 ]
 
-TINY = 1e-300
-MAX_BITS = 8  # bits of a weight: matrix products count heavier rows faster
-MIN_ROWS_WITH_BIT = 128  # rows that share a bit of their weights: matrix products count fewer rows faster
+TINY = 1e-300  # in place of zero shares, whose logarithms are not finite
+MAX_BITS = 8  # rows of weight 2**8 or more are counted by matrix products, which is faster
+MIN_ROWS_WITH_BIT = 128  # fewer rows that share a bit of their weights are counted by matrix products too
 
 
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
-    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, reference level included.
+    """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, (L_i,), with c = `prior_count`.
 
-    ``W_i`` is the weight of the rows in which the predictor is known: a sum of whole numbers, so exact.
+    ``W_i`` is the weight of the rows in which the predictor is known.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
 
 def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
-    """Return the `frequencies` of levels that were counted."""
+    """Return the `frequencies` of levels, given their counts."""
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
 def log_ratio(f: np.ndarray) -> np.ndarray:
-    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite where a level is absent."""
+    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite even for absent levels."""
     log = np.log(np.maximum(f, TINY))
     return log[1:] - log[0]
 
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
-    """Return the indicator matrix (n, D) of non-reference levels, or joint levels."""
+    """Return the indicators (n, D) of the non-reference levels (or joint levels) of rows `codes` (n, m)."""
     if codes.shape[1] == layout.D and (layout.n_levels == 2).all():
         return codes.astype(dtype)
     X = np.zeros((len(codes), layout.D), dtype=dtype)
@@ -60,13 +64,12 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
 def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
-    Of whole weights they are sums of whole numbers, exact in any order of the rows. A missing value has the code of the
-    reference level, which is not counted here.
+    Missing values have the code of the reference level, which is not counted. Counts of whole weights are exact.
     """
     return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout))
 
 
-def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:
+def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:  # of one block of rows
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:
         kernel.shared_counts(sample.codes, layout.start, counts)
@@ -78,29 +81,29 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
 
 
 def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
-    """Add to `counts` the pair counts of the low bits of whole weights; return the rows with the remaining weights.
+    """Add the pair counts of the low bits of exact weights to `counts` (D, D); return rows with the remaining weights.
 
-    A row whose weight has bit b counts ``2**b`` times there. Where sums would be rounded nothing is counted: they
-    depend on their order.
+    A row counts ``2**b`` times for each bit b of its weight. Weights that are not exact are left as they are, because
+    their sums depend on the order.
     """
     if not sample.exact:
         return sample
-    uncounted = sample.weights.copy()
-    bits_of = np.where(uncounted < 1 << MAX_BITS, uncounted, 0.0).astype(np.uint8)
-    bits_present = int(np.bitwise_or.reduce(bits_of))
+    remaining = sample.weights.copy()
+    low_bits = np.where(remaining < 1 << MAX_BITS, remaining, 0.0).astype(np.uint8)
+    bits_present = int(np.bitwise_or.reduce(low_bits))
     for b in (b for b in range(MAX_BITS) if bits_present >> b & 1):
-        has_bit = bits_of & (1 << b) > 0
+        has_bit = low_bits & (1 << b) > 0
         rows = np.count_nonzero(has_bit)
         if rows >= MIN_ROWS_WITH_BIT:
-            of_one = sample.codes if rows == sample.n else sample.codes[has_bit]
-            kernel.shared_counts(of_one, layout.start, counts, 2.0**b)
-            uncounted[has_bit] -= 2.0**b
-    uncounted_rows = np.flatnonzero(uncounted)
-    return Sample(sample.codes[uncounted_rows], uncounted[uncounted_rows])
+            codes_with_bit = sample.codes if rows == sample.n else sample.codes[has_bit]
+            kernel.shared_counts(codes_with_bit, layout.start, counts, 2.0**b)
+            remaining[has_bit] -= 2.0**b
+    remaining_rows = np.flatnonzero(remaining)
+    return Sample(sample.codes[remaining_rows], remaining[remaining_rows])
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights with which predictors, and predictors and levels, are known together; sums are exact.
+    """Return the weights of rows in which pairs of predictors, and levels and predictors, are known.
 
     Returns
     -------
@@ -115,23 +118,23 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     known_weight, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
     for chunk in sample.blocks():
-        here = np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)
-        weighted = here * chunk.weights[:, None]
-        known_weight += here.T @ weighted
+        is_known = np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)
+        weighted = is_known * chunk.weights[:, None]
+        known_weight += is_known.T @ weighted
         counts += one_hot(chunk.codes, layout).T @ weighted
     return known_weight, counts
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return in which rows (n, m) each predictor and all those that it interacts with are known."""
+    """Return whether each row is usable for each predictor, bool (n, m)."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
-    near = layout.mask | np.eye(layout.m, dtype=bool)
-    return sample.missing.astype(np.float32) @ near.astype(np.float32) == 0.0
+    neighbours = layout.mask | np.eye(layout.m, dtype=bool)
+    return sample.missing.astype(np.float32) @ neighbours.astype(np.float32) == 0.0
 
 
 def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the weight (m,) of each predictor's `usable_rows`."""
+    """Return the weight (m,) of the usable rows of each predictor."""
     if sample.complete:
         return np.full(layout.m, sample.total)
     return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(_block_usable_weight, layout=layout))

@@ -1,4 +1,6 @@
-"""Pairwise: fields and couplings of pairs as a vector (D,) and a symmetric matrix (D, D), checked, and back."""
+"""Pairwise parameters: conversion between a flat vector and fields (D,) with a symmetric coupling matrix (D, D), and
+checks. D counts the non-reference levels (codes 1, 2, ...) of all predictors.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,15 @@ __all__ = [
     "to_matrix",
 ]
 
-LARGEST = 1e30
+LARGEST = 1e30  # absolute parameter, so that energies stay finite in single precision
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column among the D non-reference levels of every coupling of a pair, in storage order.
+    """Return row and column in the coupling matrix of every pair coupling, in storage order.
 
-    Two arrays of int32, made once for each layout.
+    Two arrays of int32, which the layout keeps.
     """
-    attributes = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    attributes = vars(layout)  # a cache, like the cached properties of the layout
     if "_cells" not in attributes:
         attributes["_cells"] = _cells(layout)
     return attributes["_cells"]
@@ -34,11 +36,11 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     i, j = layout.pairs.T
-    first = layout.pair_start - layout.D
-    sizes = first[1:] - first[:-1]
-    start = layout.start.astype(np.int32)  # half of the memory, which for thousands of levels is what counts
-    col = np.arange(first[-1], dtype=np.int32)
-    col -= first[:-1].astype(np.int32).repeat(sizes)
+    table_start = layout.pair_start - layout.D
+    sizes = table_start[1:] - table_start[:-1]
+    start = layout.start.astype(np.int32)  # int32 saves half of the memory, which matters for thousands of levels
+    col = np.arange(table_start[-1], dtype=np.int32)
+    col -= table_start[:-1].astype(np.int32).repeat(sizes)
     width = (layout.n_levels[j] - 1).repeat(sizes)
     row = col // width
     row += start[i].repeat(sizes)
@@ -50,10 +52,7 @@ def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of a model of pairs: fields (D,) and the symmetric coupling matrix (D, D).
 
-    Raises
-    ------
-    ValueError
-        If the model has terms of more than two predictors, which do not fit into a matrix.
+    Raises ValueError if the model has terms of more than two predictors.
 
     Examples
     --------
@@ -69,7 +68,7 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(h, J)`` of the pairs of a model, whatever other terms it has."""
+    """Return ``(h, J)`` of the fields and pairs of a model, without its other terms."""
     row, col = cells(layout)
     J, pair_couplings = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
     J[row, col] = pair_couplings
@@ -78,7 +77,7 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), symmetrised by eq. (18)."""
+    """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), averaged with their transpose (eq. 18)."""
     row, col = cells(layout)
     theta = np.empty(layout.size)
     theta[: layout.D] = h
@@ -89,7 +88,7 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
 
 
 def check_levels(n_levels) -> np.ndarray:
-    """Return `n_levels` as int32 array (m,); raise an error that names the problem if it is unusable."""
+    """Return `n_levels` as int32 array (m,); raise an error if they are unusable."""
     levels = np.asarray(n_levels)
     usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not usable or levels.min() < 2 or levels.max() >= 2**31:
@@ -100,7 +99,9 @@ def check_levels(n_levels) -> np.ndarray:
 
 
 def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return `h`, `J`, `n_levels` and the first column of each predictor as kernel arrays, checked."""
+    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of the predictors (m + 1,) as kernel
+    arrays.
+    """
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])
@@ -120,12 +121,14 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 
 
 def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
+    """Raise an error unless `h` is (D,) and `J` is (D, D)."""
     for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
         if array.shape != shape:
             raise DataError(f"{name} has shape {array.shape}; n_levels asks for {shape}.", argument=name)
 
 
 def to_floats(argument: str, value) -> np.ndarray:
+    """Return `value` as a contiguous float64 array; raise an error that names the argument if it has no numbers."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
         raise BBLTypeError(f"{argument} must be an array of numbers; got dtype {array.dtype}.", argument=argument)

@@ -1,9 +1,16 @@
-"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on."""
+"""Regressors: levels and joint levels of the other predictors that each predictor is regressed on.
+
+*Site*: the predictor whose conditional distribution given the others is modelled. A *set* is a term (i, j, k, ...) of
+three predictors or more without one member: given all others, site i has a coupling with each joint level of j, k, ...
+(eq. 13). Sets therefore count as S further predictors behind the m predictors: a set has code 0 if a member is at its
+reference level, else the number of the joint level, the last member running fastest. *Columns* are the D non-reference
+levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of
+site i, then its couplings with all columns (zero for columns that are no regressors of i).
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,25 +21,22 @@ __all__ = ["Regressors", "from_sites", "penalties", "regressors", "to_sites"]
 
 
 class Regressors:
-    """The further predictors that make a term of any order a pair: joint levels of two predictors or more.
-
-    Given all others, predictor i of a term (i, j, k) has a coupling with every joint level of j and k (eq. 13). So
-    the sets that terms leave without one of their members stand behind the m predictors as further ones; their code is
-    0 where a member is at its reference level, else it counts the joint levels, the last member running fastest. Of a
-    model of pairs nothing is added, and all is as in the layout.
+    """The predictors and sets of a layout; without terms of three predictors or more there are no sets.
 
     Attributes
     ----------
     sets : list of ndarrays of intp, shapes (S_k, k)
         The sets of k = 2, 3, ... predictors.
+    set_of_member : list of ndarrays of int, shapes (T_k, k)
+        For the terms of order k = 3, 4, ...: number of the set without the first, second, ... member.
     n_levels : ndarray of int32, shape (m + S,)
         Levels of the predictors, then of the sets.
     start : ndarray of intp, shape (m + S + 1,)
-        Their first columns among the D of all.
+        First column of each.
     mask : ndarray of bool, shape (m, m + S)
-        What each predictor is regressed on.
+        Which predictors and sets are regressors of each site.
     D : int
-        Number of columns; the site matrix of a pseudo-likelihood solution is (layout.D, 1 + D).
+        Number of columns.
 
     Examples
     --------
@@ -44,112 +48,114 @@ class Regressors:
     """
 
     def __init__(self, layout: Layout):
-        self.m = layout.m  # not the layout, which keeps its regressors: a circle would stay in memory for a while
+        self.m = layout.m  # not the layout, which refers to its regressors: a cycle would delay its release
         self.sets: list[np.ndarray] = []
-        # of each term of order 3, 4, ...: the number of the set without its first, second, ... member
-        self.rest: list[np.ndarray] = []
+        self.set_of_member: list[np.ndarray] = []
         self.n_levels, self.start, self.mask, self.D = layout.n_levels, layout.start, layout.mask, layout.D
         if layout.order > 2:
             self._add_sets(layout)
 
     def _add_sets(self, layout: Layout) -> None:
-        first, width = layout.m, np.diff(layout.start)
+        n_before, width = layout.m, np.diff(layout.start)
         n_levels = [layout.n_levels]
-        self.mask = np.zeros((first, first), dtype=bool)  # that of the layout has the pairs of higher terms too
+        self.mask = np.zeros(
+            (n_before, n_before), dtype=bool
+        )  # unlike the layout's, without the pairs within higher terms
         i, j = layout.pairs.T
         self.mask[i, j] = self.mask[j, i] = True
         for k, terms in enumerate(layout.terms[1:], 3):
             member_sets = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
             distinct_sets, set_of_member = np.unique(member_sets.reshape(-1, k - 1), axis=0, return_inverse=True)
             set_of_member = set_of_member.reshape(-1, k)
-            joint = width[distinct_sets].prod(axis=1)
+            n_joint_levels = width[distinct_sets].prod(axis=1)
             self.sets.append(distinct_sets.astype(np.intp))
-            self.rest.append(first + set_of_member)
-            n_levels.append((joint + 1).astype(np.int32))
-            near = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
-            near[terms, set_of_member] = True
-            self.mask = np.concatenate([self.mask, near], axis=1)
-            first += len(distinct_sets)
+            self.set_of_member.append(n_before + set_of_member)
+            n_levels.append((n_joint_levels + 1).astype(np.int32))
+            is_regressor = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
+            is_regressor[terms, set_of_member] = True
+            self.mask = np.concatenate([self.mask, is_regressor], axis=1)
+            n_before += len(distinct_sets)
         self.n_levels = np.concatenate(n_levels)
         self.start = np.concatenate(([0], np.cumsum(self.n_levels.astype(np.intp) - 1)))
         self.D = int(self.start[-1])
 
     @cached_property
     def order(self) -> np.ndarray:
-        """Order of the terms that the couplings of each column belong to, shape (D,)."""
+        """Order of the terms whose couplings are in each column, shape (D,)."""
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the codes (n, m + S) of predictors and sets in some rows; `codes` itself if there are no sets."""
+        """Return the codes (n, m + S) of predictors and sets, given those of the predictors; the same array without
+        sets.
+        """
         if not self.sets:
             return codes
-        m, top = self.m, int(self.n_levels.max())
-        dtype = np.dtype(np.uint8 if top <= 256 else np.uint16 if top <= 65536 else np.int32)
+        m, max_levels = self.m, int(self.n_levels.max())
+        dtype = np.dtype(np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32)
         out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
         out[:, :m] = codes
-        width, at = np.diff(self.start), m
+        width, column = np.diff(self.start), m
         for sets in self.sets:
             for members in sets:
                 member_codes = codes[:, members].astype(np.intp)
                 joint = member_codes[:, 0] - 1
                 for a in range(1, len(members)):
                     joint = joint * width[members[a]] + member_codes[:, a] - 1
-                out[:, at] = np.where((member_codes > 0).all(axis=1), joint + 1, 0)
-                at += 1
+                out[:, column] = np.where((member_codes > 0).all(axis=1), joint + 1, 0)
+                column += 1
         return out
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Columns of the site matrix that each predictor uses: the constant, then its regressors."""
+        """Columns of the site solution that each site uses: the constant (0), then its regressors (1 + column)."""
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
-        """Return the `columns` of one predictor."""
+        """Return the `columns` of one site."""
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
     def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
-        """Return which columns are those of `part`, a layout of the predictors `involved` and of terms of theirs."""
+        """Return the columns of `part`, the layout of some terms of the predictors `involved`."""
         part_regressors = regressors(part)
-        set_positions = {self.scope(at): at for at in range(self.m, len(self.n_levels))}
-        number = [
-            *involved,
-            *(set_positions[tuple(involved[s].tolist())] for sets in part_regressors.sets for s in sets),
-        ]
-        ranges = [np.arange(self.start[at], self.start[at + 1]) for at in number]
+        number_of_set = {self.scope(number): number for number in range(self.m, len(self.n_levels))}
+        part_sets = [tuple(involved[members].tolist()) for sets in part_regressors.sets for members in sets]
+        numbers = [*involved, *(number_of_set[members] for members in part_sets)]
+        ranges = [np.arange(self.start[number], self.start[number + 1]) for number in numbers]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
-    def scope(self, at: int) -> tuple[int, ...]:
-        """Return the predictors of the set (or the predictor) number `at`."""
-        if at < self.m:
-            return (at,)
-        at -= self.m
+    def scope(self, number: int) -> tuple[int, ...]:
+        """Return the predictors of regressor `number`: one predictor, or the members of a set."""
+        if number < self.m:
+            return (number,)
+        number -= self.m
         for sets in self.sets:
-            if at < len(sets):
-                return tuple(sets[at].tolist())
-            at -= len(sets)
-        raise IndexError(at)
+            if number < len(sets):
+                return tuple(sets[number].tolist())
+            number -= len(sets)
+        raise IndexError(number)
 
     def members(self, column: int) -> list[tuple[int, int]]:
-        """Return the predictors and level codes that a column stands for."""
-        at = int(np.searchsorted(self.start, column, side="right")) - 1
-        scope = self.scope(at)
-        levels = np.unravel_index(column - self.start[at], tuple(self.n_levels[list(scope)] - 1))
+        """Return the predictors and level codes of a column, as pairs."""
+        number = int(np.searchsorted(self.start, column, side="right")) - 1
+        scope = self.scope(number)
+        levels = np.unravel_index(column - self.start[number], tuple(self.n_levels[list(scope)] - 1))
         return [(i, int(a) + 1) for i, a in zip(scope, levels, strict=True)]
 
 
 def regressors(layout: Layout) -> Regressors:
-    """Return the regressors of a layout, made once for each."""
-    attributes = vars(layout)  # the layout keeps them, as it keeps what it works out itself
+    """Return the regressors of a layout, which keeps them."""
+    attributes = vars(layout)  # a cache, like the cached properties of the layout
     if "_regressors" not in attributes:
         attributes["_regressors"] = Regressors(layout)
     return attributes["_regressors"]
 
 
 def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return where the couplings of terms of order 2, 3, ... stand in a matrix (layout.D, D) of all solutions.
+    """Return the positions of the couplings of terms of order 2, 3, ... in a matrix (layout.D, D) of all sites.
 
-    For each order k rows and columns (P_k,) k times: as each member of its term has a coupling. Made once for each.
+    For each order k, rows and columns (couplings,) for each of the k members of a term as the site. The layout keeps
+    them.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
@@ -159,32 +165,29 @@ def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 
 
 def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the cells of terms of order 3, 4, ..."""
-    out: list[Any] = []
+    """Return the `_cells` of terms of order 3, 4, ..."""
+    out: list[list[tuple[np.ndarray, np.ndarray]]] = []
     wide = regressors(layout)
     if not wide.sets:
         return out
     width, levels = np.diff(layout.start), term_columns(layout)
-    for k, (terms, start, other_sets) in enumerate(
-        zip(layout.terms[1:], layout.term_start[1:], wide.rest, strict=True), 3
-    ):
+    by_order = zip(layout.terms[1:], layout.term_start[1:], wide.set_of_member, strict=True)
+    for k, (terms, start, set_of_member) in enumerate(by_order, 3):
         count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
-        member_columns = [np.repeat(terms[:, a], count) for a in range(k)]
-        local = [rows[a] - layout.start[member_columns[a]] for a in range(k)]
+        members = [np.repeat(terms[:, a], count) for a in range(k)]
+        level = [rows[a] - layout.start[members[a]] for a in range(k)]
         cells = []
         for a in range(k):
             joint = np.zeros(rows.shape[1], dtype=np.intp)
             for b in (b for b in range(k) if b != a):
-                joint = joint * width[member_columns[b]] + local[b]
-            cells.append((rows[a], joint + np.repeat(wide.start[other_sets[:, a]], count)))
+                joint = joint * width[members[b]] + level[b]
+            cells.append((rows[a], joint + np.repeat(wide.start[set_of_member[:, a]], count)))
         out.append(cells)
     return out
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return parameters as the site matrix (layout.D, 1 + D) in which every member of a term has the same couplings.
-
-    Row (i, a) holds ``h_i(a)`` and then the couplings of that level with the columns of the `Regressors`.
+    """Return parameters (size,) as the site solution (layout.D, 1 + D) with equal couplings for all sites of a term.
 
     Examples
     --------
@@ -203,30 +206,31 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) -> np.ndarray:
-    """Return a site matrix (layout.D, 1 + D) as the flat vector of fields and couplings.
+    """Return a site solution (layout.D, 1 + D) as the flat vector (size,) of fields and couplings.
 
-    A coupling is the mean of what the members of its term say (eq. 18), or with ``symmetrize=False`` what the first
-    does.
+    A coupling is the mean over the sites of its term (eq. 18), or with ``symmetrize=False`` that of the first site.
     """
-    theta, flat = np.empty(layout.size), site_theta.ravel()
+    theta, flat_solution = np.empty(layout.size), site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(_cells(layout), layout.term_start, strict=True):
         couplings = theta[start[0] : start[-1]]
         for k, (row, col) in enumerate(cells if symmetrize else cells[:1]):
-            at = np.multiply(row, site_theta.shape[1], dtype=np.intp)
-            at += col
-            at += 1
+            flat_index = np.multiply(row, site_theta.shape[1], dtype=np.intp)
+            flat_index += col
+            flat_index += 1
             if k:
-                couplings += flat.take(at)
+                couplings += flat_solution.take(flat_index)
             else:
-                flat.take(at, out=couplings, mode="clip")  # any mode but "raise", which buffers what it writes
+                flat_solution.take(
+                    flat_index, out=couplings, mode="clip"
+                )  # any mode but "raise", which buffers what it writes
         if symmetrize:
             couplings /= len(cells)
     return theta
 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
-    """Return the penalty (D,) of each column's couplings: the same for all, or one for each order 2, 3, ..."""
+    """Return the penalty (D,) of the couplings in each column: the same for all, or one for each order 2, 3, ..."""
     wide = regressors(layout)
     if isinstance(lambda_, tuple):
         return np.asarray(lambda_)[wide.order - 2]

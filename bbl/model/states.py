@@ -18,9 +18,9 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
 
-CHAINS = 256
-BURN_IN = 1000
-THIN = 10
+CHAINS = 256  # most chains
+BURN_IN = 1000  # sweeps
+THIN = 10  # sweeps
 
 
 def sample_states(
@@ -28,9 +28,9 @@ def sample_states(
 ) -> np.ndarray:
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's ``sample_xi``).
 
-    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond, min(nsample, 256)
-    Gibbs chains run from random states: the first `burn_in` sweeps are dropped and every `thin`-th state is kept, so
-    up to 256 draws are independent and more are nearly so. The draws come in random order.
+    With at most 2**20 states, all are listed and the draws are exact and independent. Beyond, min(nsample, 256) Gibbs
+    chains run from random states: the first `burn_in` sweeps are dropped and every `thin`-th state is kept, so that up
+    to 256 draws are independent and more are nearly so. Draws are in random order.
 
     Parameters
     ----------
@@ -53,11 +53,6 @@ def sample_states(
     -------
     ndarray of uint8, uint16 or int32, shape (nsample, m)
 
-    Raises
-    ------
-    OptionError, BBLTypeError, DataError
-        Naming the argument at fault.
-
     Examples
     --------
     >>> sample_states([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], 3, rng=1).shape
@@ -73,32 +68,33 @@ def sample_states(
 def _draw(
     h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, burn_in: int, thin: int, more: Tables | None
 ) -> np.ndarray:
-    """Draw states with arguments that were checked; the model is checked where it is listed or sampled."""
+    """Draw states (nsample, m) with checked arguments; the model is checked where it is listed or sampled."""
     if nsample == 0 or math.prod(levels.tolist()) <= MAX_STATES:
         return _sample_listed(h, J, levels, nsample, rng, more)
     n_chains = min(nsample, CHAINS)
-    per_chain = -(-nsample // n_chains)
-    samples = gibbs(h, J, levels, per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
+    draws_per_chain = -(-nsample // n_chains)
+    samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
     draws = np.asarray(samples.draws).reshape(-1, levels.size)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
 def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, more: Tables | None) -> np.ndarray:
+    """Draw independent states (nsample, m) from the list of all states."""
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     E = state_energies(h, J, levels, more)
-    total = np.cumsum(np.exp(E - E.max()))
-    # right of ties: a state of probability 0 adds nothing to the sum and is never drawn
-    index = np.searchsorted(total, rng.random(nsample) * total[-1], side="right")
-    return state_codes(np.minimum(index, np.searchsorted(total, total[-1])), levels)
+    cumulative = np.cumsum(np.exp(E - E.max()))
+    # side="right": states of probability 0 do not change the sum and are never drawn
+    state = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
+    return state_codes(np.minimum(state, np.searchsorted(cumulative, cumulative[-1])), levels)
 
 
 def sample_groups(
     layout: Layout, theta: np.ndarray, nsample: int, prob=None, rng=None, burn_in: int = BURN_IN, thin: int = THIN
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw response groups and the predictors given the group (R's ``randomsamp``).
+    """Draw response groups, and predictors given the group (R's ``randomsamp``).
 
-    Every row draws its group on its own, so groups come in random order and a small one may have one row or none.
+    The group of each row is drawn independently, so that groups are in random order and a small group may have no row.
 
     Parameters
     ----------
@@ -108,7 +104,7 @@ def sample_groups(
     nsample : int
         Number of rows.
     prob : array_like, shape (K,), optional
-        Probabilities of the groups, to a common factor; equal by default.
+        Probabilities of the groups, up to a common factor; equal by default.
     rng : numpy.random.Generator, int or None
     burn_in, thin : int
         As for `sample_states`.
@@ -117,11 +113,6 @@ def sample_groups(
     -------
     codes : ndarray of uint8, uint16 or int32, shape (nsample, m)
     y : ndarray of intp, shape (nsample,)
-
-    Raises
-    ------
-    OptionError, BBLTypeError, DataError
-        Naming the argument at fault.
 
     Examples
     --------
@@ -167,8 +158,8 @@ def random_parameters(
     ----------
     layout : Layout
     distr : {"unif", "norm"}, default "unif"
-        ``"unif"``: fields uniform in [h0 - dh, h0 + dh], couplings in [J0 - dJ, J0 + dJ].
-        ``"norm"``: normal with means h0, J0 and standard deviations dh, dJ.
+        ``"unif"``: fields uniform in [h0 - dh, h0 + dh], couplings in [J0 - dJ, J0 + dJ]. ``"norm"``: normal with means
+        h0, J0 and standard deviations dh, dJ.
     h0, J0 : float, default 0
     dh, dJ : float, default 1
         At least 0.
@@ -178,11 +169,6 @@ def random_parameters(
     Returns
     -------
     ndarray of float64, shape (n_groups, layout.size)
-
-    Raises
-    ------
-    OptionError, BBLTypeError
-        Naming the argument at fault.
 
     Examples
     --------
@@ -194,6 +180,6 @@ def random_parameters(
     dh, dJ = real("dh", dh, 0.0), real("dJ", dJ, 0.0)
     shape = (integer("n_groups", n_groups, 1), layout.size)
     rng = generator(rng)
-    unit = rng.uniform(-1.0, 1.0, shape) if distr == "unif" else rng.standard_normal(shape)
+    standardised = rng.uniform(-1.0, 1.0, shape) if distr == "unif" else rng.standard_normal(shape)
     is_field = np.arange(layout.size) < layout.D
-    return np.where(is_field, h0, J0) + np.where(is_field, dh, dJ) * unit
+    return np.where(is_field, h0, J0) + np.where(is_field, dh, dJ) * standardised

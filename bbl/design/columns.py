@@ -1,7 +1,8 @@
 """Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
 
-Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, and `keep` the
-positions of the used rows.
+A `Frame` is a table, a `Column` the codes of its rows into distinct values, a `Factor` the name and levels of a column.
+Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, `keep` the
+positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal".
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike."""
+"""`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike.
+
+A `Frame` is a table, a `Factor` the name and levels of a column, a `Sample` encoded rows. *Groups* are the K levels of
+the response. Codes are numbers of levels.
+"""
 
 from __future__ import annotations
 
@@ -349,13 +353,7 @@ class Design:
 
     @classmethod
     def from_dict(cls, stored: Mapping) -> Design:
-        """Return the design that `to_dict` stored; the formula is kept as text and is not read again.
-
-        Raises
-        ------
-        DataError
-            If `stored` is no design.
-        """
+        """Return the design that `to_dict` stored, or raise a DataError; the formula stays text and is not parsed."""
         try:
             declared = flag("declared", stored.get("declared", False))
             response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])

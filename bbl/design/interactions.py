@@ -122,13 +122,7 @@ class Interactions:
         return {}
 
     def list_terms(self, order: int) -> np.ndarray:
-        """Return the terms of one order, shape (T, order), in lexicographic order; read-only.
-
-        Raises
-        ------
-        BBLError
-            If there is no memory for them.
-        """
+        """Return the terms of one order, shape (T, order), lexicographic, read-only; a BBLError if memory is short."""
         if order not in self._listed:
             n = self.count(order)
             check_memory(24.0 * order * n, f"A list of {n} terms of order {order}", "Ask for fewer terms.")

@@ -126,12 +126,9 @@ class Counted(NamedTuple):
 
 
 def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return codes (n,) (-1 for missing), distinct values, and the categorical type or None, of any pandas Series.
+    """Return codes (n,) (-1 for missing), distinct values, and the categorical type or None, of a pandas Series.
 
-    Raises
-    ------
-    TypeError, NotImplementedError
-        If the values cannot be hashed.
+    Values that cannot be hashed raise a TypeError or NotImplementedError.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
         series = decoded(series.array.__arrow_array__())
@@ -153,16 +150,9 @@ def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype |
 
 
 def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Column:
-    """Return a column as codes and distinct values; refuse values that cannot be levels.
+    """Return a column as codes and distinct values; refuse dates, lists, complex and infinite numbers.
 
     With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value, of kind "missing".
-
-    Raises
-    ------
-    BBLTypeError
-        If the column holds dates, complex numbers, lists or the like.
-    DataError
-        If values are missing or infinite.
     """
     kind = getattr(series.dtype, "kind", "O")
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):

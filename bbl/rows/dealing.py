@@ -1,7 +1,8 @@
 """Assign rows to folds while they are read, and store them in a file of codes or in a table of state counts.
 
-*Copy*: a row of whole weight w stands for w copies, which may fall into different folds.
-*State*: a combination of levels of all predictors. *Sink*: a store of encoded rows while it is filled.
+*Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a combination of
+levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is the number of folds, K that of
+response groups. A `Sample` has the codes (n, m) and weights (n,) of n rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Folds of cross-validation as weights of rows: consecutive (as in R), shuffled, stratified, or of a splitter.
 
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held* rows are those that a
-fold validates. F is the number of folds.
+fold validates. F is the number of folds, K that of response groups. A `Sample` has the codes (n, m), weights (n,) and
+groups (n,) of n rows.
 """
 
 from __future__ import annotations
@@ -198,11 +199,10 @@ def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator)
 
 
 def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `size` of all copies without replacement, row k having ``copies[k]``; return how many are of each row (n,).
+    """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from each row (n,).
 
-    Exact, for any total: each copy is taken with probability size / total, independently. The difference of their
-    number to `size` is then drawn from them and put back, or drawn from the other copies and added.
-    (numpy's multivariate hypergeometric distribution ends at a total of 1e9.)
+    This is a multivariate hypergeometric draw, exact for any total (numpy's ends at 1e9): first each copy is taken with
+    probability size / total, independently; then surplus copies are drawn and put back, or lacking ones are added.
     """
     total = int(copies.sum())
     if 2 * size > total:

@@ -1,7 +1,8 @@
 """Encoded rows on the workers of a Dask cluster: functions are sent to the workers, sums and drawn rows come back.
 
 A *part* holds rows of one part of the data, on one worker. A *bucket* has the rows of one response group and fold; a
-*block* is a chunk of one bucket of one part. A *future* is Dask's handle of a value on a worker.
+*block* is a chunk of one bucket of one part. A *future* is Dask's handle of a value on a worker. A `Sample` has the
+codes (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of rows in memory.
 """
 
 from __future__ import annotations
@@ -74,13 +75,7 @@ class Staged:
 
 
 def active_client(client: object = None) -> Client | None:
-    """Return `client`, or else the active Dask client, or else None.
-
-    Raises
-    ------
-    BBLTypeError
-        If `client` is no Dask client.
-    """
+    """Return `client`, or else the active Dask client, or else None; refuse an object that is no Dask client."""
     if client is not None:
         if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
             raise BBLTypeError(

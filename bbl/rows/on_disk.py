@@ -1,6 +1,7 @@
 """Encoded rows in a temporary file, for data that are too large for memory: `CodeFile` and `FileSample`.
 
-A *bucket* has the rows of one response group and fold; its rows are stored in *chunks* of equal length.
+A *bucket* has the rows of one response group and fold, stored in *chunks* of equal length. A `Sample` has the codes
+(n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of n rows in memory.
 """
 
 from __future__ import annotations

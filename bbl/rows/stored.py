@@ -1,7 +1,7 @@
 """`StoredSample`: encoded rows on disk or on a cluster, with sums over their blocks and random samples of rows.
 
-A *bucket* has the rows of one response group and fold; a *block* is a chunk of rows of one bucket. A *pass* reads all
-rows once.
+A *bucket* has the rows of one response group and fold; a *block* is a `Sample` (in memory) of some rows of a bucket. A
+*pass* reads all rows once. K is the number of groups, and m the number of predictors.
 """
 
 from __future__ import annotations

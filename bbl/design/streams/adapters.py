@@ -41,11 +41,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         ``__arrow_c_stream__`` but a table in memory; a polars LazyFrame; a Dask DataFrame; a callable that returns an
         iterator of tables of any kind.
     argument : str, default "data"
-
-    Raises
-    ------
-    DataError, BBLTypeError
-        If a file does not exist, or pyarrow is not installed.
+        Name of the argument, for messages.
     """
     if isinstance(data, Source):
         return data

@@ -28,12 +28,7 @@ def passes(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return the cluster whose workers make the passes over a source, or None if this process makes them.
 
     A Dask DataFrame is read by `client` or the active client, other data with parts only by `client`: its workers must
-    have access to the files.
-
-    Raises
-    ------
-    OptionError
-        If `client` is given and the data have no parts.
+    have access to the files. For data without parts, `client` is refused.
     """
     dask_client = active_client(client)
     if client is not None and (source is None or source.parts is None):

@@ -1,4 +1,7 @@
-"""`Merged`: the distinct values of a column and their counts, merged over the batches of a source."""
+"""`Merged`: the distinct values of a column and their counts, merged over the batches of a source.
+
+A `Column` has the codes of n rows into distinct values; a `Factor` has the name and the L levels of a column.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,8 @@ class Merged:
     def join(self, other: Merged) -> None:
         """Add the values and counts of `other` batches of the column."""
         declared = bool(other.declared), other.ordered, other.order_problem
-        self.add(Column(self.name, np.zeros(0, dtype=np.intp), other.values, other.kinds, *declared), None)
+        no_rows = np.zeros(0, dtype=np.intp)
+        self.add(Column(self.name, no_rows, other.values, other.kinds, *declared), None)
         keys = (level_key(kind, value) for kind, value in zip(other.kinds, other.values, strict=True))
         positions = [self._position[key] for key in keys]
         np.add.at(self.counts, positions, other.counts)

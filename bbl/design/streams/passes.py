@@ -1,6 +1,7 @@
 """Two passes over a `Source`: the first collects levels and counts, the second encodes rows by group and fold.
 
-A *dealer* assigns rows to folds; a *sink* stores encoded rows. A *place* is the file or partition of a batch.
+A *dealer* assigns rows to folds; a *sink* stores encoded rows. A *place* is the file or partition of a batch. A
+`Column` has the codes of rows into distinct values; a `Factor`, the name and levels of a column. K: number of groups.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Source:
         except (BBLError, MemoryError):
             raise
         except Exception as error:  # pyarrow, duckdb, polars, dask and users' readers raise errors of many types
-            place = getattr(error, "bbl_place", place)
+            place = getattr(error, "bbl_place", place)  # set by readers for errors before the first batch of a file
             raise DataError(
                 f"{place} cannot be read ({type(error).__name__}: {error}). Check the source, or read it again.",
                 argument="data",

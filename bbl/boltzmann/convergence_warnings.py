@@ -1,4 +1,4 @@
-"""Problems of convergence of groups and predictors, collected in one warning."""
+"""One warning for all fits of groups and predictors that did not converge."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bbl.errors import ConvergenceWarning
 
 __all__ = ["Problem", "group_text", "problems", "warn_problems"]
 
-SHOWN = 5  # places that a warning names
+SHOWN = 5  # problems of a kind that a warning lists
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of part `g` of a fit: a group, or all rows pooled."""
+    """Return the name of fit `g`: of a group, or of the pooled fit, which comes after those of the groups."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
 class Problem(NamedTuple):
-    """A problem of convergence: group, predictor, level, a text that is equal for equal problems, and numbers."""
+    """A fit that did not converge: names of group, predictor and level, the kind of problem, and its figures."""
 
     group: str
     predictor: str
@@ -35,12 +35,12 @@ class Problem(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Group, predictor and level."""
+        """Group, predictor and level, without those that are empty."""
         return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
 
 
 def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
-    """Return the problems of convergence of all groups and predictors."""
+    """Return the notes and the unbounded parameters of fits as problems with names."""
     problem_list = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
@@ -51,18 +51,18 @@ def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
         for i, a, *partners in fit.unbounded:
             where = f"level {labels.levels[i][a]!r}"
             if partners:
-                with_ = [
+                partner_levels = [
                     f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
                     for j, b in zip(partners[::2], partners[1::2], strict=True)
                 ]
-                where += f" with {' and '.join(with_)}"
+                where += f" with {' and '.join(partner_levels)}"
             text = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
             problem_list.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", text, where))
     return problem_list
 
 
 def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Give one ConvergenceWarning for all of `found`: a line for each kind, with its number and the first few."""
+    """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the first few."""
     kinds: dict[tuple[bool, str], list[Problem]] = {}
     for problem in dict.fromkeys(found):
         kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
@@ -72,17 +72,17 @@ def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
 
 
 def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
-    """Return a line about problems of one kind; those shown are of as many groups as possible."""
+    """Return a line about problems of one kind (`what`); those listed are of as many groups as possible."""
     if len(alike) == 1:
         (p,) = alike
         where = ", ".join(name for name in (p.group, p.predictor) if name)
         return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
-    seen: Counter[str] = Counter()
-    turns = []
+    n_in_group: Counter[str] = Counter()
+    rank_in_group = []
     for problem in alike:
-        turns.append(seen[problem.group])
-        seen[problem.group] += 1
-    first = [alike[k] for k in np.argsort(turns, kind="stable")[:SHOWN]]
-    shown = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in first)
-    how_many_more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
-    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {shown}{how_many_more}"
+        rank_in_group.append(n_in_group[problem.group])
+        n_in_group[problem.group] += 1
+    listed = [alike[k] for k in np.argsort(rank_in_group, kind="stable")[:SHOWN]]
+    places = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in listed)
+    remainder = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
+    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {places}{remainder}"

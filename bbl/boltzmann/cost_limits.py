@@ -1,4 +1,4 @@
-"""Checks before a fit: time, memory, predictors without known values."""
+"""Checks before a fit: its time, its memory, and predictors without known values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from bbl.rows.sample import Rows
 __all__ = ["announce_terms", "check_annealing", "check_known", "guard_memory", "stalled"]
 
 NO_PAIRS = np.empty((0, 2), dtype=np.intp)
-PATIENCE = 4 * 3600.0
+MAX_ANNEALING_SECONDS = 4 * 3600.0
 
 
 def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None:
-    """Raise an OptionError if ``log_z="ais"`` takes over 4 hours for all `runs` models (groups x settings x folds)."""
+    """Raise an OptionError if ``log_z="ais"`` would take over 4 hours for `runs` models (groups x settings x folds)."""
     seconds = annealing_seconds(layout) * runs / workers
-    if log_z == "ais" and seconds > PATIENCE:
+    if log_z == "ais" and seconds > MAX_ANNEALING_SECONDS:
         raise OptionError(
             f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
             "use log_z='auto' or 'half', or fewer groups, folds or settings.",
@@ -44,12 +44,15 @@ def guard_memory(
     extra: int = 0,
     folds: int = 1,
 ) -> None:
-    """Raise before fits of K groups (and `extra` parts) that would not fit into memory with that many at a time."""
+    """Raise a MemoryError if fits of K groups and `extra` pooled ones do not fit into memory, `workers` at a time.
+
+    `values` are the settings that are fitted, `folds` the number of folds whose results are kept.
+    """
     settings = 1 if values is None else len(values)
-    results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # each group's own, and all of them stacked
-    takes = engine.memory if sample.in_memory else engine.stored_memory
+    results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # parameters by group, and stacked
+    working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
-        results + workers * takes(sample.n, layout, settings),
+        results + workers * working_memory(sample.n, layout, settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
         _smaller(engine, "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs."),
     )
@@ -65,10 +68,10 @@ def announce_terms(
     models: int = 1,
     stored: bool = False,
 ) -> None:
-    """Raise where all pairs of predictors would take more memory than there is, before any of them is listed.
+    """Raise a MemoryError if a model of all pairs of predictors does not fit into memory, before pairs are listed.
 
-    `models` are settings times folds, and `stored` says that rows are read in batches; the rest is as in
-    `guard_memory`.
+    `models` is the number of settings times folds, `stored` says whether rows are read in batches; the other arguments
+    are those of `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -76,8 +79,8 @@ def announce_terms(
     D, m = float(width.sum()), len(n_levels)
     couplings = (D**2 - float((width**2).sum())) / 2.0
     results = 8.0 * (D + couplings) * (2 * K + extra) * models
-    takes = engine.stored_memory if stored else engine.memory
-    needed = results + workers * takes(n, Layout(n_levels, NO_PAIRS), models)
+    working_memory = engine.stored_memory if stored else engine.memory
+    needed = results + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
         needed,
         f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
@@ -86,24 +89,24 @@ def announce_terms(
 
 
 def _smaller(engine: Engine, remedy: str) -> str:
-    """Return how a fit takes less memory: by smaller options of the engine, if there are any, or by `remedy`."""
+    """Return advice on how to save memory: lower the options of the engine that memory grows with, or `remedy`."""
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
 
 
 def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
-    """Raise a DataError if missing values leave a predictor of a group, or a pair of them, without rows."""
+    """Raise a DataError if a predictor of a group, or a pair of predictors, has no row in which it is known."""
     if sample.complete:
         return
     remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
-    silent = np.flatnonzero([not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)])
-    if len(silent):
-        name = names[silent[0]]
+    never_known = np.flatnonzero([not counts.any() for counts in level_counts(sample.pooled, layout.n_levels)])
+    if len(never_known):
+        name = names[never_known[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
     if engine.needs == "neighbours" or log_z in OF_ROWS:
-        silent = np.flatnonzero(usable_weight(sample, layout) == 0.0)
-        if len(silent):
-            name = names[silent[0]]
+        without_rows = np.flatnonzero(usable_weight(sample, layout) == 0.0)
+        if len(without_rows):
+            name = names[without_rows[0]]
             option = f"method={engine.name!r}" if engine.needs == "neighbours" else f"log_z={log_z!r}"
             raise DataError(
                 f"in {group}, no row has {name!r} and all predictors that it interacts with known, which {option} "
@@ -112,9 +115,9 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
                 column=name,
             )
     if engine.needs == "pairs" and layout.order > 1:
-        apart = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
-        if len(apart):
-            i, j = (names[k] for k in apart[0])
+        never_together = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
+        if len(never_together):
+            i, j = (names[k] for k in never_together[0])
             raise DataError(f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i)
 
 

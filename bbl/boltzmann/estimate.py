@@ -1,10 +1,13 @@
-"""Estimation: one engine run for each response group (and for all rows pooled), and the ln Z that goes with it."""
+"""Fits of an engine to each response group (and to all rows pooled), and the ln Z of each group.
+
+K counts groups, m predictors, n rows. *Energy*: the exponent of P(row | group), ln P(row | group) + ln Z.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -34,7 +37,7 @@ from bbl.stats.scores import class_scores
 
 __all__ = ["Estimate", "estimate", "estimate_jointly", "estimate_path", "fit_group"]
 
-SMALL = 200_000
+MIN_WORK_FOR_THREADS = 200_000  # rows times levels times settings; smaller fits run in one thread
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,20 @@ class Estimate:
     log_z : ndarray, shape (K,)
         ln Z of each group.
     log_z_kind : str
-        How `log_z` was computed: one of "exact", "pseudo", "half", "mf", "ais"; "none" if P(x|y) is not modelled, and
-        `log_z` is but what the scores of the groups lack.
+        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; "none" if P(x|y) is not modelled: then
+        `log_z` holds the constants that are subtracted from class scores.
     class_prior : ndarray, shape (K,)
         Weighted share of each group.
     lkh : float
-        Maximised objective, summed over predictors and observations of all groups.
+        Maximised objective, summed over the observations of all groups.
     fits : tuple of EngineFit
         One per group, then the pooled one if it was made.
     log_z_error : ndarray, shape (K,)
         Standard error of `log_z`; zero unless it was sampled.
     calibration : Calibration or None
-        What is done to class scores before they become probabilities.
+        Transformation of class scores before they become probabilities.
     predictive : Predictive or None
-        The draws that class scores average over, where the method has draws.
+        Posterior draws over which class scores are averaged, if the method has draws.
     """
 
     parameters: Parameters
@@ -74,7 +77,7 @@ class Estimate:
     predictive: Predictive | None = None
 
     def energy(self) -> Callable:
-        """Return the function of energies that `scores_by` takes: averaged over draws, if there are any."""
+        """Return a function of codes (n, m) and missing values (n, m) to energies (n, K), the mean over any draws."""
         if self.predictive is not None:
             return self.predictive.energy(self.log_z)
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
@@ -86,30 +89,29 @@ class Estimate:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. A row of which nothing is known has the logarithms of the groups' shares,
-            whatever ln Z is.
+            Predictors that are summed out. A row without known predictors has the logarithms of the groups' shares.
         """
         return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return `class_scores` by a function that has the energies of `parameters` ready."""
-        silent = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
-        summed = None if missing is None else missing & ~silent[:, None]
-        if self.log_z_kind == "none" and summed is not None and summed.any():
+        """Return `class_scores` from a function that `energy` returned, which can serve many calls."""
+        is_empty = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        summed_out = None if missing is None else missing & ~is_empty[:, None]
+        if self.log_z_kind == "none" and summed_out is not None and summed_out.any():
             raise OptionError(
                 "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
                 "Give complete rows of known levels, or fit method='pseudo'.",
                 argument="newdata",
             )
-        scores = class_scores(energy(codes, summed), self.log_z, self.class_prior)
+        scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
         with np.errstate(divide="ignore"):
-            scores[silent] = np.log(self.class_prior)
+            scores[is_empty] = np.log(self.class_prior)
         return scores
 
     def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), never calibrated; `energy` as in `scores_by`."""
+        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), without calibration; see `scores_by`."""
         scores = replace(self, calibration=None).scores_by(energy, codes, missing)
         return np.logaddexp.reduce(scores, axis=1)
 
@@ -130,7 +132,7 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters of all groups: those of terms that a group has not are none."""
+        """Number of free parameters of all groups; a group has no parameters of terms that it did not choose."""
         K, size = self.parameters.theta.shape
         return sum(int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K])
 
@@ -150,11 +152,12 @@ def fit_group(
     keep_sites: bool = False,
     warm_starts: WarmStarts | None = None,
 ) -> list[tuple[EngineFit, float, float]]:
-    """Fit one group at each of `values`; return each fit, its ln Z (nan where it is exact, later), and its error.
+    """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
-    The (D, D) site matrices are dropped unless `keep_sites`, or with `warm_starts` of earlier fits: then fits are just
-    precise enough to compare settings. A group without rows gets zeros; its share is zero, so it is never predicted.
-    Only an engine that samples uses ``run.rng`` and ``run.progress``.
+    Returns a list of (fit, ln Z, standard error of ln Z); ln Z is nan if it is "exact", which is computed for all
+    groups together. With `warm_starts`, fits are just precise enough to compare settings. The fits' matrices (D, D) of
+    site solutions are dropped unless `keep_sites` or `warm_starts` ask for them. A group without rows gets parameters
+    of zero and a share of zero. Only an engine that samples uses ``run.rng`` and ``run.progress``.
     """
     if not sample.n:
         if run.progress is not None:
@@ -162,11 +165,11 @@ def fit_group(
         empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
-    def prepared() -> Any:
+    def prepare_rows() -> Sample:
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
-    rows = prepared() if warm_starts is None else warm_starts.once("rows", prepared)
+    rows = prepare_rows() if warm_starts is None else warm_starts.once("rows", prepare_rows)
     out = []
     path: Callable[..., list[EngineFit]] = engine.path
     if warm_starts is not None:
@@ -201,7 +204,7 @@ def estimate_path(
 ) -> list[Estimate]:
     """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
 
-    `warm_start_sets`, one for each group, ask for fits that are just precise enough to compare settings.
+    `warm_start_sets`, one for each fit, ask for fits that are just precise enough to compare settings.
 
     Returns
     -------
@@ -212,30 +215,31 @@ def estimate_path(
     layout = engine.layout(cast(Sample, sample), task.layout)
     if engine.joint:
         return estimate_jointly(replace(task, layout=layout), engine, values, run)
-    wide = engine.widened(layout)
-    # of terms that are yet to be chosen, ln Z comes later
+    wide = engine.widened(layout)  # with hidden units, if the engine has any
+    # the ln Z of an engine that chooses its terms is resolved after the fit
     kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
     check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
-    order = exact_order(layout) if kind == "exact" else []  # raises where it costs too much, before anything is fitted
-    pooled = task.pooled and not engine.chooses  # what all rows share has terms of its own
+    order = exact_order(layout) if kind == "exact" else []  # raises before the fit if it costs too much
+    pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
     parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
     for y, group_sample in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
         check_known(group_sample, layout, engine, kind, group, names)
-    if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < SMALL:
+    if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < MIN_WORK_FOR_THREADS:
         workers = 1
-    outer = min(workers, len(parts))
-    guard_memory(sample, layout, K, engine, values, outer, extra=int(pooled))
+    n_parallel_fits = min(workers, len(parts))
+    guard_memory(sample, layout, K, engine, values, n_parallel_fits, extra=int(pooled))
     rngs = engine.generator(run.rng).spawn(len(parts))
-    inner = max(1, workers // outer)
+    workers_of_fit = max(1, workers // n_parallel_fits)
     kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
     warm_starts = [None] * len(parts) if warm_start_sets is None else warm_start_sets
-    inside, outside = (run.progress, None) if engine.samples else (None, run.progress)
+    # an engine that samples reports shares of a fit; of the others, each finished fit is reported
+    fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
     fit_arguments = [
-        (group_sample, layout, engine, values, k, Run(inner, r, inside), False, group_starts)
-        for group_sample, k, r, group_starts in zip(parts, kinds, rngs, warm_starts, strict=True)
+        (group_sample, layout, engine, values, k, Run(workers_of_fit, rng, fit_progress), False, group_starts)
+        for group_sample, k, rng, group_starts in zip(parts, kinds, rngs, warm_starts, strict=True)
     ]
-    settings = list(zip(*_fit_groups(sample, fit_arguments, outer, outside, labels), strict=True))
+    settings = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
     groups = parts[:K]
     if engine.chooses:
         shared_arguments = (layout, cast(list[Sample], groups), engine, task.log_z, rngs, workers)
@@ -257,9 +261,9 @@ def estimate_path(
             if kind == "ais" and engine.samples
             else [None] * K
         )
-        drawn = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
+        draws = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
-        out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=drawn))
+        out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=draws))
     return out
 
 
@@ -286,7 +290,7 @@ def _estimate_of_chosen(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate of groups that chose their own terms, over one layout."""
+    """Return the estimate of groups that chose their own terms, over one layout with the terms of all groups."""
     ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
     totals = np.array([g.total for g in groups])
@@ -302,19 +306,19 @@ def estimate_jointly(
     run: Run,
     start: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit all groups at once; in place of ln Z stands what makes the class scores.
+    """Fit all groups at once, to P(group | row), at each of `values`; `Estimate.log_z_kind` is "none".
 
-    `start` are out-of-fold scores of a generative start and its fit to all rows, where they are known.
+    `start` holds out-of-fold scores of the generative start and its fit to all rows, if they are known already.
     """
 
-    def generative(rows: Sample, own: Engine, grid: Sequence[float] | None, stream: np.random.Generator):
-        return estimate_path(replace(task.of(rows), labels=None), own, grid, Run(run.workers, stream))
+    def fit_start(rows: Sample, start_engine: Engine, grid: Sequence[float] | None, rng: np.random.Generator):
+        return estimate_path(replace(task.of(rows), labels=None), start_engine, grid, Run(run.workers, rng))
 
     sample, K = cast(Sample, task.sample), task.K
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for joint_fit in joint_path(sample, task.layout, K, engine, values, generative, run.rng, start):
+    for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start):
         ln_z = np.where(share > 0.0, log_share - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh
         out.append(Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))

@@ -1,4 +1,7 @@
-"""All groups fitted at once to P(group | row): out-of-fold scores of the generative start, and both put together."""
+"""Fits of all K groups at once to P(group | row), on top of a generative fit to each group (the *start*) or of none.
+
+Class scores are T times those of the start, T being a fitted temperature, plus energies and constants of the joint fit.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ NFOLD = 5
 
 
 class Joint(NamedTuple):
-    """One setting: parameters (K, layout.size), what class scores have beside energies (K,), and the groups' fits."""
+    """The joint fit at one setting: parameters (K, layout.size), constants of class scores (K,), and fits by group."""
 
     theta: np.ndarray
     constant: np.ndarray
@@ -46,10 +49,10 @@ def joint_path(
     generative : callable
         ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
     start : (OutOfFoldScores, Estimate), optional
-        Out-of-fold scores of the generative start and its fit to all rows, where they are known.
+        Out-of-fold scores of the start and its fit to all rows, if they are known already.
     """
     oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
-    if start is None:  # neither repeated rows nor their order make a difference
+    if start is None:  # so that neither the order nor the repetition of rows matters
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
     generative_start = traits.start(engine)
@@ -73,21 +76,20 @@ def joint_path(
             notes=notes,
         )
         fits = tuple(replace(group_fit, theta=T * theta[y] + theta_change[y], notes=notes * (y == 0)) for y in range(K))
-        both = np.array([fit.theta for fit in fits])
-        out.append(Joint(both, T * constant + joint_fit.constant, fits))
+        out.append(Joint(np.array([fit.theta for fit in fits]), T * constant + joint_fit.constant, fits))
     return out
 
 
 def _start(
     sample: Sample, engine: Engine, values: Sequence[float] | None, generative: Callable, rng: np.random.Generator
 ) -> tuple[OutOfFoldScores, Any]:
-    """Return out-of-fold class scores of a generative engine at the best of `values`, and its fit to all rows."""
+    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to all rows."""
     folds = shuffled_folds(sample, NFOLD, rng)
 
-    def fit(train: Sample, own: np.random.Generator) -> list:
-        return generative(train, engine, values, own)
+    def fit(train: Sample, fold_rng: np.random.Generator) -> list:
+        return generative(train, engine, values, fold_rng)
 
-    scored = cross_validate(sample, folds, fit, [(stream,) for stream in rng.spawn(NFOLD)])
+    scored = cross_validate(sample, folds, fit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)])
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
         engine = engine.at(float(values[best]))

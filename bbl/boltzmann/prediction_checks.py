@@ -1,4 +1,7 @@
-"""Warnings about predictions: log-losses above those of the shares or of naive Bayes, and folds of ordered rows."""
+"""Warnings about predictions: a log-loss above that of the groups' shares or of naive Bayes, and folds of ordered rows.
+
+The *shares* are the relative frequencies of the groups: what a model without predictors predicts.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +38,28 @@ __all__ = [
     "warn_record",
 ]
 
-ALL = 2e7  # lookups of parameters up to which all training rows are scored;
-WORK = 2e8  # else so many, but
-ROWS = 2000  # of so many rows at most,
-FEWEST = 100  # and at least
-CELLS = 4096  # joint levels of a row's missing predictors up to which it is looked at: they are summed over
-WIDEST = 8192  # non-reference levels: beyond, a group's couplings as a matrix would take over half a GiB
-SIGMAS = 3.0  # standard errors by which a log-loss has to be above that of naive Bayes,
-SLACK = 0.05  # and share of it
-LEVEL = 0.01
+MAX_LOOKUPS = 2e7  # lookups of parameters; all training rows are scored if they take no more
+MAX_LOOKUPS_OF_SAMPLE = 2e8  # lookups of parameters of a sample of training rows
+MAX_SAMPLE_ROWS = 2000
+MIN_SAMPLE_ROWS = 100
+MAX_SUMMED_CELLS = 4096  # joint levels of a row's missing predictors; rows with more are not scored
+MAX_LEVELS = 8192  # non-reference levels; a matrix of couplings of more would take over half a GiB
+MIN_ERRORS = 3.0  # by which a log-loss has to exceed that of naive Bayes for a warning
+MIN_EXCESS = 0.05  # of a log-loss over that of naive Bayes for a warning
+MAX_FALSE_ALARMS = 0.01  # of the test for ordered rows
 AUTO = ", or method='auto'"
-HEATED = ("temperature", "firm")  # calibrations that take scores to those of the shares where nothing better is known
+TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to those of the shares
 
 
 def remedy(calibrate: str, auto: bool) -> str:
-    """Return what lowers a log-loss above that of the shares; `auto` says whether ``method="auto"`` takes the rows."""
-    if calibrate in HEATED:
+    """Return advice for a log-loss above that of the shares; `auto`: whether ``method="auto"`` can fit these rows."""
+    if calibrate in TEMPERED:
         return ""
     return f"Give calibrate='temperature'{AUTO if auto else ''}."
 
 
 def held_out_record(scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows; `log_shares` (F, K) are those of the folds."""
+    """Return the log-loss of class scores (N, K) of validated rows, beside that of the folds' log shares (F, K)."""
     return LossRecord(scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice)
 
 
@@ -69,15 +72,15 @@ def check_training(
     held_out: LossRecord | None = None,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the log-loss of a fit: `held_out` where that is there, else that of its training rows.
+    """Return the log-loss of a fit: the `held_out` one if there is one, else that of its training rows.
 
-    Warns where one of them is above that of the shares of the groups, or that of the training rows above that of naive
-    Bayes. None of one group, or where it would cost too much.
+    Warns if the held-out or the training log-loss is above that of the groups' shares, or if the training log-loss is
+    above that of naive Bayes. Returns None for a single group, or if training rows take too long to score.
     """
     layout, K = result.parameters.layout, len(labels.groups)
     cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
     rows, is_complete = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
-    if not rows.n or layout.D > WIDEST:
+    if not rows.n or layout.D > MAX_LEVELS:
         return held_out
     scores = _scores(result, rows)
     training = None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
@@ -100,17 +103,17 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Return both log-losses in words if that of `scores` (N, K) is above that of `naive` (N, K); else an empty text.
+    """Return both log-losses in words if that of `scores` (N, K) is clearly above that of `naive` (N, K); else "".
 
-    That is by over 5 %, and over three standard errors of the mean difference, to which one more row that differs
-    by 1 is added. Of one group it is the log-loss of the rows.
+    Clearly: by over 5 %, and by over three standard errors of the mean difference, for which one more row with a
+    squared difference of 1 is added. With a single group the scores are log-probabilities of rows.
     """
     one, weights = scores.shape[1] == 1, rows.weights
     y = rows.response if isinstance(rows, Sample) else rows.y
     loss, reference = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, naive))
     gap, total = loss - reference, weights.sum()
     mean, level = weights @ gap / total, weights @ reference / total
-    if mean <= max(SIGMAS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, SLACK * level):
+    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, MIN_EXCESS * level):
         return ""
     name = "independent predictors" if one else "naive Bayes"
     return f"log-loss is {weights @ loss / total:.3g}, against {level:.3g} of {name}"
@@ -119,19 +122,20 @@ def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scor
 def training_rows(
     sample: Rows, n_levels: np.ndarray, K: int, cost: float, complete: bool = False
 ) -> tuple[Sample, bool]:
-    """Return training rows to score, and whether these are all; `cost` is the work of one, in lookups of parameters.
+    """Return the training rows to score, and whether these are all rows.
 
-    Of too many rows some are taken, evenly by weight; those with many missing values are left out, and if `complete`
-    all with any. All rows come as the distinct ones of each group in a fixed order: neither repeated rows, against
-    weights, nor their order or source make a difference.
+    `cost` is the number of parameters that are looked up to score one row. Too many rows are sampled systematically by
+    weight. Rows with many missing values are left out, and, if `complete`, all rows with missing values. If all rows
+    are returned, they are the distinct rows of each group in a fixed order, so that neither their order nor their
+    repetition or source matters.
     """
-    most = int(np.clip(WORK / cost, FEWEST, ROWS))
+    most = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     total = max(sample.n, sample.total)
-    is_complete = total * cost <= ALL and (sample.complete or total <= ROWS) and not sample.remote
+    is_complete = total * cost <= MAX_LOOKUPS and (sample.complete or total <= MAX_SAMPLE_ROWS) and not sample.remote
     rows = sample.draw(sample.n if is_complete else most, np.random.default_rng(0))
     classified = rows.response >= 0
     if rows.missing is not None:
-        cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else CELLS)
+        cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else MAX_SUMMED_CELLS)
         is_complete, classified = is_complete and bool(cells[classified].all()), classified & cells
     rows = rows.rows(classified)
     return (rows.by_state(n_levels, K), True) if is_complete else (rows.systematic_sample(most), False)
@@ -140,9 +144,9 @@ def training_rows(
 def training_record(
     rows: Sample, whole: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`; for a sample of rows only if it gives a warning.
+    """Return the log-loss of class scores (n, K) of `training_rows`, beside that of the groups' shares (K,).
 
-    `shares` (K,) are those of the groups.
+    `whole` says whether these are all rows; the log-loss of a sample of rows is only returned if it gives a warning.
     """
     loss, baseline = (
         log_loss(log_probabilities(s), rows.response, rows.weights)
@@ -153,12 +157,12 @@ def training_record(
 
 
 def _scores(result: Estimate, rows: Sample) -> np.ndarray:
+    """Return class scores (n, K); without draws, the couplings of one group at a time are laid out as a matrix."""
     if result.predictive is not None:
         return result.class_scores(rows.codes, rows.missing)
     layout, theta = result.parameters.layout, result.parameters.theta
 
     def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        # one matrix of couplings at a time
         return np.column_stack([MarginalEnergy(layout, group_theta[None])(codes, unknown) for group_theta in theta])
 
     return result.scores_by(energy, rows.codes, rows.missing)
@@ -211,6 +215,7 @@ def check_validation(
 
 
 def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
+    """Give a DataWarning that log-losses are too large (`what`), with the remedies that this model has."""
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
         name = engine.tuned.option
@@ -228,15 +233,15 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
 
 
 def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
-    """Warn where the levels of predictors are not spread over the folds as by chance (at most 1 % of false alarms).
+    """Warn if levels of predictors are spread over the folds more unevenly than by chance (1 % of false alarms).
 
-    Every predictor is tested within the groups, whole and level by level, with Bonferroni's correction.
+    Each predictor and each of its levels is tested within the groups, with Bonferroni's correction.
     """
     levels = [len(levels_of_one) for levels_of_one in labels.levels]
     held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
     tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held, strict=True)]
     log_p = np.empty(len(levels))
-    for shape in {table.shape for table in tables}:  # those of one size together: there can be thousands
+    for shape in {table.shape for table in tables}:  # tables of one shape together: there can be thousands
         alike = [i for i, table in enumerate(tables) if table.shape == shape]
         table = np.stack([tables[i] for i in alike])
         one = np.moveaxis(table, -1, 1)
@@ -244,7 +249,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         log_p[alike] = np.minimum(log_p_bound(table), by_level.min(axis=1))
     tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
     log_p += np.log(tested)
-    unevenly_spread = np.flatnonzero(log_p <= np.log(LEVEL))
+    unevenly_spread = np.flatnonzero(log_p <= np.log(MAX_FALSE_ALARMS))
     if len(unevenly_spread):
         most = unevenly_spread[np.argsort(log_p[unevenly_spread], kind="stable")]
         names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
@@ -252,9 +257,9 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         )
         copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
         warnings.warn(
-            f"Levels of {names} are not spread over the consecutive folds as by chance (p < {LEVEL}): the rows are "
-            f"ordered{copies}. A fold is then validated on other rows than it was trained on. Pass shuffle=True with a "
-            "seed.",
+            f"Levels of {names} are not spread over the consecutive folds as by chance (p < {MAX_FALSE_ALARMS}): the "
+            f"rows are ordered{copies}. A fold is then validated on other rows than it was trained on. Pass "
+            "shuffle=True with a seed.",
             DataWarning,
             stacklevel=stacklevel,
         )

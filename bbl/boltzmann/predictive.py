@@ -1,4 +1,4 @@
-"""Posterior predictive: energies of rows averaged over draws of the parameters, each with a ln Z of its own."""
+"""Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each with its own ln Z."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AVERAGED", "Predictive", "predictive", "thinned"]
 AVERAGED = {"exact": 200, "ais": 50}  # draws that predictions average over, by how their ln Z is computed
 ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
 ANNEALING_CHAINS = 256  # for each draw
-CELLS = 2**22  # couplings of draws that are laid out at a time
+MAX_COUPLINGS = 2**22  # of the draws whose energies are computed together
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Predictive:
     hidden: int = 0
 
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the mean over draws (n, K) of the energies of rows, hidden units summed out."""
+        """Return the mean over draws of the energies of rows, shape (n, K), hidden units summed out."""
         return np.column_stack(
             [
                 np.concatenate(list(self._energies(g, codes, unknown)), axis=1).mean(axis=1)
@@ -51,19 +51,20 @@ class Predictive:
         )
 
     def _energies(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> Iterator[np.ndarray]:
-        """Yield energies (n, t) of rows under some draws of a group at a time."""
+        """Yield energies of rows under successive draws of group g, shape (n, number of draws in this chunk)."""
         if self.hidden:
             unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
             unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
             codes = np.pad(codes, ((0, 0), (0, self.hidden)))
-        step = max(1, CELLS // max(self.layout.D**2, 1))
+        step = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
         for lo in range(0, self.theta.shape[1], step):
             yield MarginalEnergy(self.layout, self.theta[g, lo : lo + step])(codes, unknown)
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function of codes and unknown cells to energies (n, K), averaged over draws with ln Z `shift`.
+        """Return a function of codes (n, m) and unknown cells (n, m) to energies (n, K).
 
-        Less the `shift` (K,) of its group, an energy is the logarithm of a row's mean probability over the draws.
+        An energy is the logarithm of the row's mean probability over the draws, plus the `shift` (K,) of the group,
+        which the caller subtracts as if it were ln Z.
         """
 
         def averaged(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
@@ -72,7 +73,7 @@ class Predictive:
         return averaged
 
     def _group(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return ln of the mean probability (n,) of rows in a group."""
+        """Return the logarithm of the mean probability of rows in group g over its draws, shape (n,)."""
         total, at = np.full(len(codes), -np.inf), 0
         for energy in self._energies(g, codes, unknown):
             log_z = self.log_z[g, at : at + energy.shape[1]]
@@ -82,7 +83,7 @@ class Predictive:
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:
-    """Return at most `count` draws (count, size) of draws (chains, draws, size), evenly spaced in each chain."""
+    """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape (count, size)."""
     chains, n, size = draws.shape
     each = min(max(count // chains, 1), n)
     return draws[:, np.linspace(0, n - 1, each).round().astype(int)].reshape(-1, size)[:count]
@@ -97,18 +98,18 @@ def predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return the draws of all groups with their ln Z; None where there are no draws, or no ln Z of a draw alone.
+    """Return the draws of all groups with their ln Z; None if there are no draws or ln Z needs the rows.
 
     Parameters
     ----------
     layout : Layout
-        With its hidden units behind the predictors.
+        Of the predictors, then of the hidden units.
     fits : sequence of EngineFit
-        Of each group. One without rows has no draws; zeros stand in for them.
+        Of each group. A group without rows has no draws; it gets draws of zeros.
     kind : str
-        How ln Z is computed: only "exact" and "ais" can be of a draw.
+        How ln Z is computed; "exact" and "ais" need no rows.
     starts : sequence of ndarray, shape (D,)
-        Fields of the predictors that annealing starts from in each group, for "ais".
+        Fields of the predictors from which annealing starts in each group, for "ais".
     rngs : sequence of Generator
     workers : int
     hidden : int, default 0

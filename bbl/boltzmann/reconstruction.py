@@ -33,7 +33,7 @@ def reconstruct(
     layout : Layout
     theta : ndarray, shape (K, layout.size)
     posterior : ndarray, shape (n, K)
-        Of the groups, given what is known of each row.
+        Probability of each group given the known predictors of a row.
     codes : ndarray, shape (n, m)
     unknown : ndarray of bool, shape (n, m)
     method : {"auto", "exact", "gibbs", "mf"}
@@ -69,7 +69,7 @@ def _fill(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probabilities of rows that lack the same predictors, shape (n, levels of these)."""
+    """Return the probability of each non-reference level of the `unknown` predictors, the same ones in all rows."""
     clamped = Clamped(layout, unknown)
     out = np.zeros((len(codes), clamped.layout.D))
     for k, group_theta in enumerate(theta):

@@ -25,14 +25,14 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-STARTS: tuple[str | None, ...] = (None, "pseudo")
+STARTS: tuple[str | None, ...] = (None, "pseudo")  # of the conditional fit; the three lists make a grid
 SCALES = (0.1, 0.5, 8.0)
-RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # by the number of observations
-FIRST = (1, 1, 2)  # where the search among these begins
+RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # divided by the number of observations
+FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search begins
 EPOCHS = 12  # passes over the rows
-MIN_VISITS = 240_000  # visits of rows in all passes: few rows are passed more often
+MIN_VISITS = 240_000  # rows times passes; few rows are passed more often
 COMPARISON_EPOCHS = 8  # passes over the rows where settings are compared
-COMPARISON_ROWS = (6000, 5000)  # rows of a fit, and held-out rows, where settings are compared
+COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are compared
 
 
 def refine(

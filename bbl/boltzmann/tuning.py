@@ -1,7 +1,8 @@
-"""Tuning inside a fit: the penalty by cross-validation, and the calibration of class scores on the same folds.
+"""Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on the same folds.
 
-Engines whose fits are costly (`Engine.stepwise`) do not fit the whole grid: every second setting is fitted from the
-strongest penalty on, until the log-loss has clearly risen, then the neighbours of the best settings.
+A *setting* is a value of the tuned option, its *grid* the rising settings that are tried. An engine with costly fits
+(`Engine.stepwise`) does not fit the whole grid: it fits every second setting from the strongest penalty on, until the
+log-loss has clearly risen, then the neighbours of the best settings.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Tuning:
         Position of the chosen setting in `values`.
     calibration : Calibration
     found : list of Problem
-        Fits that did not converge.
+        Fits that did not converge, in the folds.
     scored : Validated or None
         Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
     engine : Engine or None
@@ -118,22 +119,22 @@ def tune(
 def tune_many(
     task: Task, engine: Engine, folds: Folds, sample_folds: Folds, calibrate: str, run: Run
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
-    """Choose the engine's tuned option for many rows: first on a sample, then weaker penalties on all rows.
+    """Choose the engine's tuned option for many rows: on a sample of rows first, then on all rows.
 
-    The more rows, the less a simple model gains. So the search on all rows starts at the setting of least log-loss on
-    the sample, and goes on to weaker penalties until the log-loss rises.
+    More rows need weaker penalties. So the search on all rows starts at the setting of least log-loss on the sample,
+    and goes on to weaker penalties until the log-loss rises.
 
     Parameters
     ----------
     folds, sample_folds : Folds
-        One fold of all rows, and one of a sample of them. The other parameters are those of `tune`.
+        One fold of all rows, and one of a sample of rows. The other parameters are those of `tune`.
 
     Returns
     -------
     best, last : Tuning
         The tunings at the chosen setting, and at the weakest penalty that was tried.
     warm_starts : list of WarmStarts
-        The solution of each group at the weakest penalty on the training rows, where the next fits may start.
+        The solution of each group at the weakest penalty on the training rows, from which later fits may start.
     """
     sample, progress, quiet = cast(Sample, task.sample), run.progress, run.reporting(None)
     tuned, fitted = engine.tuned, engine.layout(sample, task.layout)
@@ -179,7 +180,11 @@ def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list
 
 
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
-    """Return the position of least loss on `grid`: from its middle (`stepwise`) or from the simplest setting."""
+    """Return the position of least loss on `grid`; the search starts in its middle if `stepwise`, else at the simplest.
+
+    `losses_of` takes an array of settings and returns a tuple whose first element is their losses. `sign` is the
+    direction from simple to complex settings.
+    """
     if stepwise:
         return descend((len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0])[0]
     simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
@@ -189,7 +194,7 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
 
 
 def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid of these sizes: from `at`, step to better neighbours, axis by axis.
+    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours, starting `at`.
 
     Examples
     --------
@@ -260,7 +265,7 @@ def _tune_together(
     calibrate: str,
     run: Run,
 ) -> Tuning:
-    """Tune an engine that fits all folds together: ``held_out(...)`` returns their scores (N, K)."""
+    """Tune an engine that fits all folds together; `held_out` is a function as `Engine.held_out` returns."""
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
@@ -319,10 +324,10 @@ def _walk_variants(fit: Callable[..., float], n: int, top: int, exhaustive: bool
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Compare settings of a rising `grid`; return those tried, in its order, with their predictions and losses.
+    """Search a rising `grid`; return the settings tried, rising, their out-of-fold scores, and their losses.
 
-    The search begins at the last setting, the strongest. At the end the best setting is fitted again, more exactly;
-    then others, as long as changes of that size could make one of them the best.
+    The search begins at the last setting, the strongest penalty. At the end the best setting is fitted again, more
+    exactly; then others, as long as a change of loss as large as by that refit could make one of them the best.
     """
     tried: dict[int, np.ndarray] = {}
     losses: dict[int, float] = {}

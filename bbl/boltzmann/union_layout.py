@@ -1,4 +1,4 @@
-"""Fits of groups whose terms were chosen for each by itself, over one layout that holds the terms of all."""
+"""One layout for groups that chose different terms: it has the terms of all groups."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ __all__ = ["MergedFits", "log_z_of_chosen", "merge_layouts"]
 class MergedFits(NamedTuple):
     """One layout, and the fits of all groups over it.
 
-    What a group has not is zero, and false in ``state["free"]``; ``state["votes"]`` are the predictors that asked for
-    each parameter's term, ``state["nodes"]`` what its first, second, ... member says of it.
+    Parameters of terms that a group did not choose are zero, and false in its ``state["free"]`` (size,).
+    ``state["votes"]`` (size,) counts the predictors that chose each parameter's term; ``state["nodes"]`` (order, size)
+    holds the estimate of each parameter by the first, second, ... predictor of its term.
     """
 
     layout: Layout
@@ -29,34 +30,31 @@ class MergedFits(NamedTuple):
 
 
 def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
-    """Return fits with layouts of their own as fits over one that holds the terms of all.
-
-    `layout` is that of a group without rows, whose fit has none of its own.
-    """
+    """Return fits with different layouts as fits over one layout; `layout` is that of fits that name none."""
     fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
     union = Layout(layout.n_levels, [terms for each in fit_layouts for terms in each.terms])
     out = []
     for each, fit in zip(fit_layouts, fits, strict=True):
-        to = _positions(each, union)
+        positions = _positions(each, union)
         free = np.zeros(union.size, dtype=bool)
-        free[to] = True
+        free[positions] = True
         theta = np.zeros(union.size)
-        theta[to] = fit.theta
+        theta[positions] = fit.theta
         state = {"free": free}
         state["votes"], state["nodes"] = np.zeros(union.size), np.full((max(union.order, 2), union.size), np.nan)
         if fit.state:
-            state["votes"][to] = fit.state["votes"]
-            state["nodes"][: len(fit.state["nodes"]), to] = fit.state["nodes"]
+            state["votes"][positions] = fit.state["votes"]
+            state["nodes"][: len(fit.state["nodes"]), positions] = fit.state["nodes"]
         out.append(replace(fit, theta=theta, state=state))
     return MergedFits(union, out)
 
 
 def _positions(part: Layout, whole: Layout) -> np.ndarray:
-    """Return where the parameters of a layout lie in one that has all of its terms."""
-    number, out = np.arange(whole.size), np.arange(part.size)
+    """Return the position (part.size,) of each parameter of `part` in `whole`, a layout that has all of its terms."""
+    whole_positions, out = np.arange(whole.size), np.arange(part.size)
     for terms in part.terms:
         for term in terms.tolist():
-            part.table(out, *term)[...] = whole.table(number, *term)
+            part.table(out, *term)[...] = whole.table(whole_positions, *term)
     return out
 
 
@@ -69,7 +67,7 @@ def log_z_of_chosen(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z of the groups (K,), how it was computed, and its standard errors, each from the group's own terms."""
+    """Return ln Z of the groups (K,), how it was computed, and its standard errors (K,); a group has its own terms."""
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
     kind = next((k for k in kinds if k != "exact"), "exact")  # one for all groups
     value, error = np.zeros(len(fits)), np.zeros(len(fits))

@@ -1,4 +1,4 @@
-"""Cross-validation of Boltzmann machines: every setting on every fold; fits that did not converge."""
+"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every fold."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Pooled validation predictions of Boltzmann machines.
+    """Class scores of all validated rows, pooled over the folds.
 
     Attributes
     ----------
     found : list of Problem
-        Fits that did not converge.
+        Fits that did not converge, with the fold.
     """
 
     found: list[Problem]
@@ -52,10 +52,10 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     judge: str = "class_scores",
 ) -> Validated:
-    """Fit every setting on every fold; the settings of a fold share warm starts or one eigendecomposition.
+    """Fit every setting (`values`) on the training rows of every fold, and score the rows that the fold validates.
 
-    With `warm_start_sets`, one for each fold, fits are precise enough to compare settings, see `Engine.compare`; their
-    solutions are added to the sets. `judge` is the method of `Estimate` that scores rows.
+    With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see `Engine.compare`),
+    and their solutions are added to the sets. `judge` is the name of the method of `Estimate` that scores rows.
     """
     labels, nfold = cast(Labels, task.labels), len(folds)
     fitted = engine.layout(cast(Sample, task.sample), task.layout)
@@ -78,7 +78,7 @@ def validate(
         for fold_estimate in fits
         for problem in problems(fold_estimate.fits, labels)
     ]
-    last_fit = scored.fits[-1:]  # those of all folds may fill the memory
+    last_fit = scored.fits[-1:]  # fits of all folds may not fit into memory
     return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
 
 
@@ -90,11 +90,12 @@ def _fit_fold(
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
+    """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its groups."""
     return estimate_path(task.of(train), engine, values, Run(rng=rng), warm_starts)
 
 
 def _extend(warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
-    """Add the solutions of a fold at these settings to the warm starts of its groups."""
+    """Add the solutions of a fold's `fits`, one for each of `values`, to the warm starts of its groups in place."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None in a group without rows

@@ -87,8 +87,8 @@ def test_engines_are_not_asked_for_their_name(biased):
 
 
 def test_of_many_rows_some_are_looked_at_evenly_by_weight(monkeypatch, biased):
-    monkeypatch.setattr(guards, "ROWS", 700)
-    monkeypatch.setattr(guards, "FEWEST", 10)
+    monkeypatch.setattr(guards, "MAX_SAMPLE_ROWS", 700)
+    monkeypatch.setattr(guards, "MIN_SAMPLE_ROWS", 10)
     weights = np.arange(1500) % 3
     found = []
     for data, w in ((biased, weights), (biased.loc[biased.index.repeat(weights)], None)):

@@ -1,6 +1,8 @@
-"""Sparse high-order Boltzmann machines: terms chosen predictor by predictor, then all fitted together.
+"""Engine `HighOrder`: sparse high-order Boltzmann machines.
 
-Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
+A term is a set of predictors that interact. The regressions of single predictors on products of the others choose the
+terms; then all parameters are fitted together. Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order
+Boltzmann Machines, AISTATS, section 3.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ __all__ = ["HighOrder"]
 RULES = ("ebic", "cv")
 COMBINE = ("or", "and", "max")
 PENALTIES = ("group", "l1")
-RIDGE = 2.0  # of terms by default, on the sum of the losses of all observations
-NODES = 0.8  # share of a fit's progress that the choice of terms takes
+RIDGE = 2.0  # default penalty of terms, on the sum of the losses of all observations
+REGRESSIONS_SHARE = 0.8  # share of a fit's time that the regressions take, for progress
 
 Term = tuple[int, ...]
 
@@ -44,44 +46,42 @@ Term = tuple[int, ...]
 class HighOrder(Engine):
     """A sparse high-order Boltzmann machine (SHBM): the method chooses the terms; the formula names the predictors.
 
-    In each group every predictor is regressed on products of the others. Products in the regression of a predictor i
-    make terms of them and i. The terms of all predictors are put together with their sub-terms (a product in the
-    zero-sum gauge is a sum of products of all lower orders in the reference gauge), and all parameters are fitted at
-    once.
+    In each group every predictor is regressed on products of the others. A product in the regression of predictor i
+    makes a term of its predictors and i. The terms of all regressions are merged and their sub-terms added (a product
+    in the zero-sum gauge is a sum of products of all lower orders in the reference gauge). Then all parameters are
+    fitted jointly.
 
     Parameters
     ----------
     order : int, default 3
-        Most predictors in a term; an order above the number of predictors is the same as that number.
+        Largest number of predictors in a term.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the sum of losses, one for
-        products of 1, 2, ... predictors or for all; by "cv" it is the one with the least held-out loss of 5 folds. With
-        "ebic" a path of such penalties, to its least extended BIC and beyond, says which products are candidates. A
-        stepwise search adds and removes indicators of joint levels of them, as long as the extended BIC (gamma = 1)
-        falls.
+        How the terms of a regression are chosen. A number is the penalty of `bbl.shooter` on the sum of losses, for all
+        products or one each for products of 1, 2, ... predictors; "cv" takes the one of least held-out loss in 5 folds.
+        "ebic" takes as candidates the products on a path of penalties to slightly beyond its least extended BIC; a
+        stepwise search adds and removes indicators of their joint levels while the extended BIC (gamma = 1) falls.
     combine : {"or", "and", "max"}, default "or"
-        A term is kept that the regression of one of its predictors has, or of two at least; a regression has the
-        sub-terms of its terms, too. "max" keeps those of "or" with the weight of largest magnitude that a regression
-        gives them, without a fit of all together.
+        Which terms are kept: those of the regression of at least one ("or") or two ("and") of their predictors, each
+        regression's sub-terms included. "max" keeps the terms of "or" with the weight of largest magnitude in a
+        regression, without the joint fit.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
-        How all parameters are fitted: pseudo-likelihood, exact likelihood (up to 2**20 states), persistent contrastive
-        divergence, contrastive divergence from the rows, damped mean field.
+        Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states), persistent contrastive
+        divergence, contrastive divergence from the rows, or damped mean field.
     penalty : {"group", "l1"}, default "group"
         Whether all levels of a term enter together.
     screen : {"heredity", "all"}, default "heredity"
-        Which products of two are candidates of a regression: those with a chosen predictor, or all.
+        Which products of two predictors are candidates in a regression: those with a chosen predictor, or all.
     ridge : float, optional
-        L2 penalty per observation of all terms in the fit of all parameters, which keeps them finite where rows are
-        separated; fields have 1e-6 at most. By default 2 divided by the number of observations: weights of few rows
-        are drawn towards zero, and the penalty fades as rows become more. Raise it where there are few rows for many
-        terms.
+        L2 penalty per observation of all terms in the joint fit, which keeps them finite where rows are separated;
+        fields have 1e-6 at most. By default 2 divided by the number of observations. Raise it if there are few rows for
+        many terms.
     tolerance : float, default 1e-9
-        Norm of the gradient at which the convex refits end.
+        Norm of the gradient at which "pseudo" and "exact" fits end.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is outside its range, naming it.
+        If an option is out of range.
 
     Notes
     -----
@@ -120,16 +120,16 @@ class HighOrder(Engine):
 
     @property
     def penalised(self) -> bool:
-        """Whether a penalty is in force."""
+        """True: terms are penalised."""
         return True
 
     @property
     def setting(self) -> float:
-        """The penalty; nan where it is chosen, or differs between orders."""
+        """The penalty; nan if it is chosen or differs between orders."""
         return self.lambda_ if isinstance(self.lambda_, float) else float("nan")
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout without terms, which are to be chosen."""
+        """Return the layout without terms, as the fit chooses them."""
         return Layout(layout.n_levels, ())
 
     def prepare(self, sample: Sample, layout: Layout) -> Sample:
@@ -145,7 +145,7 @@ class HighOrder(Engine):
         return complete
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the rows' levels, their probabilities and what the regressions hold."""
+        """Return about the bytes of the rows' indicators, their probabilities and the regressions."""
         return 40.0 * n * layout.D
 
     def path(
@@ -157,7 +157,7 @@ class HighOrder(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Choose the terms of a group and fit them, at each penalty of `values`."""
+        """Choose the terms of one group and fit them, at each penalty of `values`."""
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
         report_share = None if progress is None else (lambda share: progress(share / len(engines)))
@@ -166,46 +166,49 @@ class HighOrder(Engine):
     def _fit(
         self, sample: Sample, layout: Layout, workers: int, rng: np.random.Generator, progress: Callable | None
     ) -> EngineFit:
+        """Fit one group; predictors that are constant in the group take no part in regressions and joint fit."""
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
         varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
         n_levels = layout.n_levels[varying]
-        streams = rng.spawn(len(varying) + 1)
-        tasks = [(varying_sample, n_levels, i, self, stream) for i, stream in enumerate(streams[:-1])]
-        step = None if progress is None else (lambda: progress(NODES / len(tasks)))
-        nodes = run_tasks(_regress, tasks, workers, step)
-        terms, votes = _united([node.terms for node in nodes], 2 if self.combine == "and" else 1)
+        rngs = rng.spawn(len(varying) + 1)
+        tasks = [(varying_sample, n_levels, i, self, task_rng) for i, task_rng in enumerate(rngs[:-1])]
+        step = None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
+        regressions = run_tasks(_regress, tasks, workers, step)
+        terms, votes = _merge_terms([regression.terms for regression in regressions], 2 if self.combine == "and" else 1)
         varying_layout = Layout(n_levels, terms)
-        seen = _seen(varying_layout, nodes)
-        start = _strongest(varying_layout, seen)
-        start[: varying_layout.D] = np.concatenate([node.field for node in nodes] or [np.empty(0)])
+        site_weights = _site_weights(varying_layout, regressions)
+        start = _largest_magnitude(site_weights)
+        start[: varying_layout.D] = np.concatenate([regression.field for regression in regressions] or [np.empty(0)])
         fitted = Fitted(start, float("nan"), 0.0, 0, True)
         if self.combine != "max" and varying_layout.D:
-            begin = start if self.refit in ("pseudo", "exact") else _independent(varying_sample, varying_layout)
+            if self.refit not in ("pseudo", "exact"):
+                start = _independent(varying_sample, varying_layout)
             ridge = RIDGE / varying_sample.total if self.ridge is None else self.ridge
-            args = (varying_layout, varying_sample, self.refit, ridge, self.tolerance, begin, streams[-1])
-            fitted = fit_jointly(*args)
+            options = self.refit, ridge, self.tolerance
+            fitted = fit_jointly(varying_layout, varying_sample, *options, start, rngs[-1])
         if progress is not None:
-            progress(1.0 - NODES if tasks else 1.0)
-        return self._embedded(sample, layout, varying, varying_layout, fitted, votes, seen)
+            progress(1.0 - REGRESSIONS_SHARE if tasks else 1.0)
+        return self._embed(sample, layout, varying, varying_layout, fitted, votes, site_weights)
 
-    def _embedded(
+    def _embed(
         self,
         sample: Sample,
         layout: Layout,
         varying: np.ndarray,
-        own: Layout,
+        varying_layout: Layout,
         fitted: Fitted,
         votes: dict[Term, int],
-        seen: np.ndarray,
+        site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return the fit of the varying predictors as one of all; constant ones have fields of their frequencies."""
-        full_layout = Layout(layout.n_levels, [varying[terms] for terms in own.terms])
+        """Return the fit of the `varying` predictors as one of all predictors; constant ones get log-ratio fields."""
+        full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
+        D = varying_layout.D
         theta, counts = np.zeros(full_layout.size), np.zeros(full_layout.size)
         theta[: full_layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
         columns = full_layout.columns(varying)
-        theta[columns], theta[full_layout.D :] = fitted.theta[: own.D], fitted.theta[own.D :]
-        views = np.full((len(seen), full_layout.size), np.nan)
-        views[:, columns], views[:, full_layout.D :] = seen[:, : own.D], seen[:, own.D :]
+        theta[columns], theta[full_layout.D :] = fitted.theta[:D], fitted.theta[D:]
+        full_weights = np.full((len(site_weights), full_layout.size), np.nan)
+        full_weights[:, columns], full_weights[:, full_layout.D :] = site_weights[:, :D], site_weights[:, D:]
         for term, count in votes.items():
             full_layout.table(counts, *varying[list(term)])[...] = count
         notes: tuple[Note, ...] = ()
@@ -221,30 +224,35 @@ class HighOrder(Engine):
             converged=np.full(layout.m, fitted.converged),
             notes=notes,
             layout=full_layout,
-            state={"votes": counts, "nodes": views},
+            state={"votes": counts, "nodes": full_weights},
         )
 
 
-class Node(NamedTuple):
-    """The regression of one predictor: its terms with all sub-terms, its fields, and a table of each term."""
+class Regression(NamedTuple):
+    """The regression of a predictor i with L levels.
+
+    Attributes
+    ----------
+    terms : list of tuple of int
+        Terms of i, with all sub-terms.
+    field : ndarray, shape (L - 1,)
+    tables : dict of ndarray
+        By the other predictors of a term: coefficients of non-reference levels, those of i along the last axis.
+    """
 
     terms: list[Term]
     field: np.ndarray
     tables: dict[Term, np.ndarray]
 
 
-def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator) -> Node:
-    """Regress predictor `i` on the others; tables are over non-reference levels, its own along the last axis."""
-    other_predictors = np.delete(np.arange(len(n_levels)), i)
-    occurring_levels, y = np.unique(
-        sample.codes[:, i], return_inverse=True
-    )  # levels that do not occur have no regression
-    K, levels = len(occurring_levels), [int(n_levels[j]) for j in other_predictors]
+def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator) -> Regression:
+    """Regress predictor `i` on products of the others, with the options of `engine`."""
+    others = np.delete(np.arange(len(n_levels)), i)
+    occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)  # only these K levels are regressed
+    K, levels = len(occurring_levels), [int(n_levels[j]) for j in others]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
-    problem = Problem.make(
-        np.ascontiguousarray(sample.codes[:, other_predictors]), levels, y.ravel(), K, sample.weights
-    )
-    order = max(1, min(engine.order - 1, len(other_predictors)))
+    problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
+    order = max(1, min(engine.order - 1, len(others)))
     chosen = choose(
         problem,
         order=order,
@@ -260,57 +268,63 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
         selected = choose_stepwise(problem, order, candidates, engine.screen)
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
         weights, intercept = refit(problem, start, intercept)[:2]
-    tables = {t: zero_sum_table(t, levels, w) for t, w in weights.items()}
-    tables[()] = intercept[None] + tables.get((), 0.0)
-    out, scale = {}, contrasts(K).T
-    for term, table in reference_tables(tables).items():
-        score = table.reshape(*table.shape[-1 - len(term) :]) @ scale
+    zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
+    zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
+    tables, level_contrasts = {}, contrasts(K).T
+    for term, table in reference_tables(zero_sum_tables).items():
+        score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
         log_odds[..., occurring_levels] = score - score[..., :1]
         log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
-        out[tuple(int(other_predictors[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
-    terms = [tuple(sorted((i, *(int(other_predictors[j]) for j in term)))) for term in close(weights)]
-    return Node(terms, out.pop(()), out)
+        tables[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
+    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in close(weights)]
+    return Regression(terms, tables.pop(()), tables)
 
 
-def _united(chosen: Sequence[list[Term]], least: int) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms that `least` predictors ask for, with their sub-terms, and how many ask for each."""
+def _merge_terms(chosen: Sequence[list[Term]], min_votes: int) -> tuple[list[Term], dict[Term, int]]:
+    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of each.
+
+    `chosen` holds the terms of each regression; the votes of a term are the regressions that have it.
+    """
     votes: dict[Term, int] = {}
     for terms in chosen:
         for term in terms:
             votes[term] = votes.get(term, 0) + 1
-    voted_terms = [term for term, count in votes.items() if count >= least]
-    closed = {sub for term in voted_terms for k in range(2, len(term) + 1) for sub in combinations(term, k)}
+    elected = [term for term, count in votes.items() if count >= min_votes]
+    closed = {sub for term in elected for k in range(2, len(term) + 1) for sub in combinations(term, k)}
     return sorted(closed), {term: count for term, count in votes.items() if term in closed}
 
 
-def _seen(layout: Layout, nodes: Sequence[Node]) -> np.ndarray:
-    """Return what the first, second, ... member of its term says of each parameter (order, size); nan for nothing."""
+def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
+    """Return the parameters by the regressions of the first, second, ... predictor of their terms, (order, size).
+
+    Entries are nan where that regression does not have the term.
+    """
     out = np.full((max(layout.order, 2), layout.size), np.nan)
     for terms in layout.terms:
         for term in terms.tolist():
             for axis, i in enumerate(term):
-                other_members = tuple(j for j in term if j != i)
-                if other_members in nodes[i].tables:
-                    layout.table(out[axis], *other_members, i)[...] = nodes[i].tables[other_members]
+                others = tuple(j for j in term if j != i)
+                if others in regressions[i].tables:
+                    layout.table(out[axis], *others, i)[...] = regressions[i].tables[others]
     return out
 
 
-def _strongest(layout: Layout, seen: np.ndarray) -> np.ndarray:
-    """Return of each parameter the value of largest magnitude that a predictor gives it; 0 where none does."""
-    weights = np.nan_to_num(seen)
+def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
+    """Return the entry of largest magnitude of each column of (order, size); 0 where all are nan."""
+    weights = np.nan_to_num(site_weights)
     return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
 
 def _independent(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the parameters of independent predictors."""
+    """Return the parameters (size,) of independent predictors: fields ``ln f`` with a prior count of 1, no terms."""
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
     return theta
 
 
 def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
-    """Return a rule, one penalty, or one for products of each order, after checking them."""
+    """Return the checked option `lambda_`: a rule, one penalty, or `n` penalties for products of 1 to n predictors."""
     if isinstance(value, str):
         return choice("lambda_", value, RULES)
     if isinstance(value, Sequence | np.ndarray):

@@ -1,4 +1,8 @@
-"""Products of levels, one for each parameter of a model with terms of any order, and sums of them over rows."""
+"""Monomials of a model with terms of any order, and sums of them over rows.
+
+A term is a set of k interacting predictors. Each of its parameters multiplies a monomial, a product of indicators of k
+non-reference levels. Indicators are columns of X (n, D).
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Monomials"]
 
-CELLS = 2**22  # products at a time
+CELLS = 2**22  # monomials, over rows and parameters, that are held at a time: 32 MiB
 
 
 class Monomials:
-    """The indicator products ``prod 1[x_i = a]`` that the parameters of a layout multiply.
+    """The monomials ``prod 1[x_i = a]`` that the `size` parameters of a layout multiply.
 
-    Rows are indicators of levels (n, D), or their means.
-
-    Parameters
-    ----------
-    layout : Layout
+    Methods take indicators X (n, D) of rows, or means of indicators.
 
     Examples
     --------
@@ -41,65 +41,65 @@ class Monomials:
         self.D, self.size = layout.D, layout.size
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
-        self.parts: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
+        # of each order k: T parameters, the columns of their indicators (k, T), a matrix (T, D) for each of k columns
+        self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
         for k in range(2, layout.order + 1):
-            at = np.flatnonzero(order == k)
-            member_columns = columns[:k, at]
-            to = [_scatter(member_columns[axis], layout.D) for axis in range(k)]
-            if len(at):
-                self.parts.append((at, member_columns, to))
-        self._rows = max(1, CELLS // max([1, *(len(at) for at, _, _ in self.parts)]))
+            positions = np.flatnonzero(order == k)
+            factor_columns = columns[:k, positions]
+            scatters = [_scatter(factor_columns[axis], layout.D) for axis in range(k)]
+            if len(positions):
+                self.orders.append((positions, factor_columns, scatters))
+        self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
-    def _blocks(self, n: int) -> Iterator[slice]:
+    def _chunks(self, n: int) -> Iterator[slice]:
+        """Return slices of n rows, such that the monomials of a slice fit into `CELLS`."""
         return (slice(lo, lo + self._rows) for lo in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted sum over rows of every product, shape (size,)."""
+        """Return the weighted sum over rows of every monomial, shape (size,); `weights`: (n,)."""
         out = np.zeros(self.size)
         out[: self.D] = weights @ X
-        for rows in self._blocks(len(X)):
-            row_block = X[rows]
-            for at, columns, _ in self.parts:
-                out[at] += weights[rows] @ _product(row_block, columns)
+        for rows in self._chunks(len(X)):
+            chunk = X[rows]
+            for positions, columns, _ in self.orders:
+                out[positions] += weights[rows] @ _product(chunk, columns)
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the sum of all products times their parameters, shape (n,)."""
+        """Return the sum of all monomials times their parameters `theta` (size,) in each row, shape (n,)."""
         out = X @ theta[: self.D]
-        for rows in self._blocks(len(X)):
-            row_block = X[rows]
-            for at, columns, _ in self.parts:
-                out[rows] += _product(row_block, columns) @ theta[at]
+        for rows in self._chunks(len(X)):
+            chunk = X[rows]
+            for positions, columns, _ in self.orders:
+                out[rows] += _product(chunk, columns) @ theta[positions]
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the contributions (n, D) of each level to the energy given the other predictors."""
+        """Return the field (n, D) of each level: the derivative of the row's energy by the level's indicator."""
         out = np.tile(theta[: self.D], (len(X), 1))
-        for rows in self._blocks(len(X)):
-            row_block = X[rows]
-            for at, columns, to in self.parts:
+        for rows in self._chunks(len(X)):
+            chunk = X[rows]
+            for positions, columns, scatters in self.orders:
                 for axis in range(len(columns)):
                     other_columns = np.delete(columns, axis, axis=0)
-                    out[rows] += (_product(row_block, other_columns) * theta[at]) @ to[axis]
+                    out[rows] += (_product(chunk, other_columns) * theta[positions]) @ scatters[axis]
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,)."""
+        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n, D)."""
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
-        for rows in self._blocks(len(X)):
-            row_block, gradient_block = X[rows], G[rows]
-            for at, columns, _ in self.parts:
+        for rows in self._chunks(len(X)):
+            chunk, G_chunk = X[rows], G[rows]
+            for positions, columns, _ in self.orders:
                 for axis in range(len(columns)):
-                    other_columns = np.delete(columns, axis, axis=0)
-                    out[at] += np.einsum(
-                        "rt,rt->t", _product(row_block, other_columns), gradient_block[:, columns[axis]]
-                    )
+                    other_products = _product(chunk, np.delete(columns, axis, axis=0))
+                    out[positions] += np.einsum("rt,rt->t", other_products, G_chunk[:, columns[axis]])
         return out
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the products (n, T) of columns (k, T)."""
+    """Return the products (n, T) of the columns of X that each of T columns of `columns` (k, T) lists."""
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]
@@ -107,7 +107,7 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return the matrix (T, D) that adds up values by their columns."""
+    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``."""
     from scipy.sparse import csr_array
 
     T = len(columns)

@@ -67,7 +67,7 @@ def halves():
             print("now", flush=True)
             while True:
                 sum(range(1000))
-pseudo_blocks.SAMPLE, pseudo_blocks.PER_COLUMN, pseudo_blocks.FEW = 1500, 1, 2
+pseudo_blocks.MIN_SAMPLE, pseudo_blocks.ROWS_PER_COLUMN, pseudo_blocks.FULL_FIT_FACTOR = 1500, 1, 2
 own, passes = pseudo_blocks.Corrected._pass, []
 def told(self, *arguments):
     passes.append(1)
@@ -146,7 +146,7 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
 
 
 def test_the_progress_bar_tells_the_passes_of_rounds(monkeypatch):
-    for name, value in (("SAMPLE", 1500), ("PER_COLUMN", 1), ("FEW", 2)):
+    for name, value in (("MIN_SAMPLE", 1500), ("ROWS_PER_COLUMN", 1), ("FULL_FIT_FACTOR", 2)):
         monkeypatch.setattr(pseudo_blocks, name, value)
     table, notes = lazydata.make_table(9000, m=9), []
     fit = estimate_module.estimate

@@ -13,9 +13,9 @@ from tests.design.test_cluster import make_frame
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
-    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
+    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
     monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
 
 
@@ -49,7 +49,7 @@ def test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory(frame, mo
     with pytest.raises(OptionError, match="these 10,000 are too many; leave gauge out") as error:
         both(frame, bbl.bbl, **options)
     assert error.value.argument == "gauge"
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     whole, fit = both(frame, bbl.bbl, **options)
     assert fit.parameters.theta.tobytes() == whole.parameters.theta.tobytes()
     np.testing.assert_allclose(fit.log_z, whole.log_z, atol=1e-12)

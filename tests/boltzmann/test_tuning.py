@@ -153,14 +153,14 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
 
     warm_starts = {10.0: at(10.0), 0.1: at(0.1), 1.0: at(1.0)}
     for lambda_ in (0.001, 0.1, 0.4, 1.0, 5.0, 10.0, 40.0):
-        np.testing.assert_allclose(pseudo_path.on_the_line(warm_starts, lambda_), at(lambda_), rtol=1e-12)
+        np.testing.assert_allclose(pseudo_path.extrapolate(warm_starts, lambda_), at(lambda_), rtol=1e-12)
     bent = {**warm_starts, 0.01: at(0.01) + 1.0}
-    np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.5), at(0.5), rtol=1e-12)
-    np.testing.assert_allclose(pseudo_path.on_the_line(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
-    only = pseudo_path.on_the_line({1.0: warm_starts[1.0]}, 0.1)
+    np.testing.assert_allclose(pseudo_path.extrapolate(bent, 0.5), at(0.5), rtol=1e-12)
+    np.testing.assert_allclose(pseudo_path.extrapolate(bent, 0.01), at(0.01) + 1.0, rtol=1e-12)
+    only = pseudo_path.extrapolate({1.0: warm_starts[1.0]}, 0.1)
     assert only is not warm_starts[1.0]
     np.testing.assert_array_equal(only, warm_starts[1.0])
-    np.testing.assert_array_equal(pseudo_path.on_the_line(warm_starts, 0.0), warm_starts[0.1])
+    np.testing.assert_array_equal(pseudo_path.extrapolate(warm_starts, 0.0), warm_starts[0.1])
 
 
 def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothing(monkeypatch):
@@ -221,7 +221,7 @@ def test_only_settings_that_may_be_the_best_are_fitted_again(loss, again):
 
 
 def test_of_a_small_problem_all_settings_are_fitted_exactly(monkeypatch):
-    monkeypatch.setattr(pseudo_path, "COMPARED", None)  # no comparison takes place
+    monkeypatch.setattr(pseudo_path, "COMPARISON_NORM", None)  # no comparison takes place
     frame = noise(m=3)
     several = tuned(pd.concat([frame] * 40))  # many rows of few states
     assert tuned(frame).tuning.values.tolist() == several.tuning.values.tolist() == GRID.tolist()

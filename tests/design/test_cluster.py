@@ -21,9 +21,9 @@ from bbl.rows.on_cluster import ClusterSample
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 1500)
-    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
+    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
     monkeypatch.setattr(dealing, "MAX_TABLE_CELLS", 100)
 
 
@@ -111,8 +111,8 @@ def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
 
 
 def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
-    monkeypatch.setattr(pseudo_nodes, "APART", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_nodes, "MIN_SHARE", 2)
     frame = make_frame(seed=4)
     one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
     assert facts(one) == "by nodes: predictors shared by 2 threads of a cluster"
@@ -120,7 +120,7 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
 
 
 def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     frame = make_frame(seed=4)
     one, other = (bbl.bbl("y ~ .^2", data, lambda_=1e-3, verbose=0) for data in (in_parts(frame), frame))
     assert all("shared" not in own.state for own in one.estimate.fits)
@@ -128,8 +128,8 @@ def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, 
 
 
 def test_the_zero_sum_gauge_is_fitted_by_nodes_too(client, monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 5000)
-    monkeypatch.setattr(pseudo_nodes, "APART", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
+    monkeypatch.setattr(pseudo_nodes, "MIN_SHARE", 2)
     frame, told = make_frame(seed=5), {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum", "verbose": 0}
     one, other = (bbl.bbl("y ~ .^2", data, **told) for data in (in_parts(frame), frame))
     assert facts(one).startswith("by nodes")

@@ -44,9 +44,9 @@ def stored(sample, piece=None):
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 3000)
-    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 3000)
+    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
 
 
 def both(sample, layout, engine, piece=1500, workers=1):
@@ -134,7 +134,7 @@ def test_path_goes_on_from_stronger_penalties():
         alone = engine.at(lambda_).fit(sample, layout)
         np.testing.assert_allclose(fit.theta, alone.theta, atol=1e-7)
     near = engine.compare(rows, layout, grid, WarmStarts())
-    assert max(fit.grad_norm.max() for fit in near) <= pseudo_path.CLOSER
+    assert max(fit.grad_norm.max() for fit in near) <= pseudo_path.CLOSE_COMPARISON_NORM
     assert near[0].state["streamed"][2] < fit.state["streamed"][2]
 
 
@@ -164,7 +164,7 @@ def test_few_rows_are_fitted_in_memory_to_the_last_bit():
 
 
 def test_a_stall_enlarges_the_sample(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 60)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 60)
     sample, layout, engine = make_rows(n=20_000, seed=10), Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-6)
     whole, fit, *_ = both(sample, layout, engine)
     assert fit.state["streamed"][1] > 60
@@ -173,7 +173,7 @@ def test_a_stall_enlarges_the_sample(monkeypatch):
 
 
 def test_a_stall_without_memory_says_so(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 60)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 60)
     monkeypatch.setattr(pseudo_blocks, "available_memory", lambda: 1000)
     layout, engine = Layout([3] * 6, ALL_PAIRS), PseudoLikelihood(lambda_=1e-6)
     with pytest.raises(NoProgress) as error:

@@ -22,9 +22,9 @@ LAYOUT = Layout([3] * 6, ALL_PAIRS)
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "SAMPLE", 3000)
-    monkeypatch.setattr(pseudo_blocks, "PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FEW", 2)
+    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 3000)
+    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
+    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
 
 
 def make_part(codes, weights, y):

@@ -1,4 +1,9 @@
-"""Pseudo-likelihood: each predictor's conditional distribution fitted by itself, then symmetrised (section 2.2)."""
+"""Engine `PseudoLikelihood`: each predictor's conditional distribution is fitted by itself (section 2.2).
+
+A site is a predictor in the role of the response. Unsymmetrised solutions `site_theta` have shape (layout.D, 1 + D): a
+row for each non-reference level of each site, with its field and its couplings to the D columns of the `Regressors`.
+Symmetrisation averages the couplings of a pair over its two sites.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
 from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo.nodes import n_shares
-from bbl.engines.pseudo.path import CLOSER, on_the_line, solve_available, solve_complete
+from bbl.engines.pseudo.path import CLOSE_COMPARISON_NORM, extrapolate, solve_available, solve_complete
 from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
 from bbl.engines.traits import Tuned
 from bbl.engines.warm_starts import WarmStarts
@@ -35,9 +40,9 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["PseudoLikelihood"]
 
-HARMLESS = 1e-6  # one that moves coefficients in the fourth decimal at most: no reason for a warning
-MANY = 99  # order up to which terms are read
-MOST_LEVELS = 65535  # that the kernel takes
+HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+MAX_ORDER = 99  # largest order of terms that are read
+MAX_LEVELS = 65535  # largest number of levels that the kernel takes
 
 
 @dataclass(frozen=True)
@@ -47,36 +52,35 @@ class PseudoLikelihood(Engine):
     Parameters
     ----------
     lambda_ : float or sequence of float, default 1e-5
-        L2 penalty on couplings; the objective is per observation, so it does not depend on the number of rows. A
-        sequence has one for the couplings of each order: of pairs, of terms of three predictors, and so on.
+        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms of three predictors,
+        and so on.
     lambdah : float or None, default 0.0
         L2 penalty on fields; None for the same as `lambda_`.
     tolerance : float, default 1e-10
-        Largest gradient norm of a predictor's objective at which it counts as converged.
+        Largest norm of the gradient of a converged predictor's objective.
     itmax : int, default 1000
-        Most iterations for a predictor.
+        Largest number of iterations for a predictor.
     prior_count : float, default 0.0
-        Pseudocount c, spread evenly over the levels of each predictor: in every conditional distribution a row's own
-        level counts as ``1 - c/(n + c)``, and all levels share the rest. Without couplings that is naive Bayes with
-        this `prior_count`. It keeps the fields of absent levels finite; 1 suits classification.
+        Pseudocount c, spread evenly over the levels of each predictor: in every conditional distribution a row's
+        observed level has weight ``1 - c/(n + c)``, and all levels share the rest. Without couplings this is naive
+        Bayes with that `prior_count`. It keeps the fields of absent levels finite; 1 suits classification.
     symmetrize : bool, default True
-        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and so with terms of any order; without, ``J_ij`` of
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), likewise for terms of any order. Otherwise ``J_ij`` with
         ``i < j`` is that of predictor i.
     precision : {"double", "single"}, default "double"
-        In single precision large fits take half of the working memory and about half of the time; the gradient norm
-        is then at best 1e-5 (a smaller `tolerance` counts as that), which leaves about four digits of a coefficient.
-        Small fits are computed in double precision all the same.
+        In single precision large fits take half of the working memory and about half of the time. The least tolerance
+        is then 1e-5, which leaves about four digits of a coefficient. Small fits always use double precision.
     gauge : {"reference", "zero-sum"}, default "reference"
-        What is penalised: the fields and couplings of the non-reference levels, as in the paper, or, in a model of
-        pairs, those of all levels in the zero-sum gauge, in which both solutions of a pair are averaged then. With that
-        probabilities do not depend on which levels are the references (but with ``log_z="mf"``, eq. (32), they do; and
-        where a predictor does not vary in a group, it takes `lambdah` > 0 or a `prior_count`); `lambda_` then is worth
-        less: with two levels a quarter.
+        Whether the penalty is on fields and couplings of the non-reference levels, as in the paper, or, in a model of
+        pairs, on those of all levels in the zero-sum gauge, in which both solutions of a pair are then averaged. In the
+        zero-sum gauge probabilities do not depend on the choice of reference levels, except with ``log_z="mf"``,
+        eq. (32), or if a predictor is constant in a group and neither `lambdah` nor `prior_count` is positive. The same
+        `lambda_` penalises less: with two levels a quarter.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is outside its range, naming it.
+        If an option is out of range.
     """
 
     lambda_: float | tuple[float, ...] = 1e-5
@@ -88,7 +92,7 @@ class PseudoLikelihood(Engine):
     precision: str = "double"
     gauge: str = "reference"
     name = "pseudo"
-    order = MANY
+    order = MAX_ORDER
     tuned = Tuned(
         "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
         tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
@@ -105,7 +109,7 @@ class PseudoLikelihood(Engine):
         if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
             if not len(self.lambda_):
                 raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
-            object.__setattr__(self, "lambda_", tuple(real("lambda_", each, 0.0) for each in self.lambda_))
+            object.__setattr__(self, "lambda_", tuple(real("lambda_", value, 0.0) for value in self.lambda_))
         else:
             object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
         if self.lambdah is not None:
@@ -133,7 +137,7 @@ class PseudoLikelihood(Engine):
         return not self.symmetrize
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout, having checked that there is a penalty for each order, and room for joint levels."""
+        """Return the layout unchanged; raise an OptionError if the options or the kernel do not allow its terms."""
         orders = max(layout.order, 2) - 1
         if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
             raise OptionError(
@@ -153,45 +157,45 @@ class PseudoLikelihood(Engine):
                 "Take a formula of pairs, or leave gauge out.",
                 argument="gauge",
             )
-        most = int(regressors(layout).n_levels.max(initial=0))
-        if layout.order > 2 and most > MOST_LEVELS:
+        n_levels = int(regressors(layout).n_levels.max(initial=0))
+        if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
-                f"a term has {most - 1:,} joint levels of all but one of its predictors; at most {MOST_LEVELS - 1:,} "
-                "are fitted. Group levels, or leave the term out.",
+                f"a term has {n_levels - 1:,} joint levels of all but one of its predictors; at most "
+                f"{MAX_LEVELS - 1:,} are fitted. Group levels, or leave the term out.",
                 argument="formula",
             )
         return layout
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits cost more than choosing among them does."""
+        """Return whether fits cost more than the comparison of penalties."""
         if not sample.in_memory:
             return True
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
         return not is_small(min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout)
 
     def check_equations(self) -> None:
-        """Raise an OptionError without symmetrisation, whose standard errors are not known."""
+        """Raise an OptionError unless couplings are symmetrised: others have no known standard errors."""
         if not self.symmetrize:
             raise OptionError("Standard errors are for symmetrised couplings (symmetrize=True).", argument="symmetrize")
 
     def equations(self, sample: Rows, layout: Layout) -> Equations:
-        """Solve a group again for its unsymmetrised solution."""
+        """Fit a group again and return its likelihood equations, with the unsymmetrised solution."""
         rows = self.prepare(sample, layout)
         site_theta = np.asarray(self.fit(rows, layout).site_theta)
         return Equations(site_theta, self.lambda_, self.lambdah_at(self.lambda_), rows, self.prior_count, self.zero_sum)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
-        """Add the extra instance of section 2.2 where a predictor is constant in the group.
+        """Return the rows; if a predictor is constant in them, with the extra instance of section 2.2.
 
-        In it constant predictors take another level (the first that is not theirs), all others their reference. With
-        missing values, what counts is whether a predictor is constant in the rows that it is fitted to. A pseudocount
-        does the same better, and so does a penalty of fields in the zero-sum gauge.
+        In this row constant predictors have the first level that does not occur, all others their reference level. With
+        missing values, a predictor is constant if it is so in the rows that it is fitted to. No row is added if a prior
+        count, or a penalty of fields in the zero-sum gauge, already keeps fields finite.
         """
         if not sample.in_memory:
             return self._prepare_stored(cast(StoredSample, sample), layout)
         sample = cast(Sample, sample)
-        bounded = self.zero_sum and self.lambdah_at(self.lambda_) > 0.0  # the penalty says where such fields end
-        if not sample.n or self.prior_count or bounded:
+        has_bounded_fields = self.zero_sum and self.lambdah_at(self.lambda_) > 0.0
+        if not sample.n or self.prior_count or has_bounded_fields:
             return sample
         if sample.missing is None:
             first = sample.codes[0]
@@ -208,7 +212,7 @@ class PseudoLikelihood(Engine):
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
-        """Prepare rows in a file as `prepare` does; read them into memory if they are few."""
+        """Prepare rows in a file as `prepare` does; read them into memory if there are few."""
         if not rows.complete:
             raise OptionError(
                 "method='pseudo' fits each predictor to rows of its own where values are missing, which it cannot do "
@@ -222,21 +226,21 @@ class PseudoLikelihood(Engine):
         if self.prior_count:
             return rows
         level_weights = level_counts(rows, layout.n_levels)
-        only = np.array([int(np.argmax(counts)) for counts in level_weights])
+        most_frequent = np.array([int(np.argmax(counts)) for counts in level_weights])
         constant = np.array([np.count_nonzero(counts) < 2 for counts in level_weights]) & (layout.n_levels > 1)
         if not constant.any():
             return rows
-        extra = np.where(constant & (only == 0), 1, 0).astype(code_dtype(layout.n_levels))
+        extra = np.where(constant & (most_frequent == 0), 1, 0).astype(code_dtype(layout.n_levels))
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two matrices (layout.D, 1 + D), and of the prepared rows."""
+        """Return the bytes of two solutions (layout.D, 1 + D) and of the rows as the kernel reads them."""
         wide = regressors(layout)
-        needed = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
-        return 16.0 * layout.D * wide.D + sum(needed) + 4.0 * n * (len(wide.n_levels) - layout.m)
+        kernel_bytes = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
+        return 16.0 * layout.D * wide.D + sum(kernel_bytes) + 4.0 * n * (len(wide.n_levels) - layout.m)
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if they are few."""
+        """Return the bytes of a fit of rows in a file: of a sample of them, or of all if there are few."""
         if few_enough(n, layout):
             return self.memory(n, layout, settings)
         return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
@@ -253,9 +257,10 @@ class PseudoLikelihood(Engine):
     ) -> list[EngineFit]:
         """Fit one group at each penalty of `values`, well enough to compare them.
 
-        The first fit of all is exact, so that fields without a finite optimum end where those of `path` do, or starts
-        about there. The others start on the line through the nearest fits, in the logarithm of the penalty, and stop at
-        a looser tolerance, in single precision. Penalties of the `warm_starts` are fitted again, more exactly.
+        The first fit is exact, or starts about where exact fits stop, so that fields without a finite optimum agree
+        with those of `path`. Later fits start from an extrapolation of the nearest fits (see `extrapolate`) and stop at
+        a looser tolerance, in single precision. Penalties in `warm_starts` are fitted again, more closely;
+        all solutions are added to it.
         """
         return self._path(sample, layout, values, 1, warm_starts)
 
@@ -267,6 +272,7 @@ class PseudoLikelihood(Engine):
         workers: int,
         warm_starts: WarmStarts | None = None,
     ) -> list[EngineFit]:
+        """Fit as `path` or, with `warm_starts`, as `compare`."""
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         if not sample.in_memory:
             return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts)
@@ -274,7 +280,7 @@ class PseudoLikelihood(Engine):
         if not warm_starts:
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
-        rows, counts = sample, None
+        fitted_rows, counts = sample, None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
             solved = solve_complete(self, sample, layout, grid, workers, warm_starts, counts)
@@ -291,11 +297,11 @@ class PseudoLikelihood(Engine):
         ]
         if (shares := n_shares(sample)) > 1:
             fits = [replace(fit, state={"shared": np.array([shares])}) for fit in fits]
-        return [self._gauged(rows, layout, fit) for fit in fits] if self.zero_sum else fits
+        return [self._symmetrise_zero_sum(fitted_rows, layout, fit) for fit in fits] if self.zero_sum else fits
 
-    def _gauged(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit whose solutions are averaged, and whose ln Z is had, in the zero-sum gauge."""
-        assert fit.site_theta is not None  # noqa: S101  # it has just been solved
+    def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
+        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum gauge."""
+        assert fit.site_theta is not None  # noqa: S101  # as of all fits of this engine
         theta = fit.theta.copy()
         theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
         return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
@@ -303,26 +309,26 @@ class PseudoLikelihood(Engine):
     def _path_stored(
         self, rows: StoredSample, layout: Layout, grid: list, workers: int, warm_starts: WarmStarts | None
     ) -> list[EngineFit]:
-        """Fit rows in a file at each penalty of the grid, from the strongest to the weakest; see `Corrected`."""
+        """Fit rows in a file at each penalty of `grid`, falling, by the rounds of `Corrected`."""
         out: list[Any] = [None] * len(grid)
-        engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSER))
+        engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSE_COMPARISON_NORM))
         counts = level_counts(rows, layout.n_levels)
         absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.bare(min(grid)) else ()
-        start = [(level_weights + 1.0 / len(level_weights)) / (level_weights.sum() + 1.0) for level_weights in counts]
+        shares = [(level_weights + 1.0 / len(level_weights)) / (level_weights.sum() + 1.0) for level_weights in counts]
         site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
-        site_theta[:, 0] = np.concatenate([log_ratio(level_weights) for level_weights in start])
+        site_theta[:, 0] = np.concatenate([log_ratio(level_shares) for level_shares in shares])
         if warm_starts:
-            site_theta = on_the_line(warm_starts, max(grid))
+            site_theta = extrapolate(warm_starts, max(grid))
         rounds = Corrected(engine, rows, layout, workers)
-        for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
-            lambda_, site_theta = grid[at], site_theta.copy()
+        for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
+            lambda_, site_theta = grid[k], site_theta.copy()
             sites = rounds.fit(lambda_, self.lambdah_at(lambda_), site_theta, self.itmax)
             fit = engine._finish(rows, layout, lambda_, site_theta, sites, rounds.normaliser(site_theta), absent)
-            out[at] = replace(fit, state=rounds.told())
+            out[k] = replace(fit, state=rounds.state())
         return out
 
     def bare(self, lambda_) -> bool:
-        """Return whether nothing keeps the fields of absent levels finite."""
+        """Return whether the fields of absent levels diverge, having neither penalty nor prior count."""
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
@@ -340,7 +346,7 @@ class PseudoLikelihood(Engine):
         normaliser: Callable | None,
         absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Symmetrise (eq. 18), and say in words what did not converge, or could not: fields of `absent` levels."""
+        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on `absent` levels."""
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.bare(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
@@ -366,4 +372,5 @@ class PseudoLikelihood(Engine):
 
 
 def _positive(lambda_: float | tuple[float, ...]) -> bool:
+    """Return whether a penalty of couplings is positive."""
     return any(lambda_) if isinstance(lambda_, tuple) else bool(lambda_)

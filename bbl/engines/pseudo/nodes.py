@@ -1,9 +1,8 @@
-"""Pseudo-likelihood on a cluster by nodes: every worker has all rows, and fits a share of the predictors."""
+"""Pseudo-likelihood on a cluster: every worker has all rows and fits a share of the predictors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -16,28 +15,28 @@ from bbl.rows.sample import Sample
 
 __all__ = ["by_nodes", "n_shares"]
 
-APART = 32  # predictors of a share, at least: each worker prepares the rows, which takes as long as fitting ten or so
+MIN_SHARE = 32  # least predictors of a share: preparing the rows takes a worker as long as about ten fits
 
 
 def n_shares(sample: Sample) -> int:
-    """Return among how many threads of a cluster the predictors are shared; 1 for rows that stay where they are."""
+    """Return the number of shares of the predictors, one for each thread of a cluster; 1 without a cluster."""
     if sample.client is None:
         return 1
-    return max(1, min(n_threads(sample.client), sample.codes.shape[1] // APART))
+    return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
 
 
 def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
-    """Return the solver of rows that all workers get, as `by_lbfgs` does: a predictor's fit is the same to the bit."""
+    """Return the solver of `by_lbfgs` with predictors shared out to the workers; fits are the same to the bit."""
     client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
     rows, shares = remote_value(client, plain_sample), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
-        worker_arguments = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
-        tasks = [call(client, _share, rows, worker_arguments, prior_count, (k, shares)) for k in range(shares)]
-        for share_predictors, theta, solver_report in client.gather(tasks):
-            site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), share_predictors)] = theta
-            for name, values in vars(solver_report).items():
-                getattr(sites, name)[share_predictors] = values[share_predictors]
+        problem = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
+        tasks = [call(client, _solve_share, rows, problem, prior_count, (k, shares)) for k in range(shares)]
+        for predictors, theta, share_sites in client.gather(tasks):
+            site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)] = theta
+            for name, values in vars(share_sites).items():
+                getattr(sites, name)[predictors] = values[predictors]
 
         def normaliser(half: bool) -> float:
             with serial_blas():
@@ -48,9 +47,14 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
     return solve
 
 
-def _share(rows: Sample, told: tuple, prior_count: float, share: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Return which predictors a worker has fitted, their rows of the solution, and what the solver reports."""
-    engine, layout, precision, lambda_, lambdah, start = told
+def _solve_share(
+    rows: Sample, arguments: tuple, prior_count: float, share: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, Sites]:
+    """Fit share ``k`` of ``(k, shares)`` on a worker; return its predictors, their rows of the solution, and reports.
+
+    `arguments` holds the engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
+    """
+    engine, layout, precision, lambda_, lambdah, start = arguments
     theta, sites = start.copy(), Sites(layout.m)
     problem = prepared(rows, layout, precision, prior_count)
     by_lbfgs(problem, precision)(engine, rows, layout, lambda_, lambdah, theta, sites, 1, share=share)

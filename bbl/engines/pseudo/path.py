@@ -1,4 +1,9 @@
-"""Pseudo-likelihood of one group over a grid of penalties: rows in memory, complete or with missing values."""
+"""Pseudo-likelihood of one group over a grid of penalties, for rows in memory, complete or with missing values.
+
+A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions `site_theta` have
+shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
+columns of the `Regressors`. Neighbours of a site are the predictors that interact with it.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,11 @@ from bbl.model.moments import level_counts, log_ratio, smoothed
 from bbl.model.regressors import regressors
 from bbl.rows.sample import Sample
 
-__all__ = ["CLOSER", "on_the_line", "solve_available", "solve_complete"]
+__all__ = ["CLOSE_COMPARISON_NORM", "extrapolate", "solve_available", "solve_complete"]
 
-COMPARED = 3e-4  # gradient norm that is enough to compare penalties
-CLOSER = 2e-5  # gradient norm to compare penalties whose losses are close
-FALLEN = 1.84  # power of the tolerance that the probability of an absent level has when a solver stops
+COMPARISON_NORM = 3e-4  # gradient norm that suffices to compare penalties
+CLOSE_COMPARISON_NORM = 2e-5  # gradient norm that suffices to compare penalties of nearly equal losses
+ABSENT_POWER = 1.84  # a solver stops where the probability of an absent level is about tolerance ** ABSENT_POWER
 
 
 def solve_available(
@@ -33,36 +38,35 @@ def solve_available(
     workers: int,
     warm_starts: Mapping[float, np.ndarray] | None,
 ) -> list[Solution]:
-    """Solve each predictor on its own rows; those with the same rows go together, with their neighbours."""
+    """Fit each site to its usable rows at each penalty of `grid`, sites with the same rows together.
+
+    `usable` (n, m) marks the rows in which a site and its neighbours are known. `warm_starts` holds earlier solutions
+    by penalty.
+    """
     all_columns = regressors(layout)
     out: list[Solution] = [(np.zeros((layout.D, 1 + all_columns.D)), Sites(layout.m), None) for _ in grid]
-    alike: dict[bytes, list[int]] = {}
+    sites_by_rows: dict[bytes, list[int]] = {}
     for i in range(layout.m):
-        alike.setdefault(usable[:, i].tobytes(), []).append(i)
-    for same_rows in alike.values():
-        near = np.array(layout.mask[same_rows].any(axis=0))
-        near[same_rows] = True
-        involved = np.flatnonzero(near)
-        position = np.cumsum(near) - 1
-        terms = [position[term_array[np.isin(term_array, same_rows).any(axis=1)]] for term_array in layout.terms]
+        sites_by_rows.setdefault(usable[:, i].tobytes(), []).append(i)
+    for group in sites_by_rows.values():
+        # the model of these sites and their neighbours; the other solutions in it are not used
+        is_involved = np.array(layout.mask[group].any(axis=0))
+        is_involved[group] = True
+        involved, position = np.flatnonzero(is_involved), np.cumsum(is_involved) - 1
+        terms = [position[term_array[np.isin(term_array, group).any(axis=1)]] for term_array in layout.terms]
         sub_layout = Layout(layout.n_levels[involved], terms)
-        rows = sample.rows(usable[:, same_rows[0]])
+        rows = sample.rows(usable[:, group[0]])
         sub_sample = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(sub_layout.n_levels)
-        to, wide = layout.columns(same_rows), np.append(0, 1 + all_columns.positions(sub_layout, involved))
-        share = sub_sample.total / sample.total
-        rows_of_own = sub_layout.columns(position[same_rows])
-        before = (
-            None
-            if warm_starts is None
-            else WarmStarts({lambda_: np.zeros((sub_layout.D, len(wide))) for lambda_ in warm_starts})
-        )
-        for lambda_, own_theta in (before or {}).items():
-            own_theta[rows_of_own] = warm_starts[lambda_][np.ix_(to, wide)]  # type: ignore[index]
-        for (site_theta, sites, _), solved in zip(
-            out, solve_complete(engine, sub_sample, sub_layout, grid, workers, before), strict=True
-        ):
-            site_theta[np.ix_(to, wide)] = solved[0][rows_of_own]
-            sites.take(same_rows, solved[1], position[same_rows], share)
+        entries = np.ix_(layout.columns(group), np.append(0, 1 + all_columns.positions(sub_layout, involved)))
+        sub_rows, share = sub_layout.columns(position[group]), sub_sample.total / sample.total
+        sub_starts = None if warm_starts is None else WarmStarts()
+        for lambda_, start in (warm_starts or {}).items():
+            sub_starts[lambda_] = np.zeros((sub_layout.D, entries[1].size))  # type: ignore[index]
+            sub_starts[lambda_][sub_rows] = start[entries]  # type: ignore[index]
+        solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts)
+        for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
+            site_theta[entries] = sub_theta[sub_rows]
+            sites.take(group, sub_sites, position[group], share)
     return out
 
 
@@ -75,72 +79,78 @@ def solve_complete(
     warm_starts: WarmStarts | None = None,
     counts: list[np.ndarray] | None = None,
 ) -> list[Solution]:
-    """Solve complete rows at each penalty, from the strongest to the weakest with warm starts.
+    """Fit complete rows at each penalty of `grid`, falling, each fit starting from the one before.
 
-    With a `warm_starts`, see `PseudoLikelihood.compare`; it gets what is solved. `counts` of levels save counting them.
+    With `warm_starts`, fits are only good enough to compare penalties, see `PseudoLikelihood.compare`, and their
+    solutions are added to it. `counts` are the weights of each predictor's levels, if known.
     """
     out: list[Any] = [None] * len(grid)
     solve: Any = None
     once = WarmStarts().once if warm_starts is None else warm_starts.once
     small = once("small", partial(is_small, sample.n, layout))
-    # without a penalty the field of an absent level falls until its gradient is well within the tolerance
-    ended = warm_starts is not None and not small and engine.bare(min(grid))
+    # without a penalty the field of an absent level falls until its gradient is well within the tolerance: start there
+    starts_at_stop = warm_starts is not None and not small and engine.bare(min(grid))
     site_theta = np.empty((0, 0))
     if not warm_starts:
-        site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, ended)
+        site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, starts_at_stop)
     sample = once("codes", partial(_joint_levels, sample, layout))
-    sites, used = None, engine
-    for at in sorted(range(len(grid)), key=lambda at: grid[at], reverse=True):
-        lambda_ = grid[at]
-        if warm_starts is not None and (warm_starts or ended):
-            site_theta = on_the_line(warm_starts, lambda_) if warm_starts else site_theta
-            tolerance = max(engine.tolerance, CLOSER if lambda_ in warm_starts else COMPARED)
-            solve = solve if used.precision == "single" else None
-            used = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
-        elif sites is not None:  # a warm start; the finished fit keeps its own
+    sites, fit_engine = None, engine
+    for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
+        lambda_ = grid[k]
+        if warm_starts is not None and (warm_starts or starts_at_stop):
+            site_theta = extrapolate(warm_starts, lambda_) if warm_starts else site_theta
+            norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM
+            tolerance = max(engine.tolerance, norm)
+            solve = solve if fit_engine.precision == "single" else None
+            fit_engine = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
+        elif sites is not None:  # the last fit keeps its array
             site_theta = site_theta.copy()
         if solve is None:
-            solve = by_newton if small else once(used.precision, partial(_solver, used, sample, layout))
+            solve = by_newton if small else once(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
         sites = Sites(layout.m)
-        normaliser = solve(used, sample, layout, lambda_, engine.lambdah_at(lambda_), site_theta, sites, workers)
+        normaliser = solve(fit_engine, sample, layout, lambda_, engine.lambdah_at(lambda_), site_theta, sites, workers)
         if warm_starts is not None:
             warm_starts[lambda_] = site_theta
-        out[at] = (site_theta, sites, normaliser)
+        out[k] = (site_theta, sites, normaliser)
     return out
 
 
-def _start(engine: Any, counts: list[np.ndarray], layout: Layout, ended: bool) -> np.ndarray:
-    """Return the independent model; the fields of absent levels are where they end, if they have `ended`."""
+def _start(engine: Any, counts: list[np.ndarray], layout: Layout, starts_at_stop: bool) -> np.ndarray:
+    """Return the solution without couplings, (layout.D, 1 + D), from the weights of each predictor's levels.
+
+    Absent levels have a prior count or, if it `starts_at_stop`, the probability at which a solver would stop.
+    """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
-    f = smoothed(counts, 0.0 if ended else engine.prior_count or 1.0)
-    least = engine.tolerance**FALLEN if ended else 0.0
-    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(shares, least)) for shares in f])
+    level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
+    least = engine.tolerance**ABSENT_POWER if starts_at_stop else 0.0
+    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(shares, least)) for shares in level_shares])
     return site_theta
 
 
 def _joint_levels(sample: Sample, layout: Layout) -> Sample:
-    """Return the rows with the codes of the `Regressors`."""
+    """Return the rows with the codes of the `Regressors`: joint levels are added for terms of three or more."""
     wide = regressors(layout)
     return replace(sample, codes=wide.codes(sample.codes)) if wide.sets else sample
 
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
-    """Return what solves all predictors of rows that Newton's method is too costly for."""
+    """Return the L-BFGS solver of all sites, on a cluster if the rows have one."""
     if n_shares(sample) > 1:
         return by_nodes(sample, layout, engine.precision, engine.prior_count)
     return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
 
 
-def on_the_line(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
-    """Return the point at `lambda_` of the line, in the logarithm of the penalty, through the two nearest solutions.
+def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
+    """Return the solution at `lambda_` by linear inter- or extrapolation in the logarithm of the penalty.
 
-    They are the next stronger and the next weaker one, or the two strongest or weakest.
+    The line goes through the solutions at the next stronger and the next weaker penalty, or the two strongest or
+    weakest; with one solution or a penalty of 0, the nearest solution is copied.
     """
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
         return warm_starts[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
-    at = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
-    weak, strong = fitted_penalties[at - 1], fitted_penalties[at]
+    upper = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
+    weak, strong = fitted_penalties[upper - 1], fitted_penalties[upper]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))
     out = share * warm_starts[strong]
     out += (1.0 - share) * warm_starts[weak]

@@ -1,4 +1,9 @@
-"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS, and their reports for each predictor."""
+"""Solvers of the pseudo-likelihood: Newton's method and L-BFGS.
+
+A site is a predictor in the role of the response; each of m sites is fitted by itself, from and to its rows of a
+solution `site_theta` (layout.D, 1 + D): a row for each non-reference level of the site, with its field and its
+couplings to the D columns of the `Regressors`.
+"""
 
 from __future__ import annotations
 
@@ -18,51 +23,55 @@ from bbl.rows.sample import Sample
 
 __all__ = ["FINEST", "FLOOR", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small", "prepared"]
 
-FINEST = {"double": 0.0, "single": 1e-5}  # gradient norm that a precision can be asked for,
-FLOOR = {"double": 1e-8, "single": 1e-4}  # and at which it has converged where it gets no further
-NEAR = 1e-3  # gradient norm from which Newton's method takes few steps to the optimum
-NEWTON_WORK = 3e4  # largest cost of a predictor's Hessian that Newton's method takes on alone
-NEWTON_SIZE = 256  # largest number of a predictor's parameters for Newton's method
-POLISH_SIZE = 1024  # largest number of a predictor's parameters for Newton steps after L-BFGS
+FINEST = {"double": 0.0, "single": 1e-5}  # least tolerance of the gradient norm in each precision
+FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit counts as converged
+POLISH_NORM = 1e-3  # gradient norm below which Newton's method takes few steps to the optimum
+NEWTON_WORK = 3e4  # multiplications for a site's Hessian up to which Newton's method is used alone
+NEWTON_SIZE = 256  # parameters of a site up to which Newton's method is used alone
+POLISH_SIZE = 1024  # parameters of a site up to which Newton's method follows L-BFGS
 
 
 class Sites:
-    """Reports of the kernels for each predictor."""
+    """Reports on each site, (m,): objective, gradient norm, iterations, evaluations, and status of the kernel."""
 
     def __init__(self, m: int):
         self.value, self.norm = np.zeros(m), np.zeros(m)
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
     def take(self, to: list[int], other: Sites, source: np.ndarray, share: float) -> None:
-        """Copy what `other` reports of the predictors `source`, whose objective counts for a `share` of all rows."""
+        """Copy the reports of `other` on its sites `source` to sites `to`; their rows are a `share` of all rows."""
         for name, values in vars(self).items():
             values[to] = getattr(other, name)[source] * (share if name == "value" else 1)
 
 
+# site_theta, reports, and the function normaliser(half) of eq. (31) if the solver has one
 Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
-    """Whether Newton's Hessians of `n` rows are cheap enough to be worth their exactness (less than a millisecond)."""
-    top = float(layout.n_levels.max()) - 1.0
-    if n * top**2 >= NEWTON_WORK:
+    """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a millisecond)."""
+    max_levels = float(layout.n_levels.max()) - 1.0
+    if n * max_levels**2 >= NEWTON_WORK:
         return False
     wide = regressors(layout)
-    active = 1.0 + wide.mask.sum(axis=1).max(initial=0)
-    widest = top * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
-    return n * (top * active) ** 2 < NEWTON_WORK and widest < NEWTON_SIZE
+    max_regressors = 1.0 + wide.mask.sum(axis=1).max(initial=0)
+    max_parameters = max_levels * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
+    return n * (max_levels * max_regressors) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
 
 
 def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
-    """Solve all predictors, or those of `only`, by Newton's method; the codes are those of the `Regressors`."""
-    predictors, wide = np.arange(layout.m) if only is None else only, regressors(layout)
+    """Fit all sites, or those of `only`, by Newton's method, writing `site_theta` and `sites` in place.
+
+    The codes of `sample` are those of the `Regressors`; `linear` (layout.D, 1 + D) is subtracted from the gradients.
+    """
+    fitted_sites, wide = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
         sample.codes,
         sample.weights,
         sample.total,
         wide.start,
         wide.mask.view(np.uint8),
-        predictors.astype(np.int32),
+        fitted_sites.astype(np.int32),
         np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
@@ -77,13 +86,14 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
     )
 
 
-def _solve_task(problem: PseudoProblem, task: int, numbers: tuple, out: dict) -> None:
-    lambda_, lambdah, tolerance, itmax, theta = numbers
+def _solve_task(problem: PseudoProblem, task: int, settings: tuple, out: dict) -> None:
+    """Fit the sites of a task by L-BFGS; `out` holds options and the arrays for the reports."""
+    lambda_, lambdah, tolerance, itmax, theta = settings
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
 
 
 def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, counted: bool = True):
-    """Return the rows as the vectorised kernel reads them; the codes are those of the `Regressors`."""
+    """Return the rows as the L-BFGS kernel reads them; the codes are those of the `Regressors`."""
     wide = regressors(layout)
     with serial_blas():
         return PseudoProblem(
@@ -92,25 +102,26 @@ def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float 
 
 
 def by_lbfgs(problem: PseudoProblem, precision: str):
-    """Return the solver of `prepared` rows, for all penalties.
+    """Return the function that fits all sites of `prepared` rows at given penalties, in place.
 
-    It takes a `tolerance` (m,) of each predictor in place of the engine's, a `linear` term of the objectives, and a
-    `share`, of which only every so many-th task is solved from some number on.
+    Its argument `tolerance` (m,) replaces the engine's, `linear` (layout.D, 1 + D) is subtracted from the gradients,
+    and ``share=(k, shares)`` restricts it to the tasks k, k + shares, ... It returns the normaliser of a `Solution`.
     """
-
-    parts = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
+    task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
 
     def solve(
         engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
     ):
-        wide, least = regressors(layout), max(engine.tolerance, FINEST[precision])
-        site_tolerance = np.full(layout.m, least) if tolerance is None else np.maximum(tolerance, FINEST[precision])
-        each = penalties(layout, lambda_)
-        base = float(each[0]) if len(each) else 0.0  # that of pairs: the columns of single predictors come first
+        wide = regressors(layout)
+        site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
+        site_tolerance = np.maximum(site_tolerance, FINEST[precision])
+        column_penalties = penalties(layout, lambda_)
+        # the penalty of pairs: the columns of single predictors come first
+        pair_penalty = float(column_penalties[0]) if len(column_penalties) else 0.0
         out = {
             "linear": linear,
             "zero_sum": engine.zero_sum,
-            "more": None if (each == base).all() else each - base,
+            "more": None if (column_penalties == pair_penalty).all() else column_penalties - pair_penalty,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
             "n_eval": sites.n_eval,
@@ -118,19 +129,19 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
             "value": sites.value,
         }
         tasks = [
-            (task, (base, lambdah, float(site_tolerance[site_range].min()), engine.itmax, site_theta), out)
-            for task, site_range in enumerate(parts)
+            (task, (pair_penalty, lambdah, float(site_tolerance[members].min()), engine.itmax, site_theta), out)
+            for task, members in enumerate(task_sites)
         ]
         stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
-        if stop[0]:  # told to give up: nobody looks at this fit, and what is unfinished is not to be polished
+        if stop[0]:  # interrupted: the fit is not used
             return None
-        # near rounding a quasi-Newton line search may find nothing better, and on flat objectives it creeps
-        near = (sites.status != CONVERGED) & (sites.norm <= NEAR)
-        stuck = np.flatnonzero(near | (sites.status == STUCK))
+        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow
+        is_near = (sites.status != CONVERGED) & (sites.norm <= POLISH_NORM)
+        stuck = np.flatnonzero(is_near | (sites.status == STUCK))
         if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck, linear)
-        # what is left there is the floor that rounding sets
+        # the remaining gradient is rounding
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(log_normaliser, problem, layout, site_theta)
 

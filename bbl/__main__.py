@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
 
     def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
-        # in_options turns names of Python arguments into options of the command line
+        """Print a message of the package on standard error, with options in place of Python's argument names."""
         print(f"{severity}: {in_options(str(text), options, files, argument, column)}", file=sys.stderr)
 
     with warnings.catch_warnings():

@@ -69,8 +69,8 @@ CAPABILITIES: dict[str, Capability] = {
     "plot_network": Capability(RESULTS, "`plot_network()`"),
 }
 
-OF_MACHINES = ("calibrate", "gauge", "log_z")  # options of fits of Boltzmann machines
-MACHINE_ONLY = (  # what only fitted Boltzmann machines have
+OF_MACHINES = ("calibrate", "gauge", "log_z")  # options that only fits of Boltzmann machines have
+MACHINE_ONLY = (  # capabilities that only fitted Boltzmann machines have
     "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
     "history", "interactions", "composite_criteria", "log_scores", "mcSample", "plot_logo", "plot_network",
 )  # fmt: skip

@@ -44,11 +44,11 @@ def directory(entries: list[Entry]) -> bytes:
         parts.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
         parts.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size
-    listing, count = b"".join(parts), len(entries)
-    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(listing), offset)
-    locator = (b"PK\6\7", 0, offset + len(listing), 1)
+    entry_bytes, count = b"".join(parts), len(entries)
+    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(entry_bytes), offset)
+    locator = (b"PK\6\7", 0, offset + len(entry_bytes), 1)
     classic = (b"PK\5\6", 0, 0, _SEE64_SHORT, _SEE64_SHORT, _SEE64, _SEE64, 0)
-    return listing + _END.pack(*zip64, *locator, *classic)
+    return entry_bytes + _END.pack(*zip64, *locator, *classic)
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:

@@ -155,9 +155,9 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
         return scores
     calibrated_scores = np.empty_like(scores)
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    part = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
-    for f in np.unique(part):
-        inside, outside = part == f, part != f
+    fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
+    for f in np.unique(fold):
+        inside, outside = fold == f, fold != f
         calibration = fit_calibration(
             scores[outside], scored.y[outside], scored.weights[outside], kind, all_rows_calibration
         )

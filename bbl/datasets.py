@@ -186,7 +186,7 @@ class _Remote:
 
     url: str
     sha256: str
-    content: str
+    content_sha256: str
 
 
 _MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
@@ -227,7 +227,7 @@ def _fetch(name: str) -> bytes:
         content = gzip.decompress(content) if name.endswith(".gz") else content
     except (OSError, EOFError) as error:
         raise DataError(f"{path} cannot be read ({error}). Replace it by the original.") from error
-    if hashlib.sha256(content).hexdigest() != _REMOTE[name].content:
+    if hashlib.sha256(content).hexdigest() != _REMOTE[name].content_sha256:
         raise DataError(f"{path} is not the original file (its SHA-256 differs). Replace it or delete it.")
     return content
 
@@ -332,8 +332,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
         digits = bbl.datasets.fetch_mnist("test")
     """
     choice("part", part, ("train", "test"))
-    limit = None if threshold is None else integer("threshold", threshold, 0, 254)
+    grey_level = None if threshold is None else integer("threshold", threshold, 0, 254)
     prefix, n = ("train", 60_000) if part == "train" else ("t10k", 10_000)
     labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", (n,))
     pixels = _read_idx(f"{prefix}-images-idx3-ubyte.gz", (n, 784))
-    return _images(labels, pixels if limit is None else (pixels > limit).view(np.uint8))
+    return _images(labels, pixels if grey_level is None else (pixels > grey_level).view(np.uint8))

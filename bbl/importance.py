@@ -47,6 +47,7 @@ def validated_losses(
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:
+        """Return the refitted classifier as 1 + m settings: with all predictors, then without each of them."""
         fold_model = refit(train, rng)
         return [Without(fold_model, i) for i in range(-1, sample.codes.shape[1])]
 

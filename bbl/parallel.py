@@ -161,12 +161,13 @@ class _Steps:
         self._bar = bar
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
+        """Advance the bar by `share` of a step, and show `note` behind it."""
         if self._bar is not None:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
-            if not (share or self._bar.disable) and time.time() > self._bar.start_t + self._bar.delay:  # only a note
-                self._bar.refresh()
+            if not (share or self._bar.disable) and time.time() > self._bar.start_t + self._bar.delay:
+                self._bar.refresh()  # update(0) does not show a new note
 
     def __reduce__(self):
         return _Steps, ()
@@ -220,8 +221,8 @@ def _set_blas_threads(library: Any, count: int) -> None:
 class _SerialBlas:
     """Context in which BLAS runs on one thread, so that results do not depend on the number of workers.
 
-    Most BLAS libraries have one limit for the whole process. So the first thread that enters stores the limits
-    (`limits_before`, one per library), and the last thread that leaves (`n_inside` falls to 0) restores them.
+    Most BLAS libraries have one limit of threads for the whole process; those with OpenMP have one for each thread.
+    `n_inside` counts the threads in the context; `limits_before` are the limits, one per library, to be restored.
     """
 
     def __init__(self) -> None:
@@ -232,6 +233,7 @@ class _SerialBlas:
         self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:
+        """Limit all BLAS libraries to one thread; the first thread that enters stores their limits."""
         libraries = _blas()
         with self.lock:
             if not self.n_inside:
@@ -241,12 +243,12 @@ class _SerialBlas:
                 _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
+        """Restore the limits: of the whole process if no thread is inside any more, of this thread at once."""
         with self.lock:
             self.n_inside -= 1
             for library, count in zip(_blas(), self.limits_before, strict=True):
-                if (
-                    not self.n_inside or getattr(library, "threading_layer", "") == "openmp"
-                ):  # OpenMP has one limit per thread
+                has_limit_per_thread = getattr(library, "threading_layer", "") == "openmp"
+                if not self.n_inside or has_limit_per_thread:
                     _set_blas_threads(library, count)
 
 

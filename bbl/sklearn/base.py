@@ -52,16 +52,14 @@ class TrainingTable(NamedTuple):
 
 
 class TableEstimator(ResultState, BaseEstimator):
-    """Base of estimators that fit a model to rows of categorical X with classes y.
-
-    Subclasses have the parameters `missing` and `unseen`, and define `_fit_model`.
-    """
+    """Base of estimators of categorical X and classes y; subclasses have `missing` and `unseen`, and `_fit_model`."""
 
     missing: str
     unseen: str
     result_: Any
 
     def __sklearn_tags__(self):
+        """Return scikit-learn's description of the inputs: categorical, and with missing values if allowed."""
         tags = super().__sklearn_tags__()
         # input_tags.string would promise that cells may hold any object
         tags.input_tags.categorical = True
@@ -142,9 +140,8 @@ class TableEstimator(ResultState, BaseEstimator):
         data = _with_response(table, response, y, classes)
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
-    def __sklearn_is_fitted__(
-        self,
-    ) -> bool:  # scikit-learn's default takes the parameter lambda_ for a fitted attribute
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether `fit` was called; scikit-learn's default mistakes lambda_ for a fitted attribute."""
         return hasattr(self, "result_")
 
     def _table(self, X, reset: bool) -> Frame:
@@ -170,7 +167,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
     class_weight: Mapping | str | None
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
-        """Set ``result_`` and ``classes_``, without classes all of whose rows missing="drop" removed."""
+        """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed them, is left out."""
         fitted_classes, classes = set(result.labels.groups), training.classes
         self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_weighted_priors(self.class_weight, classes, result))

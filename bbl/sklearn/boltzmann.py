@@ -160,9 +160,11 @@ class BBLClassifier(TableClassifier):
 
     @property
     def _needs_counts(self) -> bool:
+        """Whether the method requires weights that are whole numbers."""
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
     def _fit_model(self, training: TrainingTable) -> Any:
+        """Return the results of `bbl.bbl` for checked training data."""
         formula = _formula(training.response, self.pairs, self.order, training.features)
         return bbl(
             _without_constants(formula, training.data, training.weighted_rows, self.missing),

@@ -105,6 +105,7 @@ class BNClassifier(TableClassifier):
         self.random_state = random_state
 
     def _fit_model(self, training: TrainingTable) -> NetworkResults:
+        """Return the results of `bnc` for checked training data."""
         return bnc(
             self.learner, f"{quoted(training.response)} ~ .", training.data, self.smooth, dag_args=self.dag_args,
             manb_prior=self.manb_prior, wanbia=self.wanbia, awnb_trees=self.awnb_trees,

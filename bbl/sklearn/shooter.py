@@ -121,6 +121,7 @@ class ShooterClassifier(TableClassifier):
         self.n_jobs = n_jobs
 
     def _fit_model(self, training: TrainingTable) -> ShooterResults:
+        """Return the results of `shooter` for checked training data."""
         return _fit_terms(self, training)
 
 
@@ -189,6 +190,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         self.n_jobs = n_jobs
 
     def _fit_model(self, training: TrainingTable) -> ShooterResults:
+        """Return the results of `shooter` for checked training data."""
         return _fit_terms(self, training)
 
     def __sklearn_tags__(self):

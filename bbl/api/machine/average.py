@@ -105,6 +105,7 @@ def cross_auto(
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
+        """Fit the average to the training rows of a fold; there is one setting."""
         return [fit_average(call.task.of(train), Run(rng=rng))]
 
     with progress_bar(len(folds), "crossVal", verbose) as progress:
@@ -210,11 +211,11 @@ def average(
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     policies = [member.design.missing for member in members]
     policy = next((strict for strict in STRICT_POLICIES if strict in policies), first.design.missing)
-    parts = (call_string, replace(first.design, missing=policy), first.training, first.index, members)
+    fields = (call_string, replace(first.design, missing=policy), first.training, first.index, members)
     options: dict[str, Any] = {"priors": first.priors, "stored": first.stored}
     if weights == "equal":
         M = len(members)
-        return AverageResults(*parts, np.full(M, 1.0 / M), np.full(M, np.nan), **options)
+        return AverageResults(*fields, np.full(M, 1.0 / M), np.full(M, np.nan), **options)
     rows = first._rows()
     for member in members:
         if not member._can_refit:
@@ -237,4 +238,4 @@ def average(
     class_totals = first.class_shares * rows.total
     member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
     warn_record(loss, 4)
-    return AverageResults(*parts, member_weights, losses, stored_loss=loss, **options)
+    return AverageResults(*fields, member_weights, losses, stored_loss=loss, **options)

@@ -108,11 +108,11 @@ class Call(EncodedData):
 
     @property
     def task(self) -> Task:
-        """The rows, groups and terms that are fitted."""
+        """The rows, groups and terms to fit."""
         return Task(self.sample, self.layout, self.K, self.log_z, self.design.labels)
 
     def run(self, progress: Callable | None = None) -> Run:
-        """Return how fits are computed."""
+        """Return threads, generator and progress function of fits."""
         return Run(self.workers, self.rng, progress)
 
     def with_training_summary(self, fit: MachineFit) -> MachineFit:
@@ -164,21 +164,20 @@ def prepare(
     flag("novarOk", training.novarOk)
     source, deal = lazy_source(training.data), None
     cluster = passes(source, run.client)
-    marginal_refusal = "missing_marginal" if source is None else "missing_marginal_batches"
+    marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     rules = EncodingRules(
         order=None if engine.order == 1 else engine.order,  # naive Bayes accepts any terms and fits the fields only
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,
-        sums_out=marginal_refusal not in engine.refusals(),
+        sums_out=marginal_capability not in engine.refusals(),
     )
     if source is not None:
         check_streams(engine, source, training.missing)
         training = replace(training, data=source)
         deal = None if make_deal is None else make_deal(engine, rng)
-    stored = source is not None
-    n_parallel = min(workers, 2 + extra_fits)
-    announce = partial(announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=stored)
+    n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
+    announce = partial(announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=source is not None)
     encoded = encode_data(training, rules, announce, deal, cluster, run.verbose)
     design = encoded.design
     if calibrate != "none" and not design.classes:

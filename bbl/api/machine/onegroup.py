@@ -122,13 +122,13 @@ def mlestimate(
     J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
         J_all = 0.5 * (J_all + J_all.T)
-    parts = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+    fields = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     if fit.sd is not None:
         sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
-        parts |= {"sd_h": sd.h, "sd_J": sd.J}
+        fields |= {"sd_h": sd.h, "sd_J": sd.J}
     if fit.history:
-        parts["history"] = pd.DataFrame(fit.history)
-    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **parts)
+        fields["history"] = pd.DataFrame(fit.history)
+    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **fields)
 
 
 def _problem(note: Note) -> Problem:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]])
     names = tuple(families)
     position = {name: i for i, name in enumerate(names)}
 
-    def fail(problem: str) -> Any:
+    def fail(problem: str) -> NoReturn:
         raise OptionError(f"families: {problem}.", argument="families")
 
     if class_ in position:

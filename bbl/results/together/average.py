@@ -1,4 +1,7 @@
-"""AverageResults: several fitted classifiers whose probabilities are averaged."""
+"""AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged with weights.
+
+K is the number of groups, M that of members.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ NOT_A_SUM = "An average has no scores that are sums over terms"
 class AverageResults(ClassifierResults):
     """An average of fitted classifiers; made by ``bbl(method="auto")`` and `average`.
 
-    Probabilities are averaged with convex weights. Where values of a row are unknown, the members that cannot sum them
-    out (conditional likelihood) leave the row to the others.
+    A member that cannot sum out missing values (conditional likelihood) is left out of the average in the rows that
+    have some; the weights of the other members are rescaled.
 
     Attributes
     ----------
@@ -48,9 +51,9 @@ class AverageResults(ClassifierResults):
         As in `BBLResults`.
     members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
-        Positive, of sum 1.
+        Positive; their sum is 1.
     losses : ndarray, shape (M,)
-        Out-of-fold log-loss of each member by itself; nan where they were not compared.
+        Out-of-fold log-loss of each member alone; nan if the members were not compared.
 
     Examples
     --------
@@ -83,18 +86,18 @@ class AverageResults(ClassifierResults):
 
     @property
     def names(self) -> list[str]:
-        """Names of the members: their methods, numbered where there are several of one."""
-        plain = [member._traits.name for member in self.members]
-        total, seen = Counter(plain), Counter[str]()
+        """Names of the members: their methods, numbered if several members have the same method."""
+        methods = [member._traits.name for member in self.members]
+        total, n_before = Counter(methods), Counter[str]()
         names = []
-        for name in plain:
-            seen[name] += 1
-            names.append(f"{name} {seen[name]}" if total[name] > 1 else name)
+        for method in methods:
+            n_before[method] += 1
+            names.append(f"{method} {n_before[method]}" if total[method] > 1 else method)
         return names
 
     @property
     def tuning(self) -> pd.DataFrame:
-        """The members: tuned options, out-of-fold log-loss of each by itself, and weight."""
+        """Tuned options, out-of-fold log-loss and weight of each member."""
         settings = [member._traits.setting for member in self.members]
         return pd.DataFrame(
             {"setting": settings, "log_loss": self.losses, "weight": self.member_weights}, index=self.names
@@ -102,7 +105,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Weighted shares of the groups in the training rows."""
+        """Weighted shares of the groups in the training rows, shape (K,)."""
         return self.members[0].class_shares
 
     @property
@@ -112,10 +115,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def converged(self) -> bool:
-        """Whether every member converged, but for those that stop early because they are meant to.
-
-        Bayesian networks are estimated in closed form.
-        """
+        """Whether every member converged, or stopped early by design; closed-form estimates count as converged."""
         return all(traits.converged or traits.stops_early for traits in self._member_traits)
 
     @property
@@ -127,8 +127,8 @@ class AverageResults(ClassifierResults):
         return MethodTraits(self.kind, self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms of the averaged probabilities (n, K) of encoded rows."""
-        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
+        """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
+        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]  # left-out rows
         scores = [
             member.class_scores(codes, missing if rows is None else blank(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
@@ -140,7 +140,7 @@ class AverageResults(ClassifierResults):
         return member_advice(self.members)
 
     def log_likelihood(self, rows: Rows) -> NoReturn:
-        """Raise an OptionError: see `check_likelihood`."""
+        """Raise the OptionError of `check_likelihood`."""
         self.check_likelihood()
 
     def check_likelihood(self) -> NoReturn:
@@ -152,14 +152,14 @@ class AverageResults(ClassifierResults):
         )
 
     def coef(self) -> dict[str, Any]:
-        """Return the coefficients of each member that has some, by its name.
+        """Return the coefficients of each member that has some, by the member's name.
 
         Raises
         ------
         OptionError
             If no member has coefficients.
         """
-        members: Any = zip(self.names, self.members, strict=True)  # not every kind of classifier has coef()
+        members: Any = zip(self.names, self.members, strict=True)  # Any: not every kind of classifier has coef()
         coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
         if not coefficients:
             raise OptionError(
@@ -168,7 +168,7 @@ class AverageResults(ClassifierResults):
         return coefficients
 
     def summary(self) -> Summary:
-        """Return the members with their weights, and the test of each predictor by naive Bayes."""
+        """Summarise the members with their weights, and the naive Bayes test of each predictor."""
         facts = {
             "Fit method": "average of " + ", ".join(self.names),
             "Observations": self.nobs(),
@@ -182,7 +182,7 @@ class AverageResults(ClassifierResults):
         )
 
     def _convergence_text(self) -> str:
-        """Whether the members converged, and which of them stop early."""
+        """Return whether the members converged, and the names of those that stop early, as text."""
         early = [name for name, traits in zip(self.names, self._member_traits, strict=True) if traits.stops_early]
         return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
@@ -205,7 +205,7 @@ class AverageResults(ClassifierResults):
         groups: Sequence | None = None,
         axes: Axes | Sequence[Axes] | None = None,
     ):
-        """Draw how good predictions are; see `Evaluation.plot`.
+        """Draw the quality of predictions; see `Evaluation.plot`.
 
         Parameters
         ----------
@@ -218,15 +218,18 @@ class AverageResults(ClassifierResults):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return what the model file holds: that of the members, the first with the training rows."""
+        """Return the content of the model file: options and arrays of the members, training rows only with the first.
+
+        The arrays of member k have the prefix ``m{k}_``.
+        """
         packed = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
             "missing": self.design.missing,
-            "members": [{"kind": m.kind, **p[0]} for m, p in zip(self.members, packed, strict=True)],
+            "members": [{"kind": m.kind, **contents[0]} for m, contents in zip(self.members, packed, strict=True)],
             **pack_loss(self.log_loss),
         }
-        arrays = {f"m{k}_{name}": array for k, p in enumerate(packed) for name, array in p[1].items()}
+        arrays = {f"m{k}_{name}": a for k, (_, member_arrays) in enumerate(packed) for name, a in member_arrays.items()}
         arrays |= {"member_weights": self.member_weights, "losses": self.losses}
         if self.priors is not None:
             arrays["priors"] = self.priors
@@ -234,18 +237,18 @@ class AverageResults(ClassifierResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model of `pack`, after checking it."""
+        """Return the model that `pack` stored, after checking every value."""
         if type(meta["call"]) is not str or not meta["members"]:
             raise ValueError("its members are not as saved")
-        kinds = {kind.kind: kind for kind in ClassifierResults.__subclasses__()}  # `bbl.load` imports all of them
+        classes = {cls.kind: cls for cls in ClassifierResults.__subclasses__()}  # `bbl.load` imports all of them
         members = []
         for k, stored in enumerate(meta["members"]):
             prefix, member_meta = f"m{k}_", dict(stored)
             member_arrays = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-            members.append(kinds[member_meta.pop("kind")].unpack(member_meta, member_arrays))
+            members.append(classes[member_meta.pop("kind")].unpack(member_meta, member_arrays))
         w, losses = arrays["member_weights"], arrays["losses"]
-        shaped = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
-        if not shaped or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
+        are_vectors = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
+        if not are_vectors or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
             raise ValueError("its weights are not as saved")
         first = members[0]
         if any(m.labels != first.labels for m in members):
@@ -254,16 +257,16 @@ class AverageResults(ClassifierResults):
         K = len(first.labels.groups)
         if priors is not None and (priors.shape != (K,) or not (priors >= 0.0).all() or abs(priors.sum() - 1.0) > 1e-6):
             raise ValueError("its priors are not as saved")
-        missing = meta.get("missing", first.design.missing)  # files that do not say are of members that agree
+        missing = meta.get("missing", first.design.missing)  # old files lack it, as all members had the same policy
         if missing not in {member.design.missing for member in members}:
             raise ValueError("what it does with missing values is not as saved")
-        design, record = replace(first.design, missing=missing), unpack_loss(meta)
+        design = replace(first.design, missing=missing)
         return cls(
             meta["call"], design, first.training, first.index, tuple(members), w, losses,
-            stored=first.stored, priors=priors, stored_loss=record,
+            stored=first.stored, priors=priors, stored_loss=unpack_loss(meta),
         )  # fmt: skip
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice that lowers the log-loss of an average above that of the shares of the groups."""
+    """Return advice for an average that predicts worse than the shares of the groups; empty if there is none."""
     return "Average fits with calibrate='temperature'." if any(m._traits.can_calibrate for m in members) else ""

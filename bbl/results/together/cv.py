@@ -1,11 +1,14 @@
-"""CVResults: a cross-validation: score of every setting, pooled predictions of validated rows, refitted model."""
+"""CVResults: the result of a cross-validation.
+
+A *setting* is a value of the tuned option. The *validated rows* are the held-out rows of all folds, one fold after
+another: N rows, each predicted by the model that was fitted to the other folds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +37,7 @@ __all__ = ["CVResults", "score_frame"]
 def score_frame(
     table: np.ndarray, score: str, column: str, settings: float | Sequence[float] | np.ndarray
 ) -> pd.DataFrame:
-    """Return the table of scores (S, 1), or of AUC with its limits (S, 3), under the `column` of `settings`."""
+    """Return a frame of S settings, named `column`, with their scores (S, 1), or AUC and its limits (S, 3)."""
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
     return frame
@@ -53,14 +56,14 @@ class CVResults:
     score : str
         Name of the score.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the data, in the order they were pooled. A weighted row stands
-        once in each fold that has copies of it; ``observed`` says how many.
+        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row of weight w stands for w
+        copies, and is in every fold that has some of them; the weights in `observed` count the copies.
     scored : Scored
-        Class scores of the validated rows at every setting, fold by fold, with their groups and weights.
+        Class scores of the validated rows at every setting, with their groups and weights.
     calibrate : str
-        How scores were calibrated before they were compared.
+        Calibration of the scores before settings were compared.
     model : BBLResults, DensityResults or AverageResults
-        The refit on all rows at `regstar`, or R's fit of the last fold.
+        The refit on all rows at `regstar`, or, as in R, the fit of the last fold.
     """
 
     cvframe: pd.DataFrame
@@ -78,7 +81,7 @@ class CVResults:
 
     @property
     def maxscore(self) -> float:
-        """Its score."""
+        """Score of the best setting."""
         return float(self.cvframe.to_numpy()[self.best, 1])
 
     @property
@@ -88,9 +91,9 @@ class CVResults:
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Validation predictions at `regstar`, fold by fold: the link of each group, then ``yhat``.
+        """Predictions of the validated rows at `regstar`, fold by fold: the link of each group, then ``yhat``.
 
-        Without a response it is the log-probability of each row, ``log_prob``, or its log pseudo-likelihood ``log_pl``.
+        Without a response, the log-probability of each row, ``log_prob``, or the log pseudo-likelihood, ``log_pl``.
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
@@ -100,7 +103,7 @@ class CVResults:
 
     @property
     def observed(self) -> pd.DataFrame:
-        """Observed group ``y`` and ``weights`` of the rows of `pooled`."""
+        """Observed group ``y`` and ``weights`` of the validated rows, in the order of `pooled`."""
         groups = pd.Index(self.model.labels.groups, dtype=object).infer_objects()
         return pd.DataFrame({"y": pd.Categorical.from_codes(self.scored.y, groups), "weights": self.scored.weights})
 
@@ -120,10 +123,10 @@ class CVResults:
         self._need_classes("compare")
         scored, name = self.scored, self.cvframe.columns[0]
         rows = []
-        for value, setting in zip(self.cvframe[name], scored.scores, strict=True):
+        for setting, raw_scores in zip(self.cvframe[name], scored.scores, strict=True):
             for kind in CALIBRATE:
-                scores = calibrated(scored, setting, kind)
-                row = {name: value, "calibrate": kind}
+                scores = calibrated(scored, raw_scores, kind)
+                row = {name: setting, "calibrate": kind}
                 log_p = log_probabilities(scores)
                 row |= {k: measure(log_p, scored.y, scored.weights) for k, measure in SCORES.items()}
                 if scores.shape[1] == 2:
@@ -146,7 +149,7 @@ class CVResults:
         return predicted
 
     def _need_classes(self, name: str) -> None:
-        """Raise a ClassError that names the method if there is no response."""
+        """Raise a ClassError that names the method `name` if the model has no response."""
         if not self.model.design.classes:
             raise ClassError(
                 f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
@@ -156,9 +159,9 @@ class CVResults:
 
     @verb
     def evaluate(self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None) -> Evaluation:
-        """Compare the validation predictions at `regstar` with the observed groups; see `BBLResults.evaluate`.
+        """Compare predictions and observed groups of the validated rows at `regstar`; see `BBLResults.evaluate`.
 
-        The intervals take the rows for independent, and do not know of the choice among settings.
+        The intervals treat the rows as independent, and ignore that `regstar` was chosen by the same rows.
         """
         self._need_classes("evaluate")
         share("level", level)
@@ -178,7 +181,7 @@ class CVResults:
         ----------
         ax : matplotlib Axes, optional
         kind : {"cv", "confusion", "roc", "calibration"}, default "cv"
-            The score of every setting, or what ``evaluate().plot(kind)`` draws.
+            The score of every setting, or the figure of ``evaluate().plot(kind)``.
 
         Returns
         -------
@@ -189,27 +192,27 @@ class CVResults:
         tuned = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
-        axis: dict[str, Any] = {"symbol": tuned.symbol, "title": tuned.title, "logarithmic": tuned.logarithmic}
-        return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax, **axis)
+        symbol, title, logarithmic = tuned.symbol, tuned.title, tuned.logarithmic
+        return plot.plot_cv(self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic)
 
     @verb
     def plot_calibration(self, bins: int = 10, groups=None, axes=None):
-        """Draw how often each group was observed where it was predicted with a given probability.
+        """Draw the observed share of each group against the predicted probability, for the validated rows at `regstar`.
 
         Parameters
         ----------
         bins : int, default 10
-            Bins of equal width between 0 and 1, of the validation predictions at `regstar`.
+            Number of bins of equal width between 0 and 1.
         groups : sequence, optional
-            Which groups; all by default, but the second alone of two.
+            Groups to draw; by default all, or of two groups only the second.
         axes : sequence of matplotlib Axes, optional
-            Two, for the diagrams and histograms of all groups, or two for each; a new figure by default.
+            A diagram and a histogram for all groups together, or one of each for each group; a new figure by default.
 
         Returns
         -------
         list of matplotlib Axes
-            A diagram and a histogram for each group. Points bear 95 % intervals of a binomial share; a calibrated
-            model keeps to the diagonal.
+            A diagram and a histogram for each group. Points have 95 % intervals of a binomial share; those of a
+            calibrated model lie near the diagonal.
         """
         self._need_classes("plot_calibration")
         scored = self.scored

@@ -1,4 +1,4 @@
-"""EnrichmentResults: how early known interactions come in a ranked list."""
+"""EnrichmentResults: the ranks of known interactions in a ranked list of pairs of predictors."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["EnrichmentResults"]
 
 @dataclass(frozen=True, repr=False)
 class EnrichmentResults:
-    """Known pairs among those of a ranked list; made by `bbl.enrichment`.
+    """Enrichment of the top of a ranked list with known pairs; made by `bbl.enrichment`.
 
     Attributes
     ----------
     table : DataFrame
-        A row for each beginning of the list: ``top`` (its length), ``observed`` known pairs, ``expected`` by chance,
-        ``enrichment`` (their ratio) and ``p`` of the hypergeometric test.
+        A row for each number of top pairs: ``top`` (the number), ``observed`` known pairs, ``expected`` by chance,
+        ``enrichment`` (observed / expected) and ``p`` of the hypergeometric test.
     area : float
-        Probability that a known pair comes before another one; pairs that are not listed come last, together. nan, as
-        is `p`, where all pairs are known.
+        Probability that a known pair is ranked before another pair (the AUC); pairs that are not listed are tied in the
+        last place. nan if all pairs are known.
     p : float
-        Of the rank test that it is over a half.
+        p-value of the rank test that `area` is above 0.5; nan if all pairs are known.
     listed : DataFrame
-        The pairs in their order: ``predictor``, ``predictor2``, ``known``.
+        The ranked pairs: ``predictor``, ``predictor2``, and ``known``.
     n_pairs, n_known : int
-        All pairs of the predictors, and the known ones among them.
+        Number of all pairs of the predictors, and of known pairs among them.
     """
 
     table: pd.DataFrame
@@ -39,8 +39,8 @@ class EnrichmentResults:
     n_known: int
 
     def __repr__(self) -> str:
-        rank = f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
+        ranks = f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
         if self.n_known == self.n_pairs:
-            rank = "All pairs are known, so there are no others that they could come before: no rank test."
+            ranks = "All pairs are known, so there are no others that they could come before: no rank test."
         head = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
-        return f"{head}\n\n{table_text(self.table)}\n\n{rank}"
+        return f"{head}\n\n{table_text(self.table)}\n\n{ranks}"

@@ -1,4 +1,7 @@
-"""Fits side by side: their coefficients under common names, and their facts."""
+"""Table of several fits side by side: coefficients in common rows, then key figures (*facts*).
+
+A *field* is the coefficient of a level of one predictor, a *coupling* that of levels of several.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,17 @@ from bbl.results.model import ModelResults
 
 __all__ = ["model_table"]
 
-STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # p-value below which a coefficient gets these stars
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
 
 def model_table(
     fits: Fits, of: Compared, keep: Sequence[Hashable] | None, pairs: bool, stars: bool, digits: int
 ) -> ModelTable:
-    """Return the table of `bbl.etable`: one column of coefficients and facts for each fit."""
+    """Return the table of `bbl.etable`, a column for each fit; arguments as there.
+
+    `of` chooses the coefficients: of each group, of the pooled fit, or the differences of a pair of groups.
+    """
     named = check_fits(fits)
     if isinstance(of, ModelResults):
         raise BBLTypeError(
@@ -45,14 +51,15 @@ def model_table(
     for name in () if keep is None else keep:
         if name not in predictors:
             raise OptionError(f"keep names {name!r}, which is no predictor of these models.", argument="keep")
-    columns = [_coefficients(fit, of, keep, pairs) for fit in named.values()]
-    rows = list(dict.fromkeys(key for column in columns for key in column))
-    rows.sort(key=lambda key: (key[0], key[1]))  # stable: groups, then fields before couplings
+    coefficients = [_coefficients(fit, of, keep, pairs) for fit in named.values()]
+    keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
+    keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
     cells: dict[str, list[str]] = {}
     first = next(iter(named.values()))
-    for name, fit, column in zip(distinct_names(map(label_text, named)), named.values(), columns, strict=True):
-        cells[name] = [_cell(column.get(key), stars, digits) for key in rows] + _facts(fit, first, digits)
-    index = [_row_name(*key[2:]) for key in rows] + list(FACTS)
+    names = distinct_names(map(label_text, named))
+    for name, fit, fit_coefficients in zip(names, named.values(), coefficients, strict=True):
+        cells[name] = [_cell(fit_coefficients.get(key), stars, digits) for key in keys] + _facts(fit, first, digits)
+    index = [_row_name(group, levels) for _, _, group, levels in keys] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
     note = "Standard errors in brackets."
     if stars:
@@ -64,9 +71,10 @@ def model_table(
 
 
 def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool) -> dict[tuple, tuple]:
-    """Return (estimate, standard error, p) of every coefficient by (group number, order, group, levels).
+    """Return {(group number, order, group, levels): (estimate, standard error, p)} for all coefficients of a fit.
 
-    The levels are a tuple of (predictor, level). Models other than Boltzmann machines have no coefficients here.
+    `levels` is a tuple of (predictor, level), `order` its length. Without `pairs`, couplings are left out; with `keep`,
+    coefficients of other predictors. Models other than Boltzmann machines have none.
     """
     if not isinstance(fit, MachineResults):
         return {}
@@ -77,33 +85,34 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups, coefficients = list(dict.fromkeys(table["group"])), {}
-    names, levels = (table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level"))
+    predictors, codes = (table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level"))
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    for group, estimate, error, p, *term in zip(*columns, names, levels, strict=True):
-        cells = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
-        if (len(cells) == 1 or pairs) and (keep is None or all(name in keep for name, _ in cells)):
-            coefficients[groups.index(group), len(cells), group, cells] = (estimate, error, p)
+    for group, estimate, se, p, *term in zip(*columns, predictors, codes, strict=True):
+        levels = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
+        if (len(levels) == 1 or pairs) and (keep is None or all(name in keep for name, _ in levels)):
+            coefficients[groups.index(group), len(levels), group, levels] = (estimate, se, p)
     return coefficients
 
 
-def _row_name(group: Hashable, cells: tuple[tuple[Hashable, Hashable], ...]) -> str:
-    return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in cells)
+def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) -> str:
+    """Return ``group: predictor=level : ...``."""
+    return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in levels)
 
 
 def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
-    """Return ``estimate (standard error)``, with stars for p if asked; empty if the model lacks the coefficient."""
+    """Return (estimate, standard error, p) as ``estimate* (standard error)``; empty for a coefficient not fitted."""
     if coefficient is None:
         return ""
-    estimate, error, p = coefficient
-    mark = next((sign for limit, sign in STARS if p < limit), "") if stars else ""
-    return f"{estimate:.{digits}f}{mark}" + ("" if np.isnan(error) else f" ({error:.{digits}f})")
+    estimate, se, p = coefficient
+    stars_text = next((text for limit, text in STARS if p < limit), "") if stars else ""
+    return f"{estimate:.{digits}f}{stars_text}" + ("" if np.isnan(se) else f" ({se:.{digits}f})")
 
 
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
-    """Return the cells of the rows `FACTS`; empty where the model has no such number."""
+    """Return the cells of the rows `FACTS`, empty for figures that a fit lacks; `first` is the table's first fit."""
     accuracy = ""
     if isinstance(fit, ClassifierResults):
-        with suppress(BBLError):  # without training rows
+        with suppress(BBLError):  # a model that was loaded without training rows
             accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
     return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *texts, accuracy]

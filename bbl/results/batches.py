@@ -43,7 +43,7 @@ def prediction_frame(
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
-    """Yield the predictors of new rows: batch by batch from `source`, or `newdata` at once if that is None.
+    """Yield the predictors of new rows: batches of rows from `source`, or all rows of `newdata` if `source` is None.
 
     Tables of pandas keep their index; rows of Arrow batches are numbered from 0 on through all batches.
     """
@@ -92,7 +92,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike) -> int
 
 
 def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return predictions with column names as text, and so the groups in the last column if their types are mixed."""
+    """Return predictions for Parquet: column names as text, and groups (last column) too if their types are mixed."""
     *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(yhat.cat.categories).startswith("mixed"):
         yhat = yhat.cat.rename_categories(distinct_names(map(str, yhat.cat.categories)))

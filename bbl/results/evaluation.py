@@ -32,7 +32,7 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows"]
 
-FIGURES = ("confusion", "roc", "calibration")
+FIGURES = ("confusion", "roc", "calibration")  # values of the argument `kind` of `Evaluation.plot`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")  # rows of `Evaluation.scores`
 TRAINING_NOTE = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
 

@@ -156,7 +156,7 @@ class ModelResults(ABC):
 
     @abstractmethod
     def log_likelihood(self, rows: Sample) -> float:
-        """Return the weighted log-likelihood of encoded rows."""
+        """Return the log-likelihood of encoded rows, summed with their weights."""
 
     @abstractmethod
     def logLik(self) -> LogLikelihood:
@@ -188,7 +188,7 @@ class ModelResults(ABC):
     @classmethod
     @abstractmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a model file; a ValueError if `pack` cannot have made that."""
+        """Return the model from the content of a model file; a ValueError if that cannot come from `pack`."""
 
     @abstractmethod
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:

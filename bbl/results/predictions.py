@@ -27,7 +27,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["accuracy_score", "importance", "predict_batches", "predict_rows"]
 
-TYPES = ("link", "prob", "class")
+TYPES = ("link", "prob", "class")  # values of the argument `type`
 
 
 @verb

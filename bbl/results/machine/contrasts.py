@@ -24,7 +24,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]
 
-NO_TEST = "no test: the penalty shrinks differences"
+NO_TEST = "no test: the penalty shrinks differences"  # these are texts of the column ``test``
 PENALTY_DECIDES = "not estimable: the penalty decides"
 NOT_CONVERGED = "not estimable: the fit did not converge"
 

@@ -23,7 +23,7 @@ from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
 
-CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))  # absent here
+CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))  # refused
 
 
 @final

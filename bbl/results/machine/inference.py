@@ -57,7 +57,7 @@ NOTE = (  # under the tables of every summary
 PENALTY_NOTE = (
     " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
 )
-PVALUES = ("auto", "permutation")
+PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
 
 def selection_names(of: Compared, groups: list) -> list:

@@ -180,7 +180,7 @@ class MachineResults(ModelResults):
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
-        """Return the model that predicts by all its posterior draws (``"all"``), or by their mean (``"mean"``)."""
+        """Return the model that averages predictions over posterior draws ("all"), or takes their mean ("mean")."""
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:

@@ -69,13 +69,8 @@ class PosteriorDraws:
         no_draws = np.full_like(some_draws, np.nan)
         draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
         layout = estimate.parameters.layout
-        return cls(
-            labels,
-            layout,
-            draws,
-            cast(PosteriorTraits, engine.posterior).describe(engine, layout),
-            tuple(run.state for run in runs),
-        )
+        description = cast(PosteriorTraits, engine.posterior).describe(engine, layout)
+        return cls(labels, layout, draws, description, tuple(run.state for run in runs))
 
     def to_frame(self) -> pd.DataFrame:
         """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``."""
@@ -85,9 +80,9 @@ class PosteriorDraws:
         return pd.DataFrame(self.draws.reshape(chains * n, K * size), index=rows, columns=columns)
 
     def to_arviz(self) -> Any:
-        """Return the draws as ArviZ has them: the variable ``theta`` of the posterior, over groups and parameters.
+        """Return the draws for ArviZ as the variable ``theta`` of its posterior, over groups and parameters.
 
-        An ``InferenceData`` of ArviZ 0.x, a ``DataTree`` of xarray from ArviZ 1.0 on.
+        The type is ``InferenceData`` with ArviZ 0.x, and ``DataTree`` of xarray from ArviZ 1.0 on.
 
         Raises
         ------
@@ -100,7 +95,7 @@ class PosteriorDraws:
             raise BBLError("to_arviz() needs ArviZ: pip install arviz. to_frame() and summary() do not.") from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
         draws: dict[str, Any] = {"theta": self.draws}
-        if "posterior" not in arguments(arviz.from_dict):  # of 1.0 and later, which take all groups as one dict
+        if "posterior" not in arguments(arviz.from_dict):  # ArviZ 1.0 and later take one dict of all their groups
             draws = {"posterior": draws}
         return arviz.from_dict(draws, coords=coords, dims={"theta": ["group", "parameter"]})
 

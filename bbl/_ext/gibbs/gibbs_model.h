@@ -1,5 +1,5 @@
-/* A model (terms of three and more among it), packs of chains and working memory of the Gibbs sampler, and how sites are taken in blocks; the conventions
-   stand in gibbs.h. */
+/* A model (terms of three and more among it), packs of chains and working memory of the Gibbs sampler, and how sites
+   are taken in blocks; the conventions stand in gibbs.h. */
 #ifndef GIBBS_MODEL_H
 #define GIBBS_MODEL_H
 

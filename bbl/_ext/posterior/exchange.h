@@ -38,7 +38,7 @@ static void exchange_draw_states(exchange_chain *c, const double *phi)
     simplex_probabilities(&t->s, phi, t->tensor, t->spare);
     for (ptrdiff_t x = 0; x < t->s.states; x++) {
         const double p = t->tensor[x];
-        const int is_last = !(x + 1 < t->s.states && p < p_left);
+        const int is_last = x + 1 == t->s.states || !(p < p_left);
         const double count = is_last ? n_left : random_binomial(c->stream, n_left, p / p_left);
         t->tensor[x] = count;
         n_left -= count;

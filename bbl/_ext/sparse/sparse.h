@@ -1,6 +1,6 @@
-/* Sums over the rows in which a column of bytes is set: the inner loops of the sparse solver, for each vector width.
+/* Inner loops of the sparse solver over rows, for each vector width: on (n) is 1 in rows in state 1 of a term, else 0.
 
-   on (n): 0 or 1. Sums run in LANES partial sums whatever the width, so their order does not depend on it. */
+   Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. */
 #ifndef SPARSE_H
 #define SPARSE_H
 #include <stddef.h>
@@ -9,6 +9,8 @@
 
 #define SPARSE_LANES 16
 
+/* sparse_sum returns the sum of z over the rows with on = 1. sparse_add adds curve * (low + step * on) to z, in place,
+   and returns the sum of z. */
 #define SPARSE_LOOPS(suffix, TARGET)                                                                        \
     TARGET static double sparse_sum_##suffix(const uint8_t *on, const double *z, ptrdiff_t n)               \
     {                                                                                                       \
@@ -23,7 +25,6 @@
             sum += part[l];                                                                                 \
         return sum;                                                                                         \
     }                                                                                                       \
-    /* z += curve * (low, or low + step where the column is set); returns the sum of z */                   \
     TARGET static double sparse_add_##suffix(const uint8_t *on, const double *curve, double low,            \
                                              double step, double *z, ptrdiff_t n)                           \
     {                                                                                                       \
@@ -55,6 +56,7 @@ typedef struct {
     double (*add)(const uint8_t *on, const double *curve, double low, double step, double *z, ptrdiff_t n);
 } sparse_loops;
 
+/* Return the sum of z (n). */
 static double sparse_total(const double *z, ptrdiff_t n)
 {
     double part[SPARSE_LANES] = {0}, sum = 0.0;
@@ -69,7 +71,7 @@ static double sparse_total(const double *z, ptrdiff_t n)
     return sum;
 }
 
-/* The loops of the widest vectors that this processor runs. */
+/* Return the loops for the widest vectors of this processor. */
 static sparse_loops sparse_pick(void)
 {
     sparse_loops loops = {sparse_sum_plain, sparse_add_plain};

@@ -1,20 +1,24 @@
-"""Signatures of the kernel `sparse`."""
+"""Types of the kernel of sparse regression."""
 
 from numpy import ndarray as Array
 
 def slopes(link: Array, y: Array, weights: Array, contrasts: Array, slope_out: Array, curve_out: Array) -> float: ...
-def gradients(codes: Array, states: Array, table: Array, cell: Array, at: Array, slope: Array, out: Array) -> None: ...
-def add_terms(codes: Array, states: Array, table: Array, cell: Array, at: Array, theta: Array, out: Array) -> None: ...
+def gradients(
+    codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, slope: Array, out: Array
+) -> None: ...
+def add_terms(
+    codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, theta: Array, out: Array
+) -> None: ...
 def descend(
     codes: Array,
     states: Array,
     table: Array,
-    cell: Array,
-    at: Array,
+    table_start: Array,
+    theta_start: Array,
     penalty: Array,
     group: bool,
     curve: Array,
-    limit: float,
+    max_intercept: float,
     tolerance: float,
     itmax: int,
     stop: Array,
@@ -24,7 +28,7 @@ def descend(
 ) -> int: ...
 def descend_gram(
     hessian: Array,
-    at: Array,
+    theta_start: Array,
     penalty: Array,
     group: bool,
     tolerance: float,

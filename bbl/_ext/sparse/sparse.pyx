@@ -1,12 +1,13 @@
-# Sparse: multinomial logistic regression on products of predictors, by coordinate descent over terms.
-"""Sums over the terms of a sparse regression, and descent over them.
+"""Sparse multinomial logistic regression on products of predictors, by coordinate descent over terms.
 
-(a) A term is a row of `codes` (T, n), its state in every row of the data, and a table (states, d) of its d features in
-    each of its states, all tables one after the other: that of term t begins at ``cell[t]``. No matrix of features is
-    ever made. Its weights, (d, q) for q contrasts of the classes, begin at row ``at[t]`` of `theta`.
-(b) What there is for every row and contrast has shape (q, n): the link f, its slope dF/df and, in `descend`, the slope
-    of the quadratic model. The curvature (n,) is one number a row: exact for two classes, for more a bound.
-(c) A term of two states, such as any product of binary predictors, takes the loops over bytes of sparse.h.
+(a) A term has a state in each of the n rows, a row of `codes` (T, n), and a table (states, d) of its d features in each
+state. All tables lie one after the other, that of term t from ``table_start[t]`` on; the matrix of features is never
+made. The weights (d, q) of its features for q contrasts of the K classes are the rows of `theta` (D, q) from
+``theta_start[t]`` to ``theta_start[t + 1]``. Shapes: states (T,), table_start (T,), theta_start (T + 1,). (b) By row
+and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in `descend`,
+the slope z of its quadratic model. The curvature (n,) of the model is one number for each row: exact for two classes,
+else an upper bound. (c) Terms of two states, such as products of binary predictors, use the vectorised loops of
+sparse.h.
 """
 from libc.math cimport exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -25,27 +26,27 @@ ctypedef fused code_t:
     uint16_t
 
 cdef enum:
-    SMALL = 64  # columns up to which the curvature of a term is bounded by its matrix
+    MAX_GRAM_FEATURES = 64  # most features of a term whose Gram matrix is computed to bound the curvature
 
 
-cdef void state_sums(const code_t *code, const double *z, Py_ssize_t n, Py_ssize_t S, double whole,
-                     const sparse_loops *loops, double *out) noexcept nogil:
-    """Write to `out` (S) the sum of `z` (n) over the rows of every state; `whole` is that over all rows."""
+cdef void state_sums(const code_t *row_state, const double *z, Py_ssize_t n, Py_ssize_t S, double total,
+                     const sparse_loops *loops, double *sums_out) noexcept nogil:
+    """Write the sum of z (n) over the rows in each state to sums_out (S); `total` is the sum over all rows."""
     cdef Py_ssize_t i, s
     if code_t is uint8_t:
         if S == 2:
-            out[1] = loops.sum(code, z, n)
-            out[0] = whole - out[1]
+            sums_out[1] = loops.sum(row_state, z, n)
+            sums_out[0] = total - sums_out[1]
             return
     for s in range(S):
-        out[s] = 0.0
+        sums_out[s] = 0.0
     for i in range(n):
-        out[code[i]] += z[i]
+        sums_out[row_state[i]] += z[i]
 
 
 cdef void project(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q, Py_ssize_t c,
                   double *out) noexcept nogil:
-    """Write to column c of `out` (d, q) the sums over states (S) times the table (S, d)."""
+    """Write column c of out (d, q): the sums (S,) by state times the table (S, d)."""
     cdef Py_ssize_t s, a
     for a in range(d):
         out[a * q + c] = 0.0
@@ -56,308 +57,323 @@ cdef void project(const double *sums, const double *table, Py_ssize_t S, Py_ssiz
 
 def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1] weights,
            const double[:, ::1] contrasts, double[:, ::1] slope_out, double[::1] curve_out):
-    """Return the weighted loss at `link` (q, n); write its slope (q, n) and a bound of its curvature (n,).
+    """Return the weighted log-loss at `link` (q, n); write its slope (q, n) and an upper bound of its curvature (n,).
 
-    ``contrasts`` (K, q) turn a row's link into K scores, of which it has the softmax as probabilities.
+    The scores of the K classes in a row are ``contrasts (K, q) @ link``, and the probabilities their softmax.
     """
     cdef Py_ssize_t n = link.shape[1], q = link.shape[0], K = contrasts.shape[0], i, c, k
-    cdef double loss = 0.0, top, whole, p, widest, right
+    cdef double loss = 0.0, largest, total, p, max_variance, row_loss
     cdef double *score = <double *> malloc(sizeof(double) * <size_t> K)
     if score == NULL:
         raise MemoryError
     with nogil:
         for i in range(n):
-            top = -1e300
+            largest = -1e300
             for k in range(K):
                 score[k] = 0.0
                 for c in range(q):
                     score[k] += contrasts[k, c] * link[c, i]
-                top = max(top, score[k])
-            whole = 0.0
-            right = top - score[y[i]]
+                largest = max(largest, score[k])
+            total = 0.0
+            row_loss = largest - score[y[i]]
             for k in range(K):
-                score[k] = exp(score[k] - top)
-                whole += score[k]
-            loss += weights[i] * (right + log(whole))
-            widest = 0.0
+                score[k] = exp(score[k] - largest)
+                total += score[k]
+            loss += weights[i] * (row_loss + log(total))
+            max_variance = 0.0
             for c in range(q):
                 slope_out[c, i] = -contrasts[y[i], c]
             for k in range(K):
-                p = score[k] / whole
-                widest = max(widest, p * (whole - score[k]) / whole)
+                p = score[k] / total
+                max_variance = max(max_variance, p * (total - score[k]) / total)
                 for c in range(q):
                     slope_out[c, i] += p * contrasts[k, c]
             for c in range(q):
                 slope_out[c, i] *= weights[i]
-            curve_out[i] = weights[i] * widest
+            curve_out[i] = weights[i] * max_variance
     free(score)
     return loss
 
 
 def gradients(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
-              const Py_ssize_t[::1] cell, const Py_ssize_t[::1] at, const double[:, ::1] slope,
+              const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[:, ::1] slope,
               double[:, ::1] out):
-    """Write the gradient (D, q) in the weights of all terms, from the slope (q, n)."""
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = slope.shape[0], t, c, most = 2
+    """Write the gradient (D, q) of the loss by the weights of all terms to `out`, from the slope (q, n)."""
+    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = slope.shape[0], t, c, d, max_states = 2
     cdef sparse_loops loops = sparse_pick()
     cdef double *sums
-    cdef double whole
+    cdef double total
     if not T or not n:
         return
     for t in range(T):
-        most = max(most, states[t])
-    sums = <double *> malloc(sizeof(double) * <size_t> most)
+        max_states = max(max_states, states[t])
+    sums = <double *> malloc(sizeof(double) * <size_t> max_states)
     if sums == NULL:
         raise MemoryError
     with nogil:
         for c in range(q):
-            whole = sparse_total(&slope[c, 0], n)
+            total = sparse_total(&slope[c, 0], n)
             for t in range(T):
-                state_sums(&codes[t, 0], &slope[c, 0], n, states[t], whole, &loops, sums)
-                project(sums, &table[cell[t]], states[t], at[t + 1] - at[t], q, c, &out[at[t], 0])
+                state_sums(&codes[t, 0], &slope[c, 0], n, states[t], total, &loops, sums)
+                d = theta_start[t + 1] - theta_start[t]
+                project(sums, &table[table_start[t]], states[t], d, q, c, &out[theta_start[t], 0])
     free(sums)
 
 
 def add_terms(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
-              const Py_ssize_t[::1] cell, const Py_ssize_t[::1] at, const double[:, ::1] theta,
+              const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[:, ::1] theta,
               double[:, ::1] out):
-    """Add to the link `out` (q, n) what all terms give with the weights `theta` (D, q)."""
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = theta.shape[1], t, c, i, a, s, d, most = 2
-    cdef double *value
-    cdef const code_t *code
-    cdef double *f
+    """Add the contributions of all terms with weights theta (D, q) to the link `out` (q, n)."""
+    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = theta.shape[1], t, c, i, a, s, d, max_states = 2
+    cdef double *state_link
+    cdef const code_t *row_state
+    cdef double *link
     cdef bint any_weight
     if not T or not n:
         return
     for t in range(T):
-        most = max(most, states[t])
-    value = <double *> malloc(sizeof(double) * <size_t> most)
-    if value == NULL:
+        max_states = max(max_states, states[t])
+    state_link = <double *> malloc(sizeof(double) * <size_t> max_states)
+    if state_link == NULL:
         raise MemoryError
     with nogil:
         for t in range(T):
-            d = at[t + 1] - at[t]
-            code = &codes[t, 0]
+            d = theta_start[t + 1] - theta_start[t]
+            row_state = &codes[t, 0]
             for c in range(q):
                 any_weight = False
                 for a in range(d):
-                    any_weight = any_weight or theta[at[t] + a, c] != 0.0
+                    any_weight = any_weight or theta[theta_start[t] + a, c] != 0.0
                 if not any_weight:
                     continue
                 for s in range(states[t]):
-                    value[s] = 0.0
+                    state_link[s] = 0.0
                     for a in range(d):
-                        value[s] += table[cell[t] + s * d + a] * theta[at[t] + a, c]
-                f = &out[c, 0]
+                        state_link[s] += table[table_start[t] + s * d + a] * theta[theta_start[t] + a, c]
+                link = &out[c, 0]
                 for i in range(n):
-                    f[i] += value[code[i]]
-    free(value)
+                    link[i] += state_link[row_state[i]]
+    free(state_link)
 
 
-cdef double steepest(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d) noexcept nogil:
-    """Bound the curvature of a term's features from that of its states (S); exact for one feature."""
+cdef double bound_curvature(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d) noexcept nogil:
+    """Bound the curvature along a term's d features, given sums (S,) of the row curvature by state; exact for d = 1."""
     cdef Py_ssize_t s, a, b
-    cdef double entry, row, widest = 0.0, most = 0.0
+    cdef double gram_ab, row_sum, gram_bound = 0.0, state_bound = 0.0
     for s in range(S):
-        most = max(most, sums[s])
-    most *= S  # the features of all states, once each, have the Gram matrix S times the identity
-    if d > SMALL:
-        return most
+        state_bound = max(state_bound, sums[s])
+    state_bound *= S  # features are orthogonal over states: table' table = S I
+    if d > MAX_GRAM_FEATURES:
+        return state_bound
     for a in range(d):
-        row = 0.0
+        row_sum = 0.0
         for b in range(d):
-            entry = 0.0
+            gram_ab = 0.0
             for s in range(S):
-                entry += sums[s] * table[s * d + a] * table[s * d + b]
-            row += fabs(entry)
-        widest = max(widest, row)
-    return min(most, widest)
+                gram_ab += sums[s] * table[s * d + a] * table[s * d + b]
+            row_sum += fabs(gram_ab)
+        gram_bound = max(gram_bound, row_sum)
+    return min(state_bound, gram_bound)
 
 
-cdef double shrink(double *weight, const double *slope, double curve, double penalty, Py_ssize_t size,
+cdef double step_group(double *weight, const double *slope, double curve, double penalty, Py_ssize_t size,
                    double *step) noexcept nogil:
-    """Take the step of one group of `size` weights under its norm's penalty; return the length of the step."""
+    """Take the proximal step of `size` weights under `penalty` times their norm, in place; return the norm of the step.
+
+    slope, step: (size,); curve: a bound of the curvature.
+    """
     cdef Py_ssize_t a
-    cdef double norm = 0.0, keep, new, length = 0.0
+    cdef double norm = 0.0, shrinkage, new_weight, length = 0.0
     for a in range(size):
-        new = curve * weight[a] - slope[a]
-        norm += new * new
+        new_weight = curve * weight[a] - slope[a]
+        norm += new_weight * new_weight
     norm = sqrt(norm)
-    keep = 0.0 if norm <= penalty else (1.0 - penalty / norm) / curve
+    shrinkage = 0.0 if norm <= penalty else (1.0 - penalty / norm) / curve
     for a in range(size):
-        new = keep * (curve * weight[a] - slope[a]) if keep else 0.0
-        step[a] = new - weight[a]
-        weight[a] = new
+        new_weight = shrinkage * (curve * weight[a] - slope[a]) if shrinkage else 0.0
+        step[a] = new_weight - weight[a]
+        weight[a] = new_weight
         length += step[a] * step[a]
     return sqrt(length)
 
 
-cdef double visit(const code_t *code, Py_ssize_t n, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q, const double *table,
-                  double penalty, bint group, double bound, const double *curve, double *z, double *whole,
-                  double *theta, double *scratch, const sparse_loops *loops) noexcept nogil:
-    """Take the steps of one term; return the largest remaining slope that they leave, in units of the penalty.
+cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q,
+                        const double *table, double penalty, bint group, double curve_bound, const double *curve,
+                        double *z, double *totals, double *theta, double *scratch,
+                        const sparse_loops *loops) noexcept nogil:
+    """Update the weights theta (d, q) of one term, and z and totals with them; return its largest change of a gradient.
 
-    scratch: sums (S), slope (d q), step (d q). `whole` (q) holds the sums of z over all rows.
+    The change is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty,
+    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: S + 2 d q numbers.
     """
-    cdef double *sums = scratch
-    cdef double *slope = sums + S
-    cdef double *step = slope + d * q
+    cdef double *sums = scratch        # (S,)
+    cdef double *gradient = sums + S      # (d, q)
+    cdef double *steps = gradient + d * q  # (d, q)
     cdef Py_ssize_t c, a, s, i
-    cdef double change = 0.0
+    cdef double change = 0.0, length
     for c in range(q):
-        state_sums(code, z + c * n, n, S, whole[c], loops, sums)
-        project(sums, table, S, d, q, c, slope)
+        state_sums(row_state, z + c * n, n, S, totals[c], loops, sums)
+        project(sums, table, S, d, q, c, gradient)
     if group:
-        change = bound * shrink(theta, slope, bound, penalty, d * q, step)
+        change = curve_bound * step_group(theta, gradient, curve_bound, penalty, d * q, steps)
     else:
         for a in range(d):
-            change = max(change, bound * shrink(theta + a * q, slope + a * q, bound, penalty, q, step + a * q))
+            length = step_group(theta + a * q, gradient + a * q, curve_bound, penalty, q, steps + a * q)
+            change = max(change, curve_bound * length)
     if change == 0.0:
         return 0.0
     for c in range(q):
         for s in range(S):
             sums[s] = 0.0
             for a in range(d):
-                sums[s] += table[s * d + a] * step[a * q + c]
+                sums[s] += table[s * d + a] * steps[a * q + c]
         if code_t is uint8_t:
             if S == 2:
-                whole[c] = loops.add(code, curve, sums[0], sums[1] - sums[0], z + c * n, n)
+                totals[c] = loops.add(row_state, curve, sums[0], sums[1] - sums[0], z + c * n, n)
                 continue
         for i in range(n):
-            z[c * n + i] += curve[i] * sums[code[i]]
-        whole[c] = sparse_total(z + c * n, n)
+            z[c * n + i] += curve[i] * sums[row_state[i]]
+        totals[c] = sparse_total(z + c * n, n)
     return change / penalty
 
 
 def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
-            const Py_ssize_t[::1] cell, const Py_ssize_t[::1] at, const double[::1] penalty, bint group,
-            const double[::1] curve, double limit, double tolerance, int itmax, const int32_t[::1] stop,
+            const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[::1] penalty, bint group,
+            const double[::1] curve, double max_intercept, double tolerance, int itmax, const int32_t[::1] stop,
             double[:, ::1] z, double[:, ::1] theta, double[::1] intercept):
-    """Minimise the quadratic model plus the penalties over all terms, in place; return the number of sweeps.
+    """Minimise the quadratic model plus the penalties (T,) over all terms, in place; return the number of sweeps.
 
-    `z` (q, n) is its slope. Sweeps over all terms and sweeps over those with weights alternate until no step of one of
-    the former would change a gradient by more than `tolerance` of its penalty. The intercept stays within `limit`.
+    z (q, n) is the slope of the model, curve (n,) its curvature; theta (D, q) and intercept (q,) start the descent.
+    With `group`, the weights of a term have one penalty, else those of each of its features. Sweeps over all terms
+    alternate with sweeps over the terms whose weights are not 0. The descent ends when no step of a sweep over all
+    terms changes a gradient by more than `tolerance` times its penalty, after `itmax` sweeps, or when stop[0] is set.
+    Intercepts stay within ±max_intercept.
     """
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = z.shape[0], t, c, a, i, d, most = 1, wide = 1
+    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = z.shape[0], t, c, a, i, d
+    cdef Py_ssize_t max_states = 1, max_features = 1
     cdef sparse_loops loops = sparse_pick()
-    cdef double change, new, step, least = 1e300, flat = sparse_total(&curve[0], n)
+    cdef double change, new_intercept, step, min_penalty = 1e300, total_curve = sparse_total(&curve[0], n)
     cdef int sweep = 0
-    cdef bint everything = True, live
-    cdef double *bound
-    cdef double *whole
+    cdef bint all_terms = True, is_active
+    cdef double *curve_bound
+    cdef double *totals
     cdef double *scratch
     for t in range(T):
-        most = max(most, states[t])
-        wide = max(wide, at[t + 1] - at[t])
-        least = min(least, penalty[t])
+        max_states = max(max_states, states[t])
+        max_features = max(max_features, theta_start[t + 1] - theta_start[t])
+        min_penalty = min(min_penalty, penalty[t])
     if not T:
-        least = flat
-    bound = <double *> malloc(sizeof(double) * <size_t> (T + q + most + 2 * wide * q))
-    if bound == NULL:
+        min_penalty = total_curve
+    curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + q + max_states + 2 * max_features * q))
+    if curve_bound == NULL:
         raise MemoryError
-    whole = bound + T
-    scratch = whole + q
+    totals = curve_bound + T
+    scratch = totals + q
     with nogil:
         for t in range(T):
-            d = at[t + 1] - at[t]
-            state_sums(&codes[t, 0], &curve[0], n, states[t], flat, &loops, scratch)
-            bound[t] = max(1e-300, steepest(scratch, &table[cell[t]], states[t], d))
+            d = theta_start[t + 1] - theta_start[t]
+            state_sums(&codes[t, 0], &curve[0], n, states[t], total_curve, &loops, scratch)
+            curve_bound[t] = max(1e-300, bound_curvature(scratch, &table[table_start[t]], states[t], d))
         for c in range(q):
-            whole[c] = sparse_total(&z[c, 0], n)
+            totals[c] = sparse_total(&z[c, 0], n)
         while sweep < itmax and not stop[0]:
             sweep += 1
             change = 0.0
             for c in range(q):
-                new = min(limit, max(-limit, intercept[c] - whole[c] / max(flat, 1e-300)))
-                step = new - intercept[c]
-                intercept[c] = new
+                new_intercept = intercept[c] - totals[c] / max(total_curve, 1e-300)
+                new_intercept = min(max_intercept, max(-max_intercept, new_intercept))
+                step = new_intercept - intercept[c]
+                intercept[c] = new_intercept
                 if step != 0.0:
                     for i in range(n):
                         z[c, i] += step * curve[i]
-                    whole[c] = sparse_total(&z[c, 0], n)
-                    change = max(change, fabs(step) * flat / least)
+                    totals[c] = sparse_total(&z[c, 0], n)
+                    change = max(change, fabs(step) * total_curve / min_penalty)
             for t in range(T):
-                d = at[t + 1] - at[t]
-                if not everything:
-                    live = False
-                    for a in range(at[t], at[t + 1]):
+                d = theta_start[t + 1] - theta_start[t]
+                if not all_terms:
+                    is_active = False
+                    for a in range(theta_start[t], theta_start[t + 1]):
                         for c in range(q):
-                            live = live or theta[a, c] != 0.0
-                    if not live:
+                            is_active = is_active or theta[a, c] != 0.0
+                    if not is_active:
                         continue
-                change = max(change, visit(&codes[t, 0], n, states[t], d, q, &table[cell[t]], penalty[t], group,
-                                           bound[t], &curve[0], &z[0, 0], whole, &theta[at[t], 0], scratch, &loops))
+                change = max(change, update_term(&codes[t, 0], n, states[t], d, q, &table[table_start[t]], penalty[t],
+                                                 group, curve_bound[t], &curve[0], &z[0, 0], totals,
+                                                 &theta[theta_start[t], 0], scratch, &loops))
             if change <= tolerance:
-                if everything:
+                if all_terms:
                     break
-                everything = True
+                all_terms = True
             else:
-                everything = False
-    free(bound)
+                all_terms = False
+    free(curve_bound)
     return sweep
 
 
-def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] at, const double[::1] penalty, bint group,
+def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start, const double[::1] penalty, bint group,
                  double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
-    """Minimise the quadratic model plus the penalties as `descend` does, from its Hessian; return the number of sweeps.
+    """Minimise as `descend` does, from the Hessian (D q, D q) of the model by all weights; return the number of sweeps.
 
-    `hessian` (D q, D q) and `slope` (D, q), that of the model, are of all features; a term of penalty 0, such as the
-    intercept, is free. Few features of many rows cost less this way, and for more than two classes it is exact.
+    slope (D, q) is the gradient of the model, updated with theta (D, q). A term of penalty 0, such as the intercept, is
+    free. Cheaper for few features of many rows, and exact for more than two classes.
     """
-    cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1], t, a, b, lo, hi, wide = 1, size
-    cdef double change, row, widest, least = 1e300, moved
+    cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1]
+    cdef Py_ssize_t t, a, b, first, end, size, max_features = 1
+    cdef double change, row_sum, largest_sum, min_penalty = 1e300, length, max_length
     cdef int sweep = 0
-    cdef bint everything = True, live
-    cdef double *bound
+    cdef bint all_terms = True, is_active
+    cdef double *curve_bound
     cdef double *step
     cdef double *weight = &theta[0, 0]
-    cdef double *pull = &slope[0, 0]
+    cdef double *gradient = &slope[0, 0]
     for t in range(T):
-        wide = max(wide, at[t + 1] - at[t])
+        max_features = max(max_features, theta_start[t + 1] - theta_start[t])
         if penalty[t] > 0:
-            least = min(least, penalty[t])
-    bound = <double *> malloc(sizeof(double) * <size_t> (T + wide * q))
-    if bound == NULL:
+            min_penalty = min(min_penalty, penalty[t])
+    curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + max_features * q))
+    if curve_bound == NULL:
         raise MemoryError
-    step = bound + T
+    step = curve_bound + T
     with nogil:
         for t in range(T):
-            lo, hi, widest = at[t] * q, at[t + 1] * q, 1e-300
-            for a in range(lo, hi):
-                row = 0.0
-                for b in range(lo, hi):
-                    row += fabs(hessian[a, b])
-                widest = max(widest, row)
-            bound[t] = widest
+            first, end, largest_sum = theta_start[t] * q, theta_start[t + 1] * q, 1e-300
+            for a in range(first, end):
+                row_sum = 0.0
+                for b in range(first, end):
+                    row_sum += fabs(hessian[a, b])
+                largest_sum = max(largest_sum, row_sum)
+            curve_bound[t] = largest_sum
         while sweep < itmax and not stop[0]:
             sweep += 1
             change = 0.0
             for t in range(T):
-                lo, hi = at[t] * q, at[t + 1] * q
-                if not everything:
-                    live = False
-                    for a in range(lo, hi):
-                        live = live or weight[a] != 0.0
-                    if not live:
+                first, end = theta_start[t] * q, theta_start[t + 1] * q
+                if not all_terms:
+                    is_active = False
+                    for a in range(first, end):
+                        is_active = is_active or weight[a] != 0.0
+                    if not is_active:
                         continue
-                size = hi - lo if group else q
-                moved = 0.0
-                a = lo
-                while a < hi:
-                    moved = max(moved, shrink(weight + a, pull + a, bound[t], penalty[t], size, step + a - lo))
+                size = end - first if group else q
+                max_length = 0.0
+                a = first
+                while a < end:
+                    length = step_group(weight + a, gradient + a, curve_bound[t], penalty[t], size, step + a - first)
+                    max_length = max(max_length, length)
                     a += size
-                if moved == 0.0:
+                if max_length == 0.0:
                     continue
-                change = max(change, moved * bound[t] / (penalty[t] if penalty[t] > 0 else least))
-                for a in range(lo, hi):
-                    if step[a - lo] != 0.0:
+                change = max(change, max_length * curve_bound[t] / (penalty[t] if penalty[t] > 0 else min_penalty))
+                for a in range(first, end):
+                    if step[a - first] != 0.0:
                         for b in range(D * q):
-                            pull[b] += hessian[a, b] * step[a - lo]
+                            gradient[b] += hessian[a, b] * step[a - first]
             if change <= tolerance:
-                if everything:
+                if all_terms:
                     break
-                everything = True
+                all_terms = True
             else:
-                everything = False
-    free(bound)
+                all_terms = False
+    free(curve_bound)
     return sweep

@@ -1,10 +1,11 @@
-/* Gibbs sampling: packed couplings of pairs, packs of chains, choice of the vector width at run time.
+/* Gibbs sampling: packed couplings, packs of chains, choice of the vector width at run time.
 
-   Model: P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), level 0 of every site having h = J = 0, and terms
-   of three sites and more like the couplings of pairs.
-   m sites, D = sum(L_i - 1) non-reference levels, start[i] the first of them at site i.
-   A pack is `width` chains (a multiple of GIBBS_PACK) that advance together; arrays of a pack have the chain as the
-   last axis. Every chain has its own random stream, so what it does depends on nothing but its seed and the model. */
+   Model of m sites: P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), where h and J are 0 at level 0, plus
+   terms of three and more sites in the sum over pairs. D = sum(L_i - 1) is the number of non-reference levels, start[i]
+   the first of site i. "Energy" is the exponent.
+   A pack is `width` chains that advance together, the last axis of its arrays. Every chain has its own stream of random
+   numbers, so that its path depends only on its seed and the model. The lanes of a vector are chains, or, for sites of
+   many levels (by_levels), the levels of a site. */
 #ifndef GIBBS_H
 #define GIBBS_H
 
@@ -40,12 +41,13 @@ typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 #define SINGLE
 #include "gibbs_lanes.h"
 
-/* Widest vectors of this processor, in floats, at most `most` if it is 8 or more */
-static int gibbs_lanes(int most)
+/* Return the floats in the widest vectors of this processor, at most max_lanes, but at least GIBBS_BASE. */
+static int gibbs_lanes(int max_lanes)
 {
-    return most >= 16 && cpu_runs(64) ? 16 : most >= 8 && cpu_runs(32) ? 8 : GIBBS_BASE;
+    return max_lanes >= 16 && cpu_runs(64) ? 16 : max_lanes >= 8 && cpu_runs(32) ? 8 : GIBBS_BASE;
 }
 
+/* Return the sweep for a vector width. */
 static gibbs_sweep gibbs_choose(int lanes, int by_levels)
 {
 #ifdef CPU_X86
@@ -58,19 +60,21 @@ static gibbs_sweep gibbs_choose(int lanes, int by_levels)
     return by_levels ? gibbs_base_sweep_levels : gibbs_base_sweep_chains;
 }
 
-/* Chains as lanes: rows r..r+R-1 of J, as the sweep takes them, lie at D * r as (D, R).
-   Levels as lanes: for each site a table (D + m, padded A) with a row for every level, reference included, of every
-   site. table_out must come zeroed. */
+/* Copy the couplings J (D, D) to table_out, which must be zero, in the order in which a sweep reads them.
+
+   Lanes are chains: the rows r .. r + R - 1 that are multiplied at once lie at D r as (D, R). Lanes are levels: each
+   site has a table (D + m, A padded), A = L - 1, with a row for every level of every site, reference levels included.
+   */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                                  int by_levels, int lanes, float *table_out)
 {
     const ptrdiff_t D = start[m];
-    ptrdiff_t i, j, a, b, r, k, R, first, last;
+    ptrdiff_t i, j, a, b, r, k, R, first, end;
     if (!by_levels) {
-        for (first = 0; first < m; first = last) {
-            last = gibbs_block_end(start, m, first);
-            for (r = start[first]; r < start[last]; r += R) {
-                R = gibbs_rows(start[last] - r);
+        for (first = 0; first < m; first = end) {
+            end = gibbs_block_end(start, m, first);
+            for (r = start[first]; r < start[end]; r += R) {
+                R = gibbs_rows(start[end] - r);
                 for (a = 0; a < D; a++)
                     for (k = 0; k < R; k++)
                         table_out[D * r + a * R + k] = (float)J[a * D + r + k];
@@ -88,6 +92,7 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
     }
 }
 
+/* Return the next word of a stream (xoshiro128++), whose four words lie `width` apart. */
 static inline uint32_t gibbs_word(uint32_t *s, ptrdiff_t width)
 {
     const uint32_t sum = s[0] + s[3 * width], word = ((sum << 7) | (sum >> 25)) + s[0], t = s[width] << 9;
@@ -100,7 +105,7 @@ static inline uint32_t gibbs_word(uint32_t *s, ptrdiff_t width)
     return word;
 }
 
-/* Random states, all levels equally likely, each chain from its own stream */
+/* Draw the states (m, width) of a pack uniformly, each chain from its own stream. */
 static void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out, uint32_t *stream)
 {
     ptrdiff_t i, c;
@@ -110,6 +115,7 @@ static void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, i
                 (int32_t)(((uint64_t)gibbs_word(stream + c, width) * (uint32_t)n_levels[i]) >> 32);
 }
 
+/* Return an array of floats at *at, and advance *at by its size, rounded up to whole cache lines. */
 static float *gibbs_take(char **at, size_t floats)
 {
     float *p = (float *)*at;
@@ -117,16 +123,17 @@ static float *gibbs_take(char **at, size_t floats)
     return p;
 }
 
-/* Most rows of a block of sites: the height of `low` and `up` */
+/* Return the most levels of a block of sites, the height of `low` and `up`. */
 static ptrdiff_t gibbs_height(const gibbs_model *g)
 {
-    ptrdiff_t i, top = GIBBS_BLOCK;
+    ptrdiff_t i, height = GIBBS_BLOCK;
     for (i = 0; i < g->m; i++)
-        if (g->n_levels[i] > top)
-            top = g->n_levels[i];
-    return top;
+        if (g->n_levels[i] > height)
+            height = g->n_levels[i];
+    return height;
 }
 
+/* Copy the states of the chains whose energy is the highest so far. */
 static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
 {
     const ptrdiff_t width = g->width;
@@ -139,36 +146,36 @@ static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
         }
 }
 
-/* Write the states of the first n chains to draws_out, chain c at c * step * m, and their energies at
-   c * step */
-static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n, ptrdiff_t step, int item,
+/* Write the states of the first n chains to draws_out (n, n_draws, m), codes of code_bytes bytes, and their energies to
+   energies_out (n, n_draws); both point at the draw to be written. */
+static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n, ptrdiff_t n_draws, int code_bytes,
                          char *draws_out, float *energies_out)
 {
     ptrdiff_t i, c;
     for (c = 0; c < n; c++) {
-        char *to = draws_out + c * step * g->m * item;
-        const int32_t *from = p->codes + c;
-        energies_out[c * step] = p->energy[c];
+        char *draw = draws_out + c * n_draws * g->m * code_bytes;
+        const int32_t *codes = p->codes + c;
+        energies_out[c * n_draws] = p->energy[c];
         for (i = 0; i < g->m; i++) {
-            const int32_t code = from[i * g->width];
-            if (item == 1)
-                ((uint8_t *)to)[i] = (uint8_t)code;
-            else if (item == 2)
-                ((uint16_t *)to)[i] = (uint16_t)code;
+            const int32_t code = codes[i * g->width];
+            if (code_bytes == 1)
+                ((uint8_t *)draw)[i] = (uint8_t)code;
+            else if (code_bytes == 2)
+                ((uint16_t *)draw)[i] = (uint16_t)code;
             else
-                ((int32_t *)to)[i] = code;
+                ((int32_t *)draw)[i] = code;
         }
     }
 }
 
-/* Set the bits of the levels that the chains are at, in the words of this pack for sweep number t */
+/* Set the bits of the present levels of the chains, in the words of this pack for sweep number t. */
 static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 {
     ptrdiff_t i, c;
-    uint64_t *to = p->bits + p->first_word + t * ((p->chains + 63) / 64);
+    uint64_t *words = p->bits + p->first_word + t * ((p->chains + 63) / 64);
     for (i = 0; i < g->m; i++) {
         const int32_t *codes = p->codes + i * g->width;
-        uint64_t *level = to + g->start[i] * p->words;
+        uint64_t *level = words + g->start[i] * p->words;
         if (g->n_levels[i] == 2)
             for (c = 0; c < p->chains; c++)
                 level[c >> 6] |= (uint64_t)codes[c] << (c & 63);
@@ -179,31 +186,34 @@ static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
     }
 }
 
-/* Run n_sweeps sweeps of one pack. With draws_out, the state after every `thin` sweeps is written (`since` sweeps
-   having passed since the last one); `step` is the number of draws per chain in the arrays. Returns a solver_code. */
+/* Run n_sweeps sweeps of one pack; return a solver_code.
+
+   With draws_out, the state after every `thin` sweeps is written as in gibbs_record; `since` sweeps have passed since
+   the last one that was written. */
 static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
-                     ptrdiff_t since, ptrdiff_t n, ptrdiff_t step, int item, char *draws_out, float *energies_out)
+                     ptrdiff_t since, ptrdiff_t n, ptrdiff_t n_draws, int code_bytes, char *draws_out,
+                     float *energies_out)
 {
     const ptrdiff_t width = g->width, height = gibbs_height(g);
     const size_t indicators = g->by_levels ? 0 : (size_t)g->D * width, rows = g->by_levels ? (size_t)g->m * width : 0;
     const gibbs_sweep sweep = gibbs_choose(lanes, g->by_levels);
     gibbs_scratch s;
-    ptrdiff_t i, c, base, t;
-    char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *at;
+    ptrdiff_t i, c, first_row, t;
+    char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *next;
     if (!memory)
         return SOLVER_NO_MEMORY;
-    at = memory + (64 - (uintptr_t)memory % 64) % 64;
-    s.x = gibbs_take(&at, indicators);
-    s.low = gibbs_take(&at, (size_t)height * width);
-    s.up = gibbs_take(&at, (size_t)height * width);
-    s.sums = gibbs_take(&at, 16 * (size_t)height);
-    s.rows = (int32_t *)gibbs_take(&at, rows);
+    next = memory + (64 - (uintptr_t)memory % 64) % 64;
+    s.x = gibbs_take(&next, indicators);
+    s.low = gibbs_take(&next, (size_t)height * width);
+    s.up = gibbs_take(&next, (size_t)height * width);
+    s.sums = gibbs_take(&next, 16 * (size_t)height);
+    s.rows = (int32_t *)gibbs_take(&next, rows);
     memset(s.x, 0, 4 * indicators);
-    for (i = 0, base = 0; i < g->m; base += g->n_levels[i++])
+    for (i = 0, first_row = 0; i < g->m; first_row += g->n_levels[i++])
         for (c = 0; c < width; c++) {
             const int32_t code = p->codes[i * width + c];
             if (g->by_levels)
-                s.rows[c * g->m + i] = (int32_t)base + code;
+                s.rows[c * g->m + i] = (int32_t)first_row + code;
             else if (code)
                 s.x[(g->start[i] + code - 1) * width + c] = 1.0f;
         }
@@ -214,8 +224,8 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
         if (p->bits)
             gibbs_mark(g, p, t);
         if (draws_out && ++since == thin) {
-            gibbs_record(g, p, n, step, item, draws_out, energies_out);
-            draws_out += g->m * item;
+            gibbs_record(g, p, n, n_draws, code_bytes, draws_out, energies_out);
+            draws_out += g->m * code_bytes;
             energies_out++;
             since = 0;
         }

@@ -1,4 +1,4 @@
-"""Gibbs sweeps over packs of chains (C kernel in gibbs.h): packing of the couplings, start states, sweeps."""
+"""Gibbs sweeps over packs of chains (terms and C code in gibbs.h): packing of couplings, start states, sweeps."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from libc.stddef cimport ptrdiff_t
 cdef extern from "gibbs.h" nogil:
     int GIBBS_PACK
     ctypedef struct gibbs_terms:
-        ptrdiff_t most
+        ptrdiff_t max_order
         const ptrdiff_t *site_first
         const int32_t *site_term
         const int32_t *members
@@ -32,36 +32,36 @@ cdef extern from "gibbs.h" nogil:
         int32_t *best_codes
         uint64_t *bits
         ptrdiff_t words, chains, first_word
-    int gibbs_lanes(int most)
+    int gibbs_lanes(int max_lanes)
     void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                               int by_levels, int lanes, float *table_out)
     void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out, uint32_t *stream)
     int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin, ptrdiff_t since,
-                  ptrdiff_t n, ptrdiff_t step, int item, char *draws_out, float *energies_out)
+                  ptrdiff_t n, ptrdiff_t n_draws, int code_bytes, char *draws_out, float *energies_out)
 
 
 def pack_size():
-    """Return the number that the width of a pack of chains must be a multiple of."""
+    """Return the number of which the width of a pack of chains must be a multiple."""
     return GIBBS_PACK
 
 
-def lanes(int most=16):
-    """Return the floats per vector that the kernel uses on this processor: 16, 8 or the base width, up to `most`."""
-    return gibbs_lanes(most)
+def lanes(int max_lanes=16):
+    """Return the floats in the kernel's vectors on this processor: 16, 8 or the base width, up to max_lanes."""
+    return gibbs_lanes(max_lanes)
 
 
 def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const ptrdiff_t[::1] start, bint by_levels,
                    int lanes, float[::1] table=None):
-    """Return the couplings (D, D) as the float32 table that `run` reads, written over `table` if that is given."""
+    """Return the couplings J (D, D) as the float32 table that `run` reads, written into `table` if given."""
     cdef ptrdiff_t m = n_levels.shape[0], D = J.shape[0]
     if J.shape[1] != D or start.shape[0] != m + 1 or D == 0 or start[m] != D:
         raise ValueError("J, n_levels and start do not fit together")
     width = np.asarray(n_levels, dtype=np.intp) - 1
     size = (D + m) * int((-(-width // lanes) * lanes).sum()) if by_levels else D * D
     if table is None:
-        room = np.zeros(size + 16, dtype=np.float32)
-        first = -room.ctypes.data // 4 % 16  # rows of whole vectors then lie in one cache line each
-        table = room[first:first + size]
+        memory = np.zeros(size + 16, dtype=np.float32)
+        first = -memory.ctypes.data // 4 % 16  # rows of whole vectors then lie in one cache line each
+        table = memory[first:first + size]
     elif table.shape[0] != size:
         raise ValueError("the table is of another model")
     with nogil:
@@ -70,7 +70,7 @@ def pack_couplings(const double[:, ::1] J, const int32_t[::1] n_levels, const pt
 
 
 def start_states(const int32_t[::1] n_levels, int32_t[:, ::1] codes, uint32_t[:, ::1] stream):
-    """Fill the states `codes` (m, width) of a pack at random from its streams (4, width)."""
+    """Draw the states `codes` (m, width) of a pack uniformly, from its streams (4, width)."""
     if codes.shape[0] != n_levels.shape[0] or stream.shape[0] != 4 or stream.shape[1] != codes.shape[1]:
         raise ValueError("codes and stream do not fit together")
     with nogil:
@@ -82,41 +82,41 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
         float[::1] energy, float[::1] best, int32_t[:, ::1] best_codes, ptrdiff_t n_sweeps, ptrdiff_t thin=0,
         ptrdiff_t since=0, ptrdiff_t first=0, unsigned char[:, :, ::1] draws=None, float[:, ::1] energies=None,
         uint64_t[:, ::1] bits=None, ptrdiff_t first_word=0, ptrdiff_t chains=0, terms=None):
-    """Advance one pack of chains by `n_sweeps` sweeps, in place, with the GIL released.
+    """Advance one pack of chains by `n_sweeps` sweeps, in place, without the GIL.
 
-    Shapes: table as `pack_couplings` returned it, h (D,), codes and best_codes (m, width), stream (4, width), energy
-    and best (width,). With `draws`, the bytes of codes (chains, draws, m) of 1, 2 or 4 bytes each, and `energies`
-    (chains, draws), every `thin`-th state is written from draw number `first` on, `since` sweeps having passed. With
-    `bits` (D, words), the bits of the levels of the first `chains` after each sweep are set, from `first_word` on, in
-    ``ceil(chains / 64)`` words for a sweep. `terms` are those of three predictors and more: a
-    `bbl.model.higher.Higher` and the couplings of its cells, as float32.
+    Shapes: table from `pack_couplings`, h (D,), codes and best_codes (m, width), stream (4, width), energy and best
+    (width,). best holds the highest energies so far, best_codes their states. With `draws` (chains, draws, m b), codes
+    of b = 1, 2 or 4 bytes, and `energies` (chains, draws), the state after every `thin` sweeps is written, from draw
+    `first` on; `since` sweeps have passed since the last one. With `bits` (D, words), a bit is set for each of the
+    first `chains` after each sweep, in the rows of its levels, in ``ceil(chains / 64)`` words a sweep from `first_word`
+    on. `terms`, of three sites and more: a `bbl.model.higher.Higher` and the couplings of its cells as float32.
     """
     cdef gibbs_model g
-    cdef gibbs_terms more
+    cdef gibbs_terms higher
     cdef const ptrdiff_t[::1] site_first, table_first
     cdef const ptrdiff_t[:, ::1] stride
     cdef const int32_t[::1] site_term
     cdef const int32_t[:, ::1] members
     cdef const float[::1] values
     cdef gibbs_pack p
-    cdef ptrdiff_t m = n_levels.shape[0], width = codes.shape[1], n = 0, step = 0
-    cdef int item = 0, status
-    cdef char *to = NULL
-    cdef float *energy_to = NULL
+    cdef ptrdiff_t m = n_levels.shape[0], width = codes.shape[1], n = 0, n_draws = 0
+    cdef int code_bytes = 0, status
+    cdef char *draws_to = NULL
+    cdef float *energies_to = NULL
     if (start.shape[0] != m + 1 or h.shape[0] != start[m] or codes.shape[0] != m or best_codes.shape[0] != m
             or best_codes.shape[1] != width or stream.shape[0] != 4 or stream.shape[1] != width or width % GIBBS_PACK
             or width == 0 or energy.shape[0] != width or best.shape[0] != width):
         raise ValueError("arrays of the pack do not fit together")
     if draws is not None:
-        n, step = draws.shape[0], draws.shape[1]
-        item = <int>(draws.shape[2] // m)
-        if (item not in (1, 2, 4) or draws.shape[2] != m * item or n > width or energies is None or thin < 1
-                or energies.shape[0] != n or energies.shape[1] != step or since < 0 or since >= thin or first < 0
-                or first + (since + n_sweeps) // thin > step):
+        n, n_draws = draws.shape[0], draws.shape[1]
+        code_bytes = <int>(draws.shape[2] // m)
+        if (code_bytes not in (1, 2, 4) or draws.shape[2] != m * code_bytes or n > width or energies is None or thin < 1
+                or energies.shape[0] != n or energies.shape[1] != n_draws or since < 0 or since >= thin or first < 0
+                or first + (since + n_sweeps) // thin > n_draws):
             raise ValueError("draws do not fit the pack")
-        if n and first < step:
-            to = <char *>&draws[0, first, 0]
-            energy_to = &energies[0, first]
+        if n and first < n_draws:
+            draws_to = <char *>&draws[0, first, 0]
+            energies_to = &energies[0, first]
     if bits is not None and (bits.shape[0] != h.shape[0] or not 0 < chains <= width or first_word < 0
                              or first_word + n_sweeps * ((chains + 63) // 64) > bits.shape[1]):
         raise ValueError("bits do not fit the pack")
@@ -129,16 +129,16 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
         stride, table_first = structure.stride, structure.first
         if site_first.shape[0] != m + 1 or values.shape[0] != structure.size:
             raise ValueError("the terms do not fit the pack")
-        more.most, more.site_first, more.site_term = members.shape[1], &site_first[0], &site_term[0]
-        more.members, more.stride, more.first = &members[0, 0], &stride[0, 0], &table_first[0]
-        more.values = &values[0]
-        g.terms = &more
+        higher.max_order, higher.site_first, higher.site_term = members.shape[1], &site_first[0], &site_term[0]
+        higher.members, higher.stride, higher.first = &members[0, 0], &stride[0, 0], &table_first[0]
+        higher.values = &values[0]
+        g.terms = &higher
     p.codes, p.stream, p.energy, p.best = &codes[0, 0], &stream[0, 0], &energy[0], &best[0]
     p.best_codes = &best_codes[0, 0]
     p.bits, p.words, p.chains, p.first_word = NULL, 0, chains, first_word
     if bits is not None:
         p.bits, p.words = &bits[0, 0], bits.shape[1]
     with nogil:
-        status = gibbs_run(&g, &p, lanes, n_sweeps, thin, since, n, step, item, to, energy_to)
+        status = gibbs_run(&g, &p, lanes, n_sweeps, thin, since, n, n_draws, code_bytes, draws_to, energies_to)
     if status:
         raise MemoryError("no memory for the working arrays of the Gibbs sampler")

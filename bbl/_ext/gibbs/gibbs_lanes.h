@@ -1,15 +1,15 @@
-/* Gibbs sweep for one vector width; gibbs.h includes this file once per width.
+/* Gibbs sweep for one vector width; gibbs.h includes this file once for each width.
 
-   Set before inclusion: what vector.h asks for, SINGLE among it, and PAIR (vectors of chains held at once).
+   Set before inclusion: the names that vector.h asks for, SINGLE, and PAIR (vectors of chains multiplied at once).
 
-   f = h_i(a) + beta * (low + up), where `low` sums the couplings to the sites before i and `up` those after i.
-   The energy of the state after a sweep is the sum over i of h_i(x_i) + beta * low_i(x_i): every pair is counted
-   once, with both sites already new, so the energy needs no further work and cannot drift. */
+   Log weight of level a of site i: f = h_i(a) + beta (low + up), where `low` sums the couplings of the level to the
+   sites before i, and `up` to those after i. The energy after a sweep is the sum over i of h_i(x_i) + beta low_i(x_i):
+   it counts every pair once, with both sites new, so that it costs nothing more and cannot drift. */
 
 #include "gibbs_model.h"
 #include "vector.h"
 
-/* exp(x), x cut to [-87, 87]; relative error below 2e-7 (Cephes polynomial) */
+/* exp(x), x clipped to [-87, 87]; relative error below 2e-7 (Cephes polynomial) */
 TARGET static inline vec NAME(expf)(vec x)
 {
     vec t, n, r, p;
@@ -28,7 +28,8 @@ TARGET static inline vec NAME(expf)(vec x)
     return p * NAME(real)((NAME(bits)(t) + 127u) << 23);
 }
 
-/* Uniform on the midpoints of 2^23 equal cells of (0, 1): xoshiro128++ (Blackman & Vigna 2021), one stream per chain */
+/* Return uniform midpoints of 2^23 equal cells of (0, 1): xoshiro128++ (Blackman & Vigna 2021), a stream for each chain
+   */
 TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 {
     words a = NAME(load_words)(state), b = NAME(load_words)(state + width);
@@ -47,8 +48,10 @@ TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
     return NAME(real)((word >> 9) | 0x3f800000u) - (1.0f - 0x1p-24f);
 }
 
-/* Draw site i in all chains of the pack from its conditional, given low and up (A, width); add to the energy.
-   Writes the codes and, if x is given, the indicators of the A non-reference levels (A, width). */
+/* Draw site i of all chains from its conditional, given low and up (A, width), and add to the energies.
+
+   Writes the codes and, unless x is NULL, the indicators x (A, width) of the A non-reference levels; sums is scratch.
+   */
 TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_t i, const float *low, const float *up,
                                    float *x, float *sums)
 {
@@ -60,36 +63,36 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
 
     for (v = 0; v < width; v += LANES) {
         const vec u = NAME(uniform)(p->stream + v, width);
-        vec energy = vec_load(p->energy + v), top, total, cut;
-        words code = (words){0}, hit;
+        vec energy = vec_load(p->energy + v), largest, total, threshold;
+        words code = (words){0}, is_level;
         if (A == 1) {
             const vec lower = vec_load(low + v) * g->beta + h[0];
-            hit = MASK(u * (NAME(expf)(vec_load(up + v) * g->beta + lower) + 1.0f) > one);
-            energy += NAME(real)(hit & NAME(bits)(lower));
-            code = hit & 1u;
+            is_level = MASK(u * (NAME(expf)(vec_load(up + v) * g->beta + lower) + 1.0f) > one);
+            energy += NAME(real)(is_level & NAME(bits)(lower));
+            code = is_level & 1u;
             if (x)
-                vec_store(x + v, NAME(real)(hit & NAME(bits)(one)));
+                vec_store(x + v, NAME(real)(is_level & NAME(bits)(one)));
         } else {
-            top = vec_fill(0.0f);
+            largest = vec_fill(0.0f);
             for (a = 0; a < A; a++) {
-                const vec f = (vec_load(low + a * width + v) + vec_load(up + a * width + v)) * g->beta + h[a];
-                vec_store(sums + a * LANES, f);
-                top = NAME(larger)(f, top);
+                const vec log_weight = (vec_load(low + a * width + v) + vec_load(up + a * width + v)) * g->beta + h[a];
+                vec_store(sums + a * LANES, log_weight);
+                largest = NAME(larger)(log_weight, largest);
             }
-            total = NAME(expf)(-top);
+            total = NAME(expf)(-largest);
             for (a = 0; a < A; a++) {  /* sums[a] becomes the sum of the weights of the levels 0..a */
-                const vec f = vec_load(sums + a * LANES);
+                const vec log_weight = vec_load(sums + a * LANES);
                 vec_store(sums + a * LANES, total);
-                total += NAME(expf)(f - top);
+                total += NAME(expf)(log_weight - largest);
             }
-            cut = u * total;
+            threshold = u * total;
             for (a = 0; a < A; a++)
-                code -= MASK(vec_load(sums + a * LANES) <= cut);
+                code -= MASK(vec_load(sums + a * LANES) <= threshold);
             for (a = 0; a < A; a++) {
-                hit = MASK(code == (uint32_t)a + 1u);
-                energy += NAME(real)(hit & NAME(bits)(vec_load(low + a * width + v) * g->beta + h[a]));
+                is_level = MASK(code == (uint32_t)a + 1u);
+                energy += NAME(real)(is_level & NAME(bits)(vec_load(low + a * width + v) * g->beta + h[a]));
                 if (x)
-                    vec_store(x + a * width + v, NAME(real)(hit & NAME(bits)(one)));
+                    vec_store(x + a * width + v, NAME(real)(is_level & NAME(bits)(one)));
             }
         }
         vec_store(p->energy + v, energy);
@@ -97,7 +100,7 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
     }
 }
 
-/* sums (R, width) = couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8 rows */
+/* sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8 */
 #define PRODUCT(R)                                                                                                     \
     TARGET static void NAME(product##R)(const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)     \
     {                                                                                                                  \
@@ -124,6 +127,7 @@ PRODUCT(4)
 PRODUCT(8)
 #undef PRODUCT
 
+/* The same for R given at run time */
 TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)
 {
     switch (R) {
@@ -134,7 +138,7 @@ TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, pt
     }
 }
 
-/* sums (width,) += couplings J[d * stride] times indicators x (n, width) */
+/* sums (width) += sum_d J[d * stride] x[d], indicators x being (n, width) */
 TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *x, ptrdiff_t n, ptrdiff_t width,
                                  float *sums)
 {
@@ -147,41 +151,42 @@ TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *
     }
 }
 
-/* Few levels: chains are lanes, couplings times 0/1 indicators. Sites are taken in blocks of up to 8 rows, so that an
-   indicator is loaded once for all rows of a block; sums inside the block are added when their site's turn comes. */
+/* Sweep with chains as lanes, for few levels: couplings times 0/1 indicators. Sites are taken in blocks of up to 8
+   levels, so that an indicator is loaded once for all levels of a block; couplings within the block are added site by
+   site. */
 TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t D = g->D, width = g->width;
-    ptrdiff_t first, last, i, r, q, R;
+    ptrdiff_t first_site, end_site, i, r, first_row, R;
 
-    for (first = 0; first < g->m; first = last) {
-        last = gibbs_block_end(g->start, g->m, first);
-        const ptrdiff_t lo = g->start[first], hi = g->start[last];
+    for (first_site = 0; first_site < g->m; first_site = end_site) {
+        end_site = gibbs_block_end(g->start, g->m, first_site);
+        const ptrdiff_t lo = g->start[first_site], hi = g->start[end_site]; /* levels of the block */
         for (r = lo; r < hi; r += R) {
             const float *J = g->table + D * r;
             R = gibbs_rows(hi - r);
             NAME(product)(R, J, s->x, lo, width, s->low + (r - lo) * width);
             NAME(product)(R, J + hi * R, s->x + hi * width, D - hi, width, s->up + (r - lo) * width);
         }
-        for (i = first; i < last; i++) {
-            const ptrdiff_t from = g->start[i], to = g->start[i + 1];
-            for (q = lo, r = from; r < to && last - first > 1; r++) {
-                while (q + gibbs_rows(hi - q) <= r)
-                    q += gibbs_rows(hi - q);
-                R = gibbs_rows(hi - q);
-                const float *J = g->table + D * q + (r - q);
-                NAME(add_row)(J + lo * R, R, s->x + lo * width, from - lo, width, s->low + (r - lo) * width);
-                NAME(add_row)(J + to * R, R, s->x + to * width, hi - to, width, s->up + (r - lo) * width);
+        for (i = first_site; i < end_site; i++) {
+            const ptrdiff_t start = g->start[i], end = g->start[i + 1];
+            for (first_row = lo, r = start; r < end && end_site - first_site > 1; r++) {
+                while (first_row + gibbs_rows(hi - first_row) <= r)
+                    first_row += gibbs_rows(hi - first_row);
+                R = gibbs_rows(hi - first_row);
+                const float *J = g->table + D * first_row + (r - first_row);
+                NAME(add_row)(J + lo * R, R, s->x + lo * width, start - lo, width, s->low + (r - lo) * width);
+                NAME(add_row)(J + end * R, R, s->x + end * width, hi - end, width, s->up + (r - lo) * width);
             }
             if (g->terms)
-                gibbs_add_terms(g, p, i, s->low + (from - lo) * width, s->up + (from - lo) * width);
-            NAME(draw_site)(g, p, i, s->low + (from - lo) * width, s->up + (from - lo) * width, s->x + from * width,
-                            s->sums);
+                gibbs_add_terms(g, p, i, s->low + (start - lo) * width, s->up + (start - lo) * width);
+            NAME(draw_site)(g, p, i, s->low + (start - lo) * width, s->up + (start - lo) * width,
+                            s->x + start * width, s->sums);
         }
     }
 }
 
-/* out (4, nv vectors) = sums of the table rows named by the states of four chains, sites from..to-1 */
+/* Write to out (4, 2 LANES), for four chains, the sum of the rows of their sites from..to - 1 in a site's table. */
 TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows, ptrdiff_t m, ptrdiff_t from,
                                          ptrdiff_t to, ptrdiff_t stride, int nv, float *out)
 {
@@ -200,13 +205,13 @@ TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows
             vec_store(out + c * 2 * LANES + k * LANES, sum[c][k]);
 }
 
-/* Many levels: levels are lanes, one table row is added per neighbour and chain; then as above. */
+/* Sweep with levels as lanes, for many levels: one table row is added for each other site and chain. */
 TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t m = g->m, width = g->width;
     const float *table = g->table;
     float out[2][8 * LANES];
-    ptrdiff_t i, c, a, k, base = 0, n_rows = g->D + m;
+    ptrdiff_t i, c, a, k, first_row = 0, n_rows = g->D + m;
 
     for (i = 0; i < m; i++) {
         const ptrdiff_t A = g->n_levels[i] - 1, stride = gibbs_padded(A, LANES);
@@ -231,8 +236,8 @@ TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs
             gibbs_add_terms(g, p, i, s->low, s->up);
         NAME(draw_site)(g, p, i, s->low, s->up, NULL, s->sums);
         for (c = 0; c < width; c++)
-            s->rows[c * m + i] = (int32_t)(base + p->codes[i * width + c]);
-        base += A + 1;
+            s->rows[c * m + i] = (int32_t)(first_row + p->codes[i * width + c]);
+        first_row += A + 1;
         table += n_rows * stride;
     }
 }

@@ -82,8 +82,9 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     stored_orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
     if len(stored_orders) > max(m - 1, 1):
         raise ValueError("terms of more predictors than there are")
+    # of order 2, 3, ...: terms (T, k), or None for all terms
     arrays = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]
-    n_full = next((n for n, terms in enumerate(arrays) if terms is not None), len(arrays))  # leading orders: all terms
+    n_full = next((n for n, terms in enumerate(arrays) if terms is not None), len(arrays))  # leading Nones
     cube = Cube(np.arange(m), 1 + n_full) if n_full else Cube()
     added = {
         k: Interactions(Cube(np.arange(m), k)).list_terms(k) if terms is None else terms

@@ -52,8 +52,8 @@ class Cube(NamedTuple):
         for _ in range(order - 1):  # extend every term by each number above its last one
             n_extensions = n - 1 - terms[:, -1]
             terms = np.repeat(terms, n_extensions, axis=0)
-            step = np.arange(len(terms)) - np.repeat(np.cumsum(n_extensions) - n_extensions, n_extensions)
-            terms = np.column_stack([terms, terms[:, -1] + 1 + step])
+            extension = np.arange(len(terms)) - np.repeat(np.cumsum(n_extensions) - n_extensions, n_extensions)
+            terms = np.column_stack([terms, terms[:, -1] + 1 + extension])
         return self.columns[terms]
 
 

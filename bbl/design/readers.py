@@ -42,7 +42,8 @@ def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFr
     Returns
     -------
     DataFrame
-        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, in the case of the file.
+        One row per sequence; columns ``"1"``, ``"2"``, ... hold single characters, upper or lower case as in
+        the file.
 
     Raises
     ------
@@ -73,16 +74,16 @@ def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFr
     m = next((len(s) for s in sequences if s), 0)
     if not m:
         raise DataError(f"{_title(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
-    length = np.array([len(s) for s in sequences])
+    lengths = np.array([len(s) for s in sequences])
     counts = {
-        f"longer than the first ({m}) and cut": int((length > m).sum()),
-        "shorter and skipped": int(((length < m) & (length > 0)).sum()),
-        "empty and skipped": int((length == 0).sum()),
+        f"longer than the first ({m}) and cut": int((lengths > m).sum()),
+        "shorter and skipped": int(((lengths < m) & (lengths > 0)).sum()),
+        "empty and skipped": int((lengths == 0).sum()),
     }
     if any(counts.values()):
         problems = ", ".join(f"{count} {problem}" for problem, count in counts.items() if count)
         warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
-    kept = np.flatnonzero(length >= m)
+    kept = np.flatnonzero(lengths >= m)
     letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
     index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Entries", "TwoWay"]
 
 PRESENT = "(present)"  # name of the response of a formula without one
-CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # how a method reads cells; rated: 1 for the pairs in the data
+CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered numbers; codes of categories; 1 or absent
 
 
 class Entries(NamedTuple):

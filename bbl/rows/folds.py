@@ -168,7 +168,7 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds whose sizes within each response group differ by at most one.
+    """Return random folds with equally many validation rows of each response group, up to a difference of one.
 
     The folds that are larger by one are drawn, too. Rows of an unknown group (y = -1) are in no fold's validation rows.
     """

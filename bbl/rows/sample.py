@@ -225,14 +225,14 @@ class Sample(Rows):
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))
 
     def systematic_sample(self, size: int) -> Sample:
-        """Return at most `size` rows; if there are more, `size` rows at even steps of the cumulated weights.
+        """Return all rows if there are at most `size`, else `size` draws at even steps of the cumulated weights.
 
-        New weights say how often a row was taken.
+        The weight of a drawn row is the number of its draws.
         """
         if self.n <= size:
             return self
-        steps = (np.arange(size) + 0.5) * (self.total / size)
-        rows = np.searchsorted(np.cumsum(self.weights), steps, side="right")
+        draws = (np.arange(size) + 0.5) * (self.total / size)  # in 0..total
+        rows = np.searchsorted(np.cumsum(self.weights), draws, side="right")
         return self.weighted(np.bincount(rows, minlength=self.n).astype(float))
 
     @property
@@ -289,7 +289,7 @@ class Sample(Rows):
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
             order, is_new, covers_all = _sort_by_key(self, n_levels)
-            if is_new.all():
+            if is_new.all():  # no rows are equal
                 return Sample(codes[order], self.weights[order])
             if covers_all:
                 state_of_row = np.empty(self.n, dtype=np.intp)

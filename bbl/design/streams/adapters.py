@@ -99,8 +99,8 @@ def _stream_source(data: ArrowStream) -> Source:
 def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     """Return a batch in which the dictionary of column `name` is ordered."""
     column = batch.column(name)
-    ordered = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
-    return batch.set_column(batch.schema.get_field_index(name), name, ordered)
+    ordered_column = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
+    return batch.set_column(batch.schema.get_field_index(name), name, ordered_column)
 
 
 class _Spool:
@@ -189,11 +189,10 @@ def _dask_source(data: dd.DataFrame) -> Source:
             yield Batch(to_frame(partition), place)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        delayed_parts = client.compute(data[names].to_delayed())
-        return [
-            (_partition_source, projected, f"partition {k} of the Dask DataFrame")
-            for k, projected in enumerate(delayed_parts)
-        ]
+        """Return (function, *arguments) of the source of each partition; see `Source.parts`."""
+        partitions = client.compute(data[names].to_delayed())  # futures of pandas DataFrames
+        places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
+        return [(_partition_source, partition, place) for partition, place in zip(partitions, places, strict=True)]
 
     return Source(tuple(data.columns), read, "the Dask DataFrame", parts, distributed=True)
 
@@ -208,6 +207,7 @@ def _callable_source(data: Callable) -> Source:
     text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
 
     def tables() -> Iterator[TableLike]:
+        """Return a new iterator of tables; refuse a callable that returns anything else."""
         iterator = data()
         if not isinstance(iterator, Iterable) or isinstance(iterator, str | bytes | dict | pd.DataFrame):
             raise BBLTypeError(

@@ -81,6 +81,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
     schema = data.schema
 
     def read(names: list) -> Iterator[Batch]:
+        """Yield the batches of all fragments with the columns `names`."""
         first, row_groups = (0, None) if only is None else only
         for fragment in islice(data.get_fragments(), first, None if only is None else first + 1):
             if row_groups is not None:
@@ -95,6 +96,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
                 raise
 
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
+        """Yield the batches of one fragment; text is read as dictionaries, partition keys are added as columns."""
         file_schema = fragment.physical_schema
         partition_keys = ds.get_partition_keys(fragment.partition_expression)
         _check_schema(place, file_schema, partition_keys, schema, names)
@@ -119,6 +121,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
+        """Return (function, *arguments) of the source of each part; see `Source.parts`."""
         return [
             (dataset_source, data, text, (k, row_groups))
             for k, fragment in enumerate(data.get_fragments())

@@ -222,8 +222,7 @@ def encode_source(
     levels_by_name = read_xlevels(xlevels, terms)
     reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step)
     summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
-    factor_arguments = levels_by_name, missing, declared, rules.sums_out
-    response, factors, rows, totals = _make_factors(summary, terms, *factor_arguments)
+    response, factors, rows, totals = _make_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:

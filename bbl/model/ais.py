@@ -27,20 +27,11 @@ TERM_SECONDS = 3e-9  # to look up a coupling of three predictors or more
 
 @dataclass(frozen=True)
 class AnnealedLogZ:
-    """An estimate of ln Z.
-
-    Attributes
-    ----------
-    log_z : float
-    standard_error : float
-        Of `log_z`, from the spread of the chains' weights.
-    ess : float
-        Effective number of chains, ``(sum w)^2 / sum w^2``; if it is a small share of them, more steps are needed.
-    """
+    """An estimate of ln Z."""
 
     log_z: float
-    standard_error: float
-    ess: float
+    standard_error: float  # of `log_z`, from the spread of the chains' weights w
+    ess: float  # effective number of chains, (sum w)^2 / sum w^2; if small, more steps are needed
 
 
 def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:

@@ -35,33 +35,15 @@ MANY_LEVELS = 256
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`.
+    """Result of `gibbs`: visited states of highest energy, burn-in included, last states and draws."""
 
-    Attributes
-    ----------
-    best : ndarray of int, shape (m,)
-        The visited state of highest energy over all chains and sweeps, burn-in included.
-    best_energy : float
-        Energy of `best` in double precision.
-    chain_best : ndarray of int, shape (n_chains, m)
-        The visited state of highest energy of each chain.
-    chain_energy : ndarray of float64, shape (n_chains,)
-        Energies of `chain_best`. If many chains have the same maximum, it is likely the global one.
-    last : ndarray of int, shape (n_chains, m)
-        State of each chain after the last sweep.
-    draws : ndarray of uint8, uint16 or int32, shape (n_chains, n_draws, m), or None
-        Every `thin`-th state after burn-in.
-    energy : ndarray of float32, shape (n_chains, n_draws), or None
-        Energies of `draws`, to single precision.
-    """
-
-    best: np.ndarray
-    best_energy: float
-    chain_best: np.ndarray
-    chain_energy: np.ndarray
-    last: np.ndarray
-    draws: np.ndarray | None = None
-    energy: np.ndarray | None = None
+    best: np.ndarray  # (m,) of int: the state of highest energy over all chains
+    best_energy: float  # of `best`, in double precision
+    chain_best: np.ndarray  # (n_chains, m) of int: the state of highest energy of each chain
+    chain_energy: np.ndarray  # (n_chains,): energies of `chain_best`; if many agree, the maximum is likely global
+    last: np.ndarray  # (n_chains, m) of int: state of each chain after the last sweep
+    draws: np.ndarray | None = None  # (n_chains, n_draws, m) of uint8, uint16 or int32: every thin-th state
+    energy: np.ndarray | None = None  # (n_chains, n_draws) of float32: energies of `draws`
 
 
 # sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes), energies
@@ -72,18 +54,16 @@ Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 class _Pack:
     """Chains `first` to `stop` - 1, which advance together; arrays have the chain as the last axis (see gibbs.h).
 
-    `codes` (m, width) are the states, `stream` (4, width) the states of the random generators, `energy` (width,) the
-    energies; `best` (width,) and `best_codes` (m, width) are those of highest energy so far. `width` may exceed the
-    number of chains; the surplus is never read.
+    `width` may exceed the number of chains; the surplus is never read.
     """
 
     first: int
     stop: int
-    codes: np.ndarray
-    stream: np.ndarray
-    energy: np.ndarray
-    best: np.ndarray
-    best_codes: np.ndarray
+    codes: np.ndarray  # (m, width): states
+    stream: np.ndarray  # (4, width): states of the random generators
+    energy: np.ndarray  # (width,): energies of `codes`
+    best: np.ndarray  # (width,): highest energies so far
+    best_codes: np.ndarray  # (m, width): states of the highest energies
 
 
 class Chains:

@@ -70,16 +70,10 @@ def higher(layout: Layout) -> Higher:
 
 
 class Tables(NamedTuple):
-    """The couplings of one model in higher terms.
-
-    Attributes
-    ----------
-    terms : Higher
-    values : ndarray, shape (terms.size,)
-    """
+    """The couplings of one model in higher terms."""
 
     terms: Higher
-    values: np.ndarray
+    values: np.ndarray  # (terms.size,)
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:

@@ -13,23 +13,13 @@ __all__ = ["Parameters"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fields ``h`` and couplings ``J`` of K groups, and of the pooled fit.
+    """Fields ``h`` and couplings ``J`` of K groups, and of the pooled fit."""
 
-    Attributes
-    ----------
-    layout : Layout
-        Where each table lies in a parameter vector.
-    theta : ndarray of float64, shape (K, layout.size)
-        One parameter vector per response group.
-    pooled : ndarray of float64, shape (layout.size,), or None
-        The fit of all rows together (the null model ``h0``, ``J0``), if it was made.
-    """
-
-    layout: Layout
-    theta: np.ndarray
-    pooled: np.ndarray | None = None
+    layout: Layout  # position of each table in a parameter vector
+    theta: np.ndarray  # (K, layout.size): one parameter vector per group
+    pooled: np.ndarray | None = None  # (layout.size,): the fit of all rows (null model h0, J0), if it was made
 
     @property
     def shift(self) -> np.ndarray:
-        """``dh``, ``dJ``: each group's parameters less the pooled ones, or as they are without a pooled fit."""
+        """``dh``, ``dJ``: each group's parameters less the pooled ones, or the parameters if there is no pooled fit."""
         return self.theta if self.pooled is None else self.theta - self.pooled

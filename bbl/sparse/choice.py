@@ -32,57 +32,26 @@ PATIENCE = 12  # a path ends after so many penalties in a row without a better E
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One penalty of a path and its fits.
-
-    Attributes
-    ----------
-    penalty : Penalty
-    stages : list of Stage
-        One for each order.
-    refit : Refit or None
-        The chosen terms without their penalties.
-    ebic : float
-        Extended BIC of the refit; nan without a refit.
-    held_out_loss : ndarray, shape (2,)
-        Mean held-out ``-ln p`` of raw and of refitted weights; nan where it was not computed.
-    """
+    """One penalty of a path and its fits."""
 
     penalty: Penalty
-    stages: list[Stage]
-    refit: Refit | None
-    ebic: float
-    held_out_loss: np.ndarray
+    stages: list[Stage]  # one for each order
+    refit: Refit | None  # the chosen terms without their penalties
+    ebic: float  # of the refit; nan without one
+    held_out_loss: np.ndarray  # (2,): mean -ln p of raw and of refitted weights; nan where it was not computed
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The chosen terms and their weights.
+    """The chosen terms and their weights."""
 
-    Attributes
-    ----------
-    weights : dict of term to ndarray, shape (d, K - 1)
-        In rising order of terms. `zero_sum_table` and `reference_tables` turn them into tables over levels, and
-        ``table @ contrasts(K).T`` are the scores of the classes.
-    intercept : ndarray, shape (K - 1,)
-    refitted : bool
-        Whether the weights are without penalty.
-    loss : float
-        Weighted sum of ``-ln p`` of the rows.
-    unbounded : tuple of terms
-        Terms that separate classes, if refitted.
-    path : list of Point
-        One for each penalty that was fitted.
-    chosen : int
-        Index of the chosen penalty in `path`.
-    """
-
-    weights: Weights
-    intercept: np.ndarray
-    refitted: bool
-    loss: float
-    unbounded: tuple[Term, ...]
-    path: list[Point]
-    chosen: int
+    weights: Weights  # (d, K - 1) of each term, in rising order of terms; see `zero_sum_table` and `reference_tables`
+    intercept: np.ndarray  # (K - 1,)
+    refitted: bool  # whether the weights are without penalty
+    loss: float  # weighted sum of -ln p of the rows
+    unbounded: tuple[Term, ...]  # terms that separate classes, if refitted
+    path: list[Point]  # one for each penalty that was fitted
+    chosen: int  # index of the chosen penalty in `path`
 
 
 def choose(

@@ -47,24 +47,13 @@ def contrasts(K: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regression of a class on predictors, with one weighted row for all equal rows.
+    """A regression of a class on predictors, with one weighted row for all equal rows."""
 
-    Attributes
-    ----------
-    codes : ndarray of uint8, uint16 or int32, shape (m, n), C-contiguous
-        Level codes, a row for each predictor.
-    n_levels : tuple of m ints
-    y : ndarray of intp, shape (n,)
-        Classes ``0..K-1``.
-    K : int
-    weights : ndarray of float64, shape (n,)
-    """
-
-    codes: np.ndarray
-    n_levels: tuple[int, ...]
-    y: np.ndarray
+    codes: np.ndarray  # (m, n), C-contiguous: level codes as uint8, uint16 or int32, a row for each predictor
+    n_levels: tuple[int, ...]  # (m,)
+    y: np.ndarray  # (n,) of intp: classes 0..K-1
     K: int
-    weights: np.ndarray
+    weights: np.ndarray  # (n,) of float64
 
     @classmethod
     def make(cls, codes: np.ndarray, n_levels: Levels, y: np.ndarray, K: int, weights: np.ndarray) -> Problem:
@@ -153,10 +142,8 @@ class Products:
         State of each term in each row.
     tables : list of T ndarrays, shapes (S, d)
         Features of each term in each of its states.
-    sizes : ndarray of intp, shape (T,)
-        Numbers of features d.
-    starts : ndarray of intp, shape (T + 1,)
-        First of the D weights of each term, then D.
+    sizes, starts : ndarrays of intp, shapes (T,) and (T + 1,)
+        Numbers of features d, and the first of the D weights of each term.
     layout : tuple of ndarrays
         Numbers of states (T,), all tables in a row, first entry of each table (T + 1,), and `starts`.
     """

@@ -26,22 +26,12 @@ UNBOUNDED_SHIFT = 0.05  # a weight that moves by more in a Newton step without t
 
 
 class Refit(NamedTuple):
-    """Terms with weights of maximum likelihood.
+    """Terms with weights of maximum likelihood."""
 
-    Attributes
-    ----------
-    weights : dict of term to ndarray, shape (d, q)
-    intercept : ndarray, shape (q,)
-    loss : float
-        Weighted sum of ``-ln p``.
-    unbounded : tuple of terms
-        Terms that separate classes: some of their weights have no finite optimum.
-    """
-
-    weights: Weights
-    intercept: np.ndarray
-    loss: float
-    unbounded: tuple[Term, ...]
+    weights: Weights  # (d, q) of each term
+    intercept: np.ndarray  # (q,)
+    loss: float  # weighted sum of -ln p
+    unbounded: tuple[Term, ...]  # terms that separate classes: some weights have no finite optimum
 
 
 class Objective:

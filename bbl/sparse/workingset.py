@@ -42,18 +42,10 @@ Weights = dict[Term, np.ndarray]
 
 
 class Penalty(NamedTuple):
-    """Penalty factors of the terms.
+    """Penalty factors of the terms."""
 
-    Attributes
-    ----------
-    lambdas : tuple of floats
-        On the sum of losses, for orders 1, 2, ...
-    group : bool
-        Whether the penalty is that of groups (terms), else l1 (features).
-    """
-
-    lambdas: tuple[float, ...]
-    group: bool = True
+    lambdas: tuple[float, ...]  # on the sum of losses, for orders 1, 2, ...
+    group: bool = True  # group penalty, else l1
 
     def of(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
         """Return the penalty of each term, shape (T,)."""
@@ -67,44 +59,26 @@ class Penalty(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The minimum over some terms.
+    """The minimum over some terms."""
 
-    Attributes
-    ----------
-    weights : dict of term to ndarray, shape (d, q)
-        Only terms with nonzero weights, in rising order of size and predictors.
-    intercept : ndarray, shape (q,)
-    loss : float
-        Weighted sum of ``-ln p(y | x)``.
-    objective : float
-        Loss plus penalties.
-    violation : float
-        Largest violation of the optimality conditions over all candidates, in units of their penalties.
-    rounds : int
-        Number of passes over all candidates.
-    """
-
-    weights: Weights
-    intercept: np.ndarray
-    loss: float
-    objective: float
-    violation: float
-    rounds: int
+    weights: Weights  # (d, q) of each term with nonzero weights, in rising order of size and predictors
+    intercept: np.ndarray  # (q,)
+    loss: float  # weighted sum of -ln p(y | x)
+    objective: float  # loss plus penalties
+    violation: float  # largest violation of the optimality conditions by any candidate, in units of its penalty
+    rounds: int  # number of passes over all candidates
 
 
 def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
-    """Return the norms of weights (D, q): one per term (T,) if `group`, one per feature (D,) otherwise.
-
-    `starts` (T + 1,) are the first rows of the terms.
-    """
+    """Return norms of weights (D, q): by term (T,) if `group`, else by feature (D,); terms start at rows `starts`."""
     squares = np.einsum("ij,ij->i", theta, theta)
     return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 
 
 def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool) -> float:
-    """Return the largest violation of the optimality conditions of weights (D, q) with `gradient` (D, q).
+    """Return the largest violation of the optimality conditions by weights (D, q), in units of the penalties (T,).
 
-    It is in units of the penalties (T,); `starts` (T + 1,) are the first rows of the terms.
+    `gradient` (D, q) is that of the loss; terms start at rows `starts` (T + 1,).
     """
     if not len(penalty):
         return 0.0
@@ -176,9 +150,8 @@ class Descent:
             intercept_gradient = self.slope.sum(axis=1)
             is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (intercept_gradient * self.intercept < 0)
             violation = violations(self.theta, gradient, products.starts, self.lambdas, group)
-            violation = max(
-                violation, float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
-            )
+            intercept_violation = float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
+            violation = max(violation, intercept_violation)
             if violation <= max(WORKING_SET_VIOLATION, rounding):
                 break
             tolerance = max(0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation))

@@ -19,18 +19,10 @@ LEAST_SCORE = -1e6  # in place of scores of -inf
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of class scores: ``temperature * score + offset``.
+    """Calibration of class scores: ``temperature * score + offset``."""
 
-    Attributes
-    ----------
-    temperature : float
-        Factor of the scores; below 1 makes probabilities less extreme.
-    offset : ndarray, shape (K,)
-        Added to the score of each group; sums to zero.
-    """
-
-    temperature: float
-    offset: np.ndarray
+    temperature: float  # below 1 makes probabilities less extreme
+    offset: np.ndarray  # (K,): added to the score of each group; sums to zero
 
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Return the calibrated class scores (n, K)."""

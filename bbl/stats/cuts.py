@@ -10,9 +10,7 @@ CUTS = ("quantile", "width", "mdl")
 
 
 def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return up to `bins` - 1 ascending cuts, so that bins hold about equal weight; equal values share a bin.
-
-    `x` and `weights` are (n,).
+    """Return up to `bins` - 1 ascending cuts of x (n,) into bins of about equal weight; equal values share a bin.
 
     Examples
     --------
@@ -88,10 +86,9 @@ def _best_cut(counts_before: np.ndarray) -> int:
     entropy = float(_entropy(total[None])[0])
     # numbers of groups that occur in the interval, below and above the cut
     k, k1, k2 = ((c > 0).sum() for c in (total, lower[best], upper[best]))
-    weighted_entropies = k1 * float(_entropy(lower[best : best + 1])[0]) + k2 * float(
-        _entropy(upper[best : best + 1])[0]
-    )
-    cost = (np.log2(max(n - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - weighted_entropies)) / n
+    entropy1, entropy2 = (float(_entropy(counts[best : best + 1])[0]) for counts in (lower, upper))
+    cost = np.log2(max(n - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - (k1 * entropy1 + k2 * entropy2))
+    cost /= n
     return best + 1 if entropy - float(split_entropy[best]) > cost else 0
 
 

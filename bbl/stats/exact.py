@@ -95,7 +95,6 @@ class PowerSeries:
 
     def solve(self, mean: float) -> float:
         """Return the parameter at which the count has this mean; infinite if there is none."""
-
         if not 0.0 < mean < len(self.log_c) - 1:
             return np.inf if mean > 0.0 else -np.inf
 
@@ -173,17 +172,16 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
         + gammaln((n - rows - columns)[table] + t + 1)
     )  # fmt: skip
     log_product = _log_product(log_c, n_coefficients, start)
-    if log_product[observed] < LEAST_LOG_COEFFICIENT:
+    if log_product[observed] < LEAST_LOG_COEFFICIENT:  # avoid underflow: centre the distribution on the observed count
         psi = _centre(log_c, n_coefficients, start, observed)
-        log_product = _log_product(log_c + psi * (t - lowest[table]), n_coefficients, start) - psi * np.arange(
-            len(log_product)
-        )
+        tilted = _log_product(log_c + psi * (t - lowest[table]), n_coefficients, start)
+        log_product = tilted - psi * np.arange(len(tilted))
         log_product -= log_product.max()
     return PowerSeries(log_product, observed)
 
 
 def _centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int) -> float:
-    """Return the log odds ratio at which the sum of counts has the mean `total`; see `_product` for the others."""
+    """Return the psi at which the sum of the counts has the mean `total`; other arguments as for `_product`."""
     t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
 
     def excess(psi: float) -> tuple[float, float]:
@@ -197,7 +195,7 @@ def _centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, to
 
 
 def _log_product(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the coefficients of a product of polynomials, the largest being 0; see `_product`."""
+    """Return the log coefficients of a product of polynomials, the largest being 0; arguments as for `_product`."""
     if len(n_coefficients):
         log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
     with np.errstate(divide="ignore"):

@@ -19,18 +19,11 @@ class Shift:
     Given the margins and the sum of both counts, the pooled parameter is a fixed number: the common parameter of both
     samples if there is one. The difference determines both parameters, as their mean counts have to sum to the observed
     sum, and so the shift, the first parameter less the pooled one. The shift is zero if the difference is.
-
-    Attributes
-    ----------
-    one, other : PowerSeries
-        Distributions of the counts of both samples.
-    pooled : float
-        Common parameter of the two samples.
     """
 
-    one: PowerSeries
-    other: PowerSeries
-    pooled: float
+    one: PowerSeries  # distribution of the count of the first sample
+    other: PowerSeries  # and of the second sample
+    pooled: float  # common parameter of the two samples
 
     @classmethod
     def of(cls, one: PowerSeries, other: PowerSeries) -> Shift | None:

@@ -163,16 +163,9 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
 def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1] w, double[:, ::1] H):
     """Add the Hessian of one site's weighted log normalisers, summed over rows, to `H`.
 
-    Parameters
-    ----------
-    near : ndarray of float, shape (n, c)
-        Regressors of the site, zeros and ones: the constant first, then its neighbours' columns.
-    p : ndarray of float, shape (n, q)
-        Probabilities of the site's non-reference levels.
-    w : ndarray of float, shape (n,)
-        Row weights.
-    H : ndarray of float, shape (q c, q c)
-        Block (a, b) is increased by ``near' diag(w (p_a 1[a = b] - p_a p_b)) near``.
+    `near` (n, c) are the site's regressors, zeros and ones: the constant, then its neighbours' columns; `p` (n, q) the
+    probabilities of its non-reference levels; `w` (n,) the row weights. Block (a, b) of `H` (q c, q c) is increased by
+    ``near' diag(w (p_a 1[a = b] - p_a p_b)) near``.
     """
     cdef Py_ssize_t n = near.shape[0], c = near.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
     cdef Py_ssize_t a, b, k, t, u, s, n_active

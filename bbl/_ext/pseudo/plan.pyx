@@ -134,29 +134,14 @@ def ridged_inverse(matrix, ridge):
 def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded):
     """Return the metric of a wide problem: the inverse M of the covariance (D, D) plus a ridge, and corrections.
 
-    Parameters
-    ----------
-    covariance : callable
-        Returns the covariance as a new array on each call, so that only one matrix of its size is held at a time.
-    lambda_ : float
-        Penalty of the couplings.
-    penalty_ridge : float
-        The ridge that the penalty amounts to: lambda_ over the largest variance of a site's column.
-    D_s : int
-        Number of columns of the sites.
-    start, levels : ndarray of int, shape (n_sites,)
-        First column and number of levels of each site.
-    D_padded : int
-        D rounded up to a multiple of eight.
+    `covariance` is a function that returns it as a new array on each call, so that one matrix of its size is held at a
+    time; `lambda_` the penalty of the couplings; `penalty_ridge` the ridge that it amounts to, lambda_ over the largest
+    variance of a site's column; `D_s` the number of columns of the sites; `start` and `levels` (n_sites,) the first
+    column and the number of levels of each site; `D_padded` D rounded up to a multiple of eight.
 
-    Returns
-    -------
-    panels : ndarray of float32, shape (D_padded / 8, D, 8)
-        M in panels.
-    site_correction : ndarray of float32, shape (D_s, D)
-        For the columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M.
-    ridge, lowest, highest : float
-        The ridge, and about the least and the largest eigenvalue of the covariance.
+    Returns ``(panels, site_correction, ridge, lowest, highest)``: M in panels (D_padded / 8, D, 8); (D_s, D), for the
+    columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M; the ridge; and about the least and
+    the largest eigenvalue of the covariance. Arrays are float32.
     """
     M = covariance()
     D = len(M)

@@ -41,9 +41,9 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     pseudo_composites *composites = &p->composites;
     ptrdiff_t i, A = 1, c;
     double code_entries = 0.0, small, D;  /* entries of sorted_rows or subset_codes; of all small arrays */
-    composites->first_predictor = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_predictor);
-    composites->first_state = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_state);
-    composites->first_composite = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_composite);
+    PSEUDO_ALLOCATE(p, composites->first_predictor, p->m + 1);
+    PSEUDO_ALLOCATE(p, composites->first_state, p->m + 1);
+    PSEUDO_ALLOCATE(p, composites->first_composite, p->m + 1);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {

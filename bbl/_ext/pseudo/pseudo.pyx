@@ -53,21 +53,8 @@ cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
 def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", sites=None):
     """Return the bytes of a prepared problem of `n` rows, and of each task that is solved at the same time.
 
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    n_levels : array_like of int, shape (m,)
-        Levels of each predictor.
-    width, precision : str, optional
-        As for `PseudoProblem`.
-    sites : int, optional
-        Number of sites, the first predictors; all by default.
-
-    Returns
-    -------
-    shared, task : float
-        Bytes of the problem and of a task: upper bounds, without the caller's arrays.
+    `n_levels` (m,) are the levels of each predictor, `width` and `precision` are as for `PseudoProblem`, `sites` is the
+    number of sites, the first predictors: all by default. The two floats are upper bounds, without the caller's arrays.
     """
     levels = np.ascontiguousarray(n_levels, dtype=np.int32)
     cdef const int32_t[::1] level_view = levels

@@ -14,7 +14,6 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t block, cons
     pseudo_block t;
     evaluation result;
     lane_memory w;
-    int v;
     REAL *memory = NAME(open_lane_block)(p, block, 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
@@ -23,7 +22,7 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t block, cons
     NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
     NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
     NAME(store_parameters)(p, &t, &w, w.g, 0, gradient_out);
-    for (v = 0; v < LANES; v++)
+    for (int v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             value_out[t.site[v]] = result.f[v];
     free(memory);

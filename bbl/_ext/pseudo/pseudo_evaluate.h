@@ -40,9 +40,8 @@ TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo
 {
     const ptrdiff_t logit_stride = (1 + p->D) * LANES;
     vec sum = vec_fill(0.0);
-    ptrdiff_t a, c;
-    for (a = 0; a < t->A; a++, x += logit_stride, g += logit_stride)
-        for (c = 1; c <= p->D; c++) {
+    for (ptrdiff_t a = 0; a < t->A; a++, x += logit_stride, g += logit_stride)
+        for (ptrdiff_t c = 1; c <= p->D; c++) {
             const vec J = vec_load(x + c * LANES), slope = J * (REAL)w->column_penalty[c - 1];
             sum += J * slope;
             vec_store(g + c * LANES, vec_load(g + c * LANES) + slope * (REAL)(1.0 / p->rows.scale));
@@ -61,26 +60,25 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
     const REAL *has_level = t->has_level, unscale = (REAL)(1.0 / p->rows.scale);
     REAL *mean = w->scratch, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after a pass */
     vec n_levels = vec_fill(1.0), penalty = vec_fill(0.0), mean_field = vec_fill(0.0);
-    ptrdiff_t j, a, c;
-    for (a = 0; a < A; a++) {
+    for (ptrdiff_t a = 0; a < A; a++) {
         n_levels += vec_load(has_level + a * LANES);
         vec_store(field + a * LANES, vec_load(w->h + a * LANES));
     }
-    for (j = 0; j < p->m; j++) {
+    for (ptrdiff_t j = 0; j < p->m; j++) {
         const REAL share = 1 / (REAL)p->n_levels[j];
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             vec sum = vec_fill(0.0);
-            for (c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++)
+            for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++)
                 sum += vec_load(x + a * logit_stride + c * LANES);
             vec_store(mean + a * LANES, sum * share);
             vec_store(field + a * LANES, vec_load(field + a * LANES) + sum * share);
         }
-        for (c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
+        for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
             vec sum = vec_fill(0.0);
-            for (a = 0; a < A; a++)
+            for (ptrdiff_t a = 0; a < A; a++)
                 sum += vec_load(x + a * logit_stride + c * LANES) - vec_load(mean + a * LANES);
             sum /= n_levels;
-            for (a = 0; a < A; a++) {
+            for (ptrdiff_t a = 0; a < A; a++) {
                 const vec J = vec_load(x + a * logit_stride + c * LANES);
                 const vec slope = (J - vec_load(mean + a * LANES) - sum) * vec_load(has_level + a * LANES) * lambda;
                 penalty += J * slope;
@@ -89,16 +87,16 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
             }
         }
     }
-    for (a = 0; a < A; a++)
+    for (ptrdiff_t a = 0; a < A; a++)
         mean_field += vec_load(field + a * LANES);
     mean_field /= n_levels;
-    for (a = 0; a < A; a++) {
+    for (ptrdiff_t a = 0; a < A; a++) {
         const vec gauged_field = vec_load(field + a * LANES);
         const vec slope = (gauged_field - mean_field) * vec_load(has_level + a * LANES) * lambdah;
         penalty += gauged_field * slope;
         vec_store(g + a * logit_stride, vec_load(g + a * logit_stride) + slope * unscale);
-        for (j = 0; j < p->m; j++)
-            for (c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
+        for (ptrdiff_t j = 0; j < p->m; j++)
+            for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
                 REAL *g_J = g + a * logit_stride + c * LANES;
                 vec_store(g_J, vec_load(g_J) + slope * (unscale / (REAL)p->n_levels[j]));
             }
@@ -115,7 +113,6 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
     const ptrdiff_t P = 1 + p->D, logit_stride = P * LANES;
     vec linear = vec_fill(0.0), ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);  /* <x, moments>; |J|^2; |h|^2 */
     vec norm = vec_fill(0.0), slope = vec_fill(0.0), kappa;
-    ptrdiff_t a, c;
     int shift;
     NAME(uncentre_fields)(p, t, x, w->h, &shift);
     if (coupled)
@@ -128,7 +125,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         linear -= NAME(add_zero_sum_penalty)(p, t, w, x, lambda, lambdah, g);
         lambda = lambdah = 0;
     }
-    for (a = 0; a < t->A; a++, x += logit_stride, g += logit_stride) {
+    for (ptrdiff_t a = 0; a < t->A; a++, x += logit_stride, g += logit_stride) {
         const REAL *moment = w->moment + a * logit_stride;
         const vec h = vec_load(w->h + a * LANES);
         const vec g_h = (vec_load(g) * (REAL)p->rows.scale - vec_load(moment)) * vec_load(w->mask) + h * lambdah;
@@ -138,7 +135,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         vec_store(g, g_h);
         if (d)
             slope += g_h * vec_load(d + a * logit_stride);
-        for (c = 1; c < P; c++) {
+        for (ptrdiff_t c = 1; c < P; c++) {
             const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES);
             const vec M = vec_load(moment + c * LANES);
             const vec g_J = (vec_load(g + c * LANES) * (REAL)p->rows.scale - M) * mask + J * lambda;
@@ -157,6 +154,6 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
     kappa = vec_load(w->sums + LANES) * (REAL)p->rows.scale / vec_load(w->trace);
     vec_store(out->kappa, NAME(larger)(kappa, vec_fill(1e-3)));  /* kept from 0, by which the metric would divide */
     vec_store(out->norm, norm);
-    for (a = 0; a < LANES; a++)
+    for (ptrdiff_t a = 0; a < LANES; a++)
         out->norm[a] = (REAL)sqrt(out->norm[a]);
 }

@@ -167,18 +167,17 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
     const pseudo_composites *composites = &p->composites;
-    ptrdiff_t b, c, k, g;
-    for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES)
-        for (c = 0; c < composites->n_composites; c++) {
+    for (ptrdiff_t b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES)
+        for (ptrdiff_t c = 0; c < composites->n_composites; c++) {
             const uint16_t *entry =
                 composites->sorted_rows + composites->sorted_start[b * composites->n_composites + c];
             REAL *t = state_table + composites->first_state[c] * LANES;
             while (needs_composite[c] && *entry) {
                 const ptrdiff_t n_fours = *entry++;
-                for (k = *entry++; k > 0; k--) {
+                for (ptrdiff_t k = *entry++; k > 0; k--) {
                     REAL *sum = t + *entry++;
                     vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
-                    for (g = 0; g < n_fours; g++, entry += 4) {
+                    for (ptrdiff_t g = 0; g < n_fours; g++, entry += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
                         memcpy(&word, entry, 8);
                         v0 += vec_load(plane + (uint16_t)word);
@@ -224,19 +223,18 @@ TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const ui
 TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *codes, ptrdiff_t width, ptrdiff_t count,
                                          ptrdiff_t D, REAL *sums)
 {
-    ptrdiff_t c, k, u, e;
-    for (c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
+    for (ptrdiff_t c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
         vec s[SUMS];
-        for (u = 0; u < SUMS; u++)
+        for (ptrdiff_t u = 0; u < SUMS; u++)
             s[u] = vec_fill(0.0);  /* these tables are summed by themselves first, to lose fewer digits */
-        for (k = 0; k < count; k += 4)
-            for (u = 0; u < SUMS; u++) {
+        for (ptrdiff_t k = 0; k < count; k += 4)
+            for (ptrdiff_t u = 0; u < SUMS; u++) {
                 uint64_t word;
                 memcpy(&word, codes + u * width + k, 8);
-                for (e = 0; e < 4; e++, word >>= 16)
+                for (ptrdiff_t e = 0; e < 4; e++, word >>= 16)
                     s[u] += vec_load(tables + (uint16_t)word);
             }
-        _Pragma("GCC unroll 8") for (u = 0; u < SUMS; u++)
+        _Pragma("GCC unroll 8") for (ptrdiff_t u = 0; u < SUMS; u++)
             if (c + u < D)
                 vec_store(sums + u * LANES, vec_load(sums + u * LANES) + s[u]);
     }
@@ -284,8 +282,7 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t plane_stride = t->plane_blocks * (composites->block_rows + 1) * LANES;
-    ptrdiff_t a;
-    for (a = 0; a < t->A; a++, planes += plane_stride, g += (1 + p->D) * LANES) {
+    for (ptrdiff_t a = 0; a < t->A; a++, planes += plane_stride, g += (1 + p->D) * LANES) {
         if (composites->subset_codes) {
             NAME(sum_rows_by_subsets)(p, begin, end, planes, tables, g);
             continue;
@@ -323,18 +320,17 @@ TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const p
     const ptrdiff_t logit_stride = (1 + p->D) * LANES;
     const REAL *has_level = t->has_level, rows = (REAL)(1.0 / p->rows.scale);
     vec top = vec_fill(0.0), z, curve = vec_fill(0.0);
-    ptrdiff_t a, c;
-    for (a = 0; a < t->A; a++)
+    for (ptrdiff_t a = 0; a < t->A; a++)
         top = NAME(larger)(vec_load(h + a * LANES), top);
     z = NAME(exp)(-top);
-    for (a = 0; a < t->A; a++)
+    for (ptrdiff_t a = 0; a < t->A; a++)
         z += NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES);
-    for (a = 0; a < t->A; a++) {
+    for (ptrdiff_t a = 0; a < t->A; a++) {
         const vec prob = NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES) / z;
         curve += prob - prob * prob;
         vec_store(sums + (2 + a) * LANES, prob * rows);
         vec_store(g + a * logit_stride, prob * rows);
-        for (c = 1; c <= p->D; c++)
+        for (ptrdiff_t c = 1; c <= p->D; c++)
             vec_store(g + a * logit_stride + c * LANES, prob * (rows * (REAL)p->moments.mean[c]));
     }
     vec_store(sums, (top + NAME(log)(z)) * rows);

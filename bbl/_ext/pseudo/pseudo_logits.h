@@ -34,8 +34,7 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
     const vec one = vec_fill(1.0), zero = vec_fill(0.0);
     vec log_z = zero, curve = zero, total = zero, z_product = one;
     words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
-    ptrdiff_t r;
-    for (r = 0; r < rows; r += 2, row += 2 * LANES) {
+    for (ptrdiff_t r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
         const vec f_max = shift ? NAME(larger)(f, zero) : zero, g_max = shift ? NAME(larger)(g, zero) : zero;
@@ -76,16 +75,15 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
     REAL *total = sums + 2 * LANES;
     vec log_z = vec_fill(0.0), curve = log_z, z_product = vec_fill(1.0);
     words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
-    ptrdiff_t r, a;
     memset(total, 0, (size_t)A * LANES * sizeof *total);
-    for (r = 0; r < rows; r++, row += LANES) {
+    for (ptrdiff_t r = 0; r < rows; r++, row += LANES) {
         vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;
         if (shift) {
-            for (a = 0; a < A; a++)
+            for (ptrdiff_t a = 0; a < A; a++)
                 f_max = NAME(larger)(vec_load(row + a * plane_stride), f_max);
             z = NAME(exp)(-f_max);
         }
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             const vec e = NAME(exp)(vec_load(row + a * plane_stride) - f_max) * vec_load(has_level + a * LANES);
             z += e;
             vec_store(row + a * plane_stride, e);
@@ -97,7 +95,7 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
             log_z += f_max;
             z_product = NAME(split)(z_product * z, &exponent);
         }
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             vec prob = vec_load(row + a * plane_stride) * scale;
             row_curve += prob - prob * prob;
             if (w)
@@ -127,20 +125,19 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
 {
     REAL *total = sums + 2 * LANES;
     vec curve = vec_fill(0.0);
-    ptrdiff_t r, a, b;
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
-    for (r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
+    for (ptrdiff_t r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
         vec sum_pe = vec_fill(0.0), row_curve = sum_pe, pe_before = sum_pe, scale;
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             vec_store(row + a * plane_stride, NAME(expm1)(vec_load(row + a * plane_stride)));
             sum_pe += NAME(decompress)(vec_load(anchor_prob + a * prob_stride)) * vec_load(row + a * plane_stride);
         }
         scale = vec_fill(1.0) / (vec_fill(1.0) + sum_pe);
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             const vec compressed = vec_load(anchor_prob + a * prob_stride), p = NAME(decompress)(compressed);
             const vec e = vec_load(row + a * plane_stride);
             vec pe_others = pe_before, one_minus_p, increment;
-            for (b = a + 1; b < A; b++)
+            for (ptrdiff_t b = a + 1; b < A; b++)
                 pe_others += NAME(decompress)(vec_load(anchor_prob + b * prob_stride))
                     * vec_load(row + b * plane_stride);
             one_minus_p = NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed);
@@ -166,8 +163,7 @@ TARGET static inline vf NAME(compress)(vec p)
 /* Write the probabilities of one logit, compressed, to anchor_prob (rows, V); row (rows, V) has them times weights w */
 TARGET static void NAME(store_anchor_prob)(const REAL *row, const double *w, ptrdiff_t rows, float *anchor_prob)
 {
-    ptrdiff_t r;
-    for (r = 0; r < rows; r++) {
+    for (ptrdiff_t r = 0; r < rows; r++) {
         const vec p = w ? vec_load(row + r * LANES) / w[r] : vec_load(row + r * LANES);
         NAME(storef)(anchor_prob + r * LANES, NAME(compress)(p));
     }

@@ -55,37 +55,36 @@ TARGET static void NAME(rotate_logits)(const pseudo_problem *p, const pseudo_blo
 TARGET static void NAME(multiply_panels)(const float *panel, ptrdiff_t stride, ptrdiff_t n_panels, ptrdiff_t depth,
                                          int count, float *const *left, float *const *right)
 {
-    ptrdiff_t k, c, r, u;
     int b;
-    for (k = 0; k < n_panels; k++, panel += 8 * stride) {
+    for (ptrdiff_t k = 0; k < n_panels; k++, panel += 8 * stride) {
         for (b = 0; b + 1 < count; b += 2)
-            for (r = 0; r < 8; r += 4) {
+            for (ptrdiff_t r = 0; r < 8; r += 4) {
                 const float *rows = panel + r;
                 vf s[4], z[4];
-                for (u = 0; u < 4; u++)
+                for (ptrdiff_t u = 0; u < 4; u++)
                     s[u] = z[u] = (vf){0};
-                for (c = 0; c < depth; c++) {
+                for (ptrdiff_t c = 0; c < depth; c++) {
                     const vf v = NAME(loadf)(left[b] + c * LANES), w = NAME(loadf)(left[b + 1] + c * LANES);
-                    for (u = 0; u < 4; u++) {
+                    for (ptrdiff_t u = 0; u < 4; u++) {
                         s[u] += v * rows[8 * c + u];
                         z[u] += w * rows[8 * c + u];
                     }
                 }
-                for (u = 0; u < 4; u++) {
+                for (ptrdiff_t u = 0; u < 4; u++) {
                     NAME(storef)(right[b] + (8 * k + r + u) * LANES, s[u]);
                     NAME(storef)(right[b + 1] + (8 * k + r + u) * LANES, z[u]);
                 }
             }
         for (; b < count; b++) {
             vf s[8];
-            for (u = 0; u < 8; u++)
+            for (ptrdiff_t u = 0; u < 8; u++)
                 s[u] = (vf){0};
-            for (c = 0; c < depth; c++) {
+            for (ptrdiff_t c = 0; c < depth; c++) {
                 const vf v = NAME(loadf)(left[b] + c * LANES);
-                for (u = 0; u < 8; u++)
+                for (ptrdiff_t u = 0; u < 8; u++)
                     s[u] += v * panel[8 * c + u];
             }
-            for (u = 0; u < 8; u++)
+            for (ptrdiff_t u = 0; u < 8; u++)
                 NAME(storef)(right[b] + (8 * k + u) * LANES, s[u]);
         }
     }
@@ -95,11 +94,10 @@ TARGET static void NAME(multiply_panels)(const float *panel, ptrdiff_t stride, p
 TARGET static vec NAME(scale_to_float)(const pseudo_problem *p, const REAL *q, float *left)
 {
     vec largest = vec_fill(0.0);
-    ptrdiff_t c;
-    for (c = 0; c < p->D; c++)
+    for (ptrdiff_t c = 0; c < p->D; c++)
         largest = NAME(larger)(NAME(larger)(vec_load(q + c * LANES), -vec_load(q + c * LANES)), largest);
     largest = NAME(larger)(largest, vec_fill(TINY));
-    for (c = 0; c < p->D; c++)
+    for (ptrdiff_t c = 0; c < p->D; c++)
         NAME(storef)(left + c * LANES, NARROW(vec_load(q + c * LANES) / largest));
     return largest;
 }
@@ -114,25 +112,23 @@ TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int coun
     const REAL tail = (REAL)list[0]->t.tail_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
     vec size[PSEUDO_BLOCKS_PER_TASK];
-    ptrdiff_t c, k;
-    int b;
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         left[b] = list[b]->w.left;
         right[b] = list[b]->w.right;
         size[b] = NAME(scale_to_float)(p, q[b], left[b]);
     }
     NAME(multiply_panels)(p->metric.project, p->D, rank / 8, p->D, count, left, right);
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         const vec tail_gain = vec_fill(1.0) / (sigma[b] * tail + lambda);
-        for (k = 0; k < rank; k++) {
+        for (ptrdiff_t k = 0; k < rank; k++) {
             const vec gain = vec_fill(1.0) / (sigma[b] * (REAL)p->metric.eigenvalue[k] + lambda) - tail_gain;
             NAME(storef)(right[b] + k * LANES, NARROW(WIDEN(NAME(loadf)(right[b] + k * LANES)) * gain));
         }
     }
     NAME(multiply_panels)(p->metric.expand, p->metric.D_padded, p->metric.D_padded / 8, rank, count, right, left);
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         const vec tail_gain = vec_fill(1.0) / (sigma[b] * tail + lambda);
-        for (c = 0; c < p->D; c++)
+        for (ptrdiff_t c = 0; c < p->D; c++)
             vec_store(q[b] + c * LANES,
                       vec_load(q[b] + c * LANES) * tail_gain + WIDEN(NAME(loadf)(left[b] + c * LANES)) * size[b]);
     }
@@ -150,31 +146,29 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
     const REAL lowest = (REAL)p->metric.lowest_eigenvalue, highest = (REAL)p->metric.highest_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
     vec size[PSEUDO_BLOCKS_PER_TASK];
-    ptrdiff_t a, k;
-    int b, v;
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         left[b] = list[b]->w.left;
         right[b] = list[b]->w.right;
         size[b] = NAME(scale_to_float)(p, q[b], left[b]);
     }
     NAME(multiply_panels)(p->metric.inverse, p->D, p->metric.D_padded / 8, p->D, count, left, right);
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         const pseudo_block *t = &list[b]->t;
         const vec c = NAME(larger)(lambda / sigma[b], vec_fill(ridge));
         const vec scale = (c + lowest) * (c + highest) * sigma[b];
         const vec alpha = size[b] * ((ridge + lowest) * (ridge + highest)) / scale, beta = (c - ridge) / scale;
-        for (a = 0; a < t->A; a++) {
+        for (ptrdiff_t a = 0; a < t->A; a++) {
             const float *correction = list[b]->w.site_correction + a * p->D * LANES;
             float site_product[LANES];  /* (M q) at column a of each lane's site */
-            for (v = 0; v < LANES; v++)
+            for (int v = 0; v < LANES; v++)
                 site_product[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2
                     ? 0 : right[b][(p->first_column[t->site[v]] + a) * LANES + v];
-            for (k = 0; k < p->D; k++)
+            for (ptrdiff_t k = 0; k < p->D; k++)
                 NAME(storef)(right[b] + k * LANES,
                              NAME(loadf)(right[b] + k * LANES)
                                  - NAME(loadf)(correction + k * LANES) * NAME(loadf)(site_product));
         }
-        for (k = 0; k < p->D; k++)
+        for (ptrdiff_t k = 0; k < p->D; k++)
             vec_store(q[b] + k * LANES,
                       WIDEN(NAME(loadf)(right[b] + k * LANES)) * alpha + vec_load(q[b] + k * LANES) * beta);
     }
@@ -186,12 +180,11 @@ TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_
                                             REAL *q)
 {
     const REAL half_row = (REAL)p->rows.half_row;  /* least mean: of an empty level */
-    ptrdiff_t j, c;
-    for (j = 0; j < p->m; j++) {
+    for (ptrdiff_t j = 0; j < p->m; j++) {
         const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
         REAL *gain = w->state_table;  /* free between passes; it has a row for each level and more */
         vec dot = vec_fill(0.0), denominator = vec_fill(1.0);
-        for (c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
+        for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
             const REAL f = p->moments.mean[1 + c] > p->rows.half_row ? (REAL)p->moments.mean[1 + c] : half_row;
             const vec inverse = vec_fill(1.0) / (sigma * f + lambda), v = vec_load(q + c * LANES) * inverse;
             dot += v * f;
@@ -200,7 +193,7 @@ TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_
             vec_store(gain + (c - p->first_column[j]) * LANES, inverse * f);
         }
         dot *= sigma / NAME(larger)(denominator, vec_fill(half_row));
-        for (c = p->first_column[j]; c < p->first_column[j + 1]; c++)
+        for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++)
             vec_store(q + c * LANES,
                       vec_load(q + c * LANES) + dot * vec_load(gain + (c - p->first_column[j]) * LANES));
     }
@@ -215,12 +208,10 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
     const int rotated = A > 1 && A <= PSEUDO_MAX_ROTATED;
     vec sigma[PSEUDO_BLOCKS_PER_TASK];
     REAL *couplings[PSEUDO_BLOCKS_PER_TASK];  /* of logit a, (D, V) each */
-    ptrdiff_t a, c;
-    int b;
-    for (b = 0; b < count && rotated; b++)
+    for (int b = 0; b < count && rotated; b++)
         NAME(rotate_logits)(p, &list[b]->t, &list[b]->w, 0, q[b]);
-    for (a = 0; a < A; a++) {
-        for (b = 0; b < count; b++) {
+    for (ptrdiff_t a = 0; a < A; a++) {
+        for (int b = 0; b < count; b++) {
             sigma[b] = vec_load(list[b]->w.sigma + a * LANES) * vec_load(list[b]->s.now.kappa);
             couplings[b] = q[b] + a * P * LANES;
             vec_store(couplings[b], vec_load(couplings[b]) / (sigma[b] + lambdah));  /* the field */
@@ -233,12 +224,12 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
         else if (p->metric.expand && !list[0]->w.column_penalty)
             NAME(solve_by_eigenvectors)(p, count, list, sigma, lambda, couplings);
     }
-    for (b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {
         const REAL *has_level = list[b]->t.has_level;
         if (rotated)
             NAME(rotate_logits)(p, &list[b]->t, &list[b]->w, 1, q[b]);
-        for (a = 0; a < A; a++)
-            for (c = 0; c < P; c++) {
+        for (ptrdiff_t a = 0; a < A; a++)
+            for (ptrdiff_t c = 0; c < P; c++) {
                 REAL *entry = q[b] + (a * P + c) * LANES;
                 vec_store(entry,
                           vec_load(entry) * vec_load(list[b]->w.mask + c * LANES) * vec_load(has_level + a * LANES));
@@ -254,26 +245,25 @@ TARGET static vec NAME(metric_form_of_logit)(const pseudo_problem *p, const lane
     const lane_memory *w = &block->w;
     const REAL half_row = (REAL)p->rows.half_row;  /* least mean: of an empty level */
     vec sum = vec_fill(0.0);
-    ptrdiff_t j, c, k;
     if (p->metric.expand && !w->column_penalty) {
         const vec size = NAME(scale_to_float)(p, q, w->left);
         const vec tail_gain = vec_fill(1.0) / (sigma * (REAL)block->t.tail_eigenvalue + ridge);
         NAME(multiply_panels)(p->metric.project, p->D, block->t.rank / 8, p->D, 1, &w->left, &w->right);
-        for (c = 0; c < p->D; c++) {
+        for (ptrdiff_t c = 0; c < p->D; c++) {
             const vec v = vec_load(q + c * LANES) / size;
             sum += v * v;
         }
         sum *= tail_gain;
-        for (k = 0; k < block->t.rank; k++) {
+        for (ptrdiff_t k = 0; k < block->t.rank; k++) {
             const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
             sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->metric.eigenvalue[k] + ridge) - tail_gain);
         }
         return sum * size * size;
     }
-    for (j = 0; j < p->m; j++) {
+    for (ptrdiff_t j = 0; j < p->m; j++) {
         const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
         vec dot = vec_fill(0.0), denominator = vec_fill(1.0);
-        for (c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
+        for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
             const REAL f = p->moments.mean[1 + c] > p->rows.half_row ? (REAL)p->moments.mean[1 + c] : half_row;
             const vec inverse = vec_fill(1.0) / (sigma * f + lambda), v = vec_load(q + c * LANES);
             sum += v * v * inverse;
@@ -290,10 +280,9 @@ TARGET static vec NAME(metric_form)(const pseudo_problem *p, lane_block *block, 
 {
     const ptrdiff_t P = 1 + p->D, A = block->t.A;
     vec sum = vec_fill(0.0);
-    ptrdiff_t a;
     if (A > 1 && A <= PSEUDO_MAX_ROTATED)
         NAME(rotate_logits)(p, &block->t, &block->w, 0, q);
-    for (a = 0; a < A; a++, q += P * LANES) {
+    for (ptrdiff_t a = 0; a < A; a++, q += P * LANES) {
         const vec sigma = vec_load(block->w.sigma + a * LANES) * vec_load(block->s.now.kappa), h = vec_load(q);
         sum += h * h / (sigma + lambdah) + NAME(metric_form_of_logit)(p, block, sigma, lambda, q + LANES);
     }

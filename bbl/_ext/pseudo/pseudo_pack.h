@@ -31,10 +31,9 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     const lane_memory *w = &block->w;
     search_state *s = &block->s;
     EXACT(evaluation) exact;
-    ptrdiff_t a, c, k;
     int v, is_worse[LANES], any_worse = 0;
     memcpy(block->exact.x_trial, block->exact.x, (size_t)size * sizeof *block->exact.x);
-    for (k = 0; k < size; k++)
+    for (ptrdiff_t k = 0; k < size; k++)
         block->exact.x[k] += w->x[k];
     EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, NULL, coupled, o->lambda, o->lambdah,
                     block->exact.g, &exact);
@@ -42,20 +41,20 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         const double value = block->lane[v].value;
         is_worse[v] = !block->is_final[v] && !(exact.f[v] <= value + MAX_RISE * (1.0 + fabs(value)));
         any_worse |= is_worse[v];
-        for (k = 0; k < PSEUDO_MAX_PAIRS && is_worse[v]; k++)
+        for (ptrdiff_t k = 0; k < PSEUDO_MAX_PAIRS && is_worse[v]; k++)
             s->history.rho[k][v] = 0;
     }
     if (any_worse) {
-        for (k = 0; k < size; k++)
+        for (ptrdiff_t k = 0; k < size; k++)
             block->exact.x[k] = is_worse[k % LANES] ? block->exact.x_trial[k] : block->exact.x[k];
         EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, NULL, coupled, o->lambda, o->lambdah,
                         block->exact.g, &exact);
     }
     memset(w->x, 0, (size_t)size * sizeof *w->x);
-    for (a = 0; a < block->t.A; a++) {
+    for (ptrdiff_t a = 0; a < block->t.A; a++) {
         const double *g = block->exact.g + a * P * LANES;
         REAL *moment = w->moment + a * P * LANES, *g_single = w->g + a * P * LANES;
-        for (c = 0; c < P; c++)
+        for (ptrdiff_t c = 0; c < P; c++)
             for (v = 0; v < LANES; v++) {
                 const double centring = c ? g[v] * block->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 g_single[c * LANES + v] = (REAL)g[c * LANES + v];
@@ -94,12 +93,11 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
                                            int coupled)
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
-    int v;
     memset(&block->s, 0, sizeof block->s);
     memset(block->w.x, 0, (size_t)size * sizeof *block->w.x);
     memset(block->w.d, 0, (size_t)size * sizeof *block->w.d);
     block->s.by_slopes = 1;
-    for (v = 0; v < LANES; v++) {
+    for (int v = 0; v < LANES; v++) {
         memset(&block->lane[v], 0, sizeof block->lane[v]);
         block->lane[v].status = SOLVER_RUNNING;
         block->is_final[v] = block->t.site[v] < 0;
@@ -108,7 +106,7 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
         block->n_no_progress[v] = 0;
     }
     NAME(refresh_anchor)(p, block, o, coupled);
-    for (v = 0; v < LANES; v++)
+    for (int v = 0; v < LANES; v++)
         block->s.best_norm[v] = block->s.now.norm[v];
 }
 
@@ -127,18 +125,16 @@ static int NAME(anchor_is_due)(lane_block *block)
 /* Write the parameters of a lane block's sites to theta (D_s, P) and their results to lane_out (n_sites,) */
 TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block, double *theta, pseudo_lane *lane_out)
 {
-    ptrdiff_t k;
-    int v;
 #ifdef SINGLE
     if (p->mixed) {
-        for (k = 0; k < block->t.A * (1 + p->D) * LANES; k++)
+        for (ptrdiff_t k = 0; k < block->t.A * (1 + p->D) * LANES; k++)
             block->exact.x_trial[k] = block->exact.x[k] + block->w.x[k];
         EXACT(store_parameters)(p, &block->exact_t, &block->exact, block->exact.x_trial, 1, theta);
     }
 #endif
     if (!p->mixed)
         NAME(store_parameters)(p, &block->t, &block->w, block->w.x, 1, theta);
-    for (v = 0; v < LANES; v++) {
+    for (int v = 0; v < LANES; v++) {
         if (!p->mixed) {
             block->lane[v].value = block->s.now.f[v];
             block->lane[v].norm = block->s.now.norm[v];
@@ -146,13 +142,13 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
         if (block->t.site[v] >= 0)
             lane_out[block->t.site[v]] = block->lane[v];
     }
-    (void)k;
 }
 
 /* Copy lane u of `from` (count, V) to lane v of `to` (count, V) */
 #define COPY_LANE(to, from, count)                                                                                     \
-    for (k = 0; k < (count); k++)                                                                                      \
+    for (ptrdiff_t k = 0; k < (count); k++)                                                                            \
         (to)[k * LANES + v] = (from)[k * LANES + u]
+#define COPY(field) s_to->field[v] = s_from->field[u]
 
 /* Move lane u of lane block `from` to lane v of lane block `to`, with as many logits, whose own result was written */
 TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
@@ -160,7 +156,6 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
     const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.max_pairs;
     const search_state *s_from = &from->s;
     search_state *s_to = &to->s;
-    ptrdiff_t k, age;
     COPY_LANE(to->w.x, from->w.x, A * P);
     COPY_LANE(to->w.g, from->w.g, A * P);
     COPY_LANE(to->w.d, from->w.d, A * P);
@@ -173,7 +168,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         COPY_LANE(to->w.site_correction, from->w.site_correction, A * p->D);
     if (A <= PSEUDO_MAX_ROTATED)
         COPY_LANE(to->w.rotation, from->w.rotation, A * A);
-    for (age = 0; age < pairs; age++) {
+    for (ptrdiff_t age = 0; age < pairs; age++) {
         const ptrdiff_t place = (s_to->history.newest + pairs - age) % pairs;
         const ptrdiff_t place_from = (s_from->history.newest + pairs - age) % pairs;
         s_to->history.rho[place][v] = age < s_from->history.count ? s_from->history.rho[place_from][u] : 0;
@@ -181,26 +176,16 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         COPY_LANE(to->w.Y + place * size, from->w.Y + place_from * size, A * P);
     }
     s_to->history.count = s_from->history.count > s_to->history.count ? s_from->history.count : s_to->history.count;
-    s_to->now.f[v] = s_from->now.f[u];
-    s_to->now.norm[v] = s_from->now.norm[u];
-    s_to->now.slope[v] = s_from->now.slope[u];
-    s_to->now.kappa[v] = s_from->now.kappa[u];
-    s_to->step[v] = s_from->step[u];
-    s_to->best_norm[v] = s_from->best_norm[u];
-    s_to->scale[v] = s_from->scale[u];
-    s_to->scale_is_doubtful[v] = s_from->scale_is_doubtful[u];
-    s_to->target_norm[v] = s_from->target_norm[u];
-    s_to->n_refused[v] = s_from->n_refused[u];
-    s_to->n_stalled[v] = s_from->n_stalled[u];
-    s_to->wants_direction[v] = s_from->wants_direction[u];
+    COPY(now.f), COPY(now.norm), COPY(now.slope), COPY(now.kappa), COPY(step), COPY(best_norm), COPY(target_norm);
+    COPY(scale), COPY(scale_is_doubtful), COPY(n_refused), COPY(n_stalled), COPY(wants_direction);
     s_to->any_wants_direction |= s_from->any_wants_direction;
     to->lane[v] = from->lane[u];
     s_to->n_stepping += to->lane[v].status == SOLVER_RUNNING;
     to->is_final[v] = 0;
     to->t.site[v] = from->t.site[u];
-    for (k = 0; k < p->composites.n_composites; k++)
+    for (ptrdiff_t k = 0; k < p->composites.n_composites; k++)
         to->t.needs_composite[k] |= from->t.needs_composite[k];
-    for (k = 0; k < p->composites.n_chunks; k++)
+    for (ptrdiff_t k = 0; k < p->composites.n_chunks; k++)
         to->t.needs_chunk[k] |= from->t.needs_chunk[k];
 #ifdef SINGLE
     if (p->mixed) {
@@ -210,9 +195,9 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         COPY_LANE(to->exact.mask, from->exact.mask, P);
         COPY_LANE(to->exact.trace, from->exact.trace, 1);
         COPY_LANE((double *)to->exact_t.has_level, (double *)from->exact_t.has_level, A);
-        for (k = 0; k < p->composites.n_composites; k++)
+        for (ptrdiff_t k = 0; k < p->composites.n_composites; k++)
             to->exact_t.needs_composite[k] |= from->exact_t.needs_composite[k];
-        for (k = 0; k < p->composites.n_chunks; k++)
+        for (ptrdiff_t k = 0; k < p->composites.n_chunks; k++)
             to->exact_t.needs_chunk[k] |= from->exact_t.needs_chunk[k];
         to->exact_t.site[v] = from->t.site[u];
         to->norm[v] = from->norm[u];
@@ -221,6 +206,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
 #endif
 }
 #undef COPY_LANE
+#undef COPY
 
 /* Return how many lanes of a lane block have no final result */
 static int NAME(n_running)(const lane_block *block)

@@ -52,22 +52,21 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
 /* Fill p->rows from its weights, and moments.mean, the weighted share of each column, unless moments are not counted */
 static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 {
-    ptrdiff_t i, k;
     p->rows.total = 0.0;
     p->rows.equal_weights = 1;
-    for (k = 0; k < p->rows.n; k++) {
+    for (ptrdiff_t k = 0; k < p->rows.n; k++) {
         p->rows.total += p->rows.weights[k];
         p->rows.equal_weights &= p->rows.weights[k] == p->rows.weights[0];
     }
     p->rows.scale = (p->rows.equal_weights ? p->rows.weights[0] : 1.0) / p->rows.total;
     p->rows.half_row = 0.5 / p->rows.total;
-    for (i = 0; i < p->m && p->n_counted; i++) {
+    for (ptrdiff_t i = 0; i < p->m && p->n_counted; i++) {
         double *mean = p->moments.mean + p->first_column[i];  /* mean[a] for level a >= 1 */
-        for (k = 0; k < p->rows.n; k++)
+        for (ptrdiff_t k = 0; k < p->rows.n; k++)
             if (pseudo_read_code(columns, i * p->rows.n + k))
                 mean[pseudo_read_code(columns, i * p->rows.n + k)] += p->rows.weights[k];
     }
-    for (k = 1; k <= p->D; k++)
+    for (ptrdiff_t k = 1; k <= p->D; k++)
         p->moments.mean[k] /= p->rows.total;
 }
 
@@ -75,24 +74,23 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
     pseudo_composites *composites = &p->composites;
+    ptrdiff_t *first = composites->first_predictor, *first_state = composites->first_state, i, c, size = 1;
     const ptrdiff_t chunk_states = table_bytes / (ptrdiff_t)(p->number_bytes * (size_t)p->lanes);
-    ptrdiff_t i, c, size = 1;
-    composites->tables_at_once =
-        chunk_states >> PSEUDO_SUBSET_ROWS > 4 ? (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4 : 4;
+    const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;
+    composites->tables_at_once = n_tables > 4 ? n_tables : 4;
     for (i = 0; i < p->m; i++) {
-        if (i > composites->first_predictor[composites->n_composites] && size * p->n_levels[i] > max_states) {
-            composites->first_state[composites->n_composites + 1] =
-                composites->first_state[composites->n_composites] + size;
-            composites->first_predictor[++composites->n_composites] = i;
+        if (i > first[composites->n_composites] && size * p->n_levels[i] > max_states) {
+            first_state[composites->n_composites + 1] = first_state[composites->n_composites] + size;
+            first[++composites->n_composites] = i;
             size = 1;
         }
         size *= p->n_levels[i];
     }
-    composites->first_state[composites->n_composites + 1] = composites->first_state[composites->n_composites] + size;
-    composites->first_predictor[++composites->n_composites] = p->m;
+    first_state[composites->n_composites + 1] = first_state[composites->n_composites] + size;
+    first[++composites->n_composites] = p->m;
     for (c = 0; c < composites->n_composites; c++) {
-        const ptrdiff_t first = composites->first_composite[composites->n_chunks];
-        if (c > first && composites->first_state[c + 1] - composites->first_state[first] > chunk_states)
+        const ptrdiff_t chunk_first = composites->first_composite[composites->n_chunks];
+        if (c > chunk_first && first_state[c + 1] - first_state[chunk_first] > chunk_states)
             composites->first_composite[++composites->n_chunks] = c;
     }
     composites->first_composite[++composites->n_chunks] = composites->n_composites;
@@ -189,9 +187,8 @@ static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
         max_states = n_states > max_states ? n_states : max_states;
         bound += composites->n_blocks * pseudo_sorted_bound(composites->block_rows, n_states);
     }
-    composites->sorted_rows = pseudo_allocate(p, (size_t)bound, sizeof *composites->sorted_rows);
-    composites->sorted_start = pseudo_allocate(p, (size_t)(composites->n_blocks * composites->n_composites),
-                                               sizeof *composites->sorted_start);
+    PSEUDO_ALLOCATE(p, composites->sorted_rows, bound);
+    PSEUDO_ALLOCATE(p, composites->sorted_start, composites->n_blocks * composites->n_composites);
     scratch = malloc((size_t)(2 * max_states) * sizeof *scratch);
     if (p->failed || !scratch) {
         free(scratch);
@@ -227,9 +224,8 @@ static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
 {
     const ptrdiff_t block_rows = p->composites.block_rows, D_padded = p->metric.D_padded;
     const ptrdiff_t block_tables = block_rows / PSEUDO_SUBSET_ROWS, table_stride = p->lanes << PSEUDO_SUBSET_ROWS;
-    const size_t size = (size_t)(p->composites.n_blocks * block_tables * D_padded);
     ptrdiff_t b, first, width, j, c, k;
-    p->composites.subset_codes = pseudo_allocate(p, size, sizeof *p->composites.subset_codes);
+    PSEUDO_ALLOCATE(p, p->composites.subset_codes, p->composites.n_blocks * block_tables * D_padded);
     for (b = 0; b < p->composites.n_blocks && !p->failed; b++) {
         const ptrdiff_t begin = b * block_rows, end = pseudo_min(begin + block_rows, p->rows.n);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(end - begin);
@@ -294,27 +290,26 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     pseudo_composites *composites = &p->composites;
     uint16_t *state;
     double zero_share;
-    ptrdiff_t i;
     p->rows.n = pseudo_merge_equal_rows(n, p->m, p->n_levels, columns, weights);
-    p->first_column = pseudo_allocate(p, (size_t)p->m + 1, sizeof *p->first_column);
-    p->site_order = pseudo_allocate(p, (size_t)p->m, sizeof *p->site_order);
-    composites->first_predictor = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_predictor);
-    composites->first_state = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_state);
-    composites->first_composite = pseudo_allocate(p, (size_t)p->m + 1, sizeof *composites->first_composite);
-    p->metric.rotation_start = pseudo_allocate(p, (size_t)p->m, sizeof *p->metric.rotation_start);
-    p->metric.trace = pseudo_allocate(p, (size_t)p->m, sizeof *p->metric.trace);
+    PSEUDO_ALLOCATE(p, p->first_column, p->m + 1);
+    PSEUDO_ALLOCATE(p, p->site_order, p->m);
+    PSEUDO_ALLOCATE(p, composites->first_predictor, p->m + 1);
+    PSEUDO_ALLOCATE(p, composites->first_state, p->m + 1);
+    PSEUDO_ALLOCATE(p, composites->first_composite, p->m + 1);
+    PSEUDO_ALLOCATE(p, p->metric.rotation_start, p->m);
+    PSEUDO_ALLOCATE(p, p->metric.trace, p->m);
     if (p->failed)
         return SOLVER_NO_MEMORY;
-    for (i = 0; i < p->m; i++)
+    for (ptrdiff_t i = 0; i < p->m; i++)
         p->first_column[i + 1] = p->first_column[i] + p->n_levels[i] - 1;
     p->D = p->first_column[p->m];
     p->moments.D_counted = p->first_column[p->n_counted];
     pseudo_set_sizes(p, p->rows.n);
-    p->moments.mean = pseudo_allocate(p, (size_t)p->D + 1, sizeof *p->moments.mean);
-    p->metric.sigma = pseudo_allocate(p, (size_t)p->D, sizeof *p->metric.sigma);
-    p->moments.independent_field = pseudo_allocate(p, (size_t)p->D, sizeof *p->moments.independent_field);
-    p->moments.second = pseudo_allocate(p, (size_t)(p->moments.D_counted * p->D), sizeof *p->moments.second);
-    p->rows.weights = pseudo_allocate(p, (size_t)p->rows.n, sizeof *p->rows.weights);
+    PSEUDO_ALLOCATE(p, p->moments.mean, p->D + 1);
+    PSEUDO_ALLOCATE(p, p->metric.sigma, p->D);
+    PSEUDO_ALLOCATE(p, p->moments.independent_field, p->D);
+    PSEUDO_ALLOCATE(p, p->moments.second, p->moments.D_counted * p->D);
+    PSEUDO_ALLOCATE(p, p->rows.weights, p->rows.n);
     if (p->failed)
         return SOLVER_NO_MEMORY;
     memcpy(p->rows.weights, weights, (size_t)p->rows.n * sizeof *weights);
@@ -322,8 +317,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
     pseudo_order_predictors(p, 0, p->n_sites);
     pseudo_order_predictors(p, p->n_sites, p->m);
     pseudo_form_composites(p, max_states, table_bytes);
-    composites->codes = pseudo_allocate(p, (size_t)(composites->n_padded * composites->n_composites),
-                                        sizeof *composites->codes);
+    PSEUDO_ALLOCATE(p, composites->codes, composites->n_padded * composites->n_composites);
     state = malloc((size_t)p->rows.n * sizeof *state);
     if (p->failed || !state) {
         free(state);

@@ -28,8 +28,7 @@
 static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w)
 {
     double sum = 0.0;
-    ptrdiff_t j;
-    for (j = 0; j < p->m && w->zero_sum; j++)
+    for (ptrdiff_t j = 0; j < p->m && w->zero_sum; j++)
         sum += 1.0 - 1.0 / p->n_levels[j];
     return w->zero_sum ? sum / (double)p->m : 1.0;
 }
@@ -81,14 +80,13 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
     const REAL *S = w->S + history->newest * size, *Y = w->Y + history->newest * size;
     REAL scale[LANES], yhy[LANES];
     vec factor;
-    ptrdiff_t k;
     memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);
     vec_store(scale, NAME(dot)(S, Y, size));
     vec_store(yhy, NAME(metric_form)(p, block, lambda, lambdah, w->x_trial));
-    for (k = 0; k < LANES; k++)
+    for (ptrdiff_t k = 0; k < LANES; k++)
         scale[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? scale[k] / yhy[k] : 1;
     memcpy(&factor, scale, sizeof factor);
-    for (k = 0; k < size; k += LANES)
+    for (ptrdiff_t k = 0; k < size; k += LANES)
         vec_store(q + k, vec_load(q + k) * factor);
 }
 
@@ -100,7 +98,6 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the blocks with such a lane, */
     REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* and H y of their newest pairs */
     int b, v, n_doubtful = 0;
-    ptrdiff_t k;
     for (b = 0; b < count; b++) {
         const ptrdiff_t size = blocks[b]->t.A * (1 + p->D) * LANES;
         const search_state *s = &blocks[b]->s;
@@ -126,7 +123,7 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     }
     for (b = 0; b < count; b++) {
         const vec scale = vec_load(blocks[b]->s.scale);
-        for (k = 0; k < blocks[b]->t.A * (1 + p->D) * LANES; k += LANES)
+        for (ptrdiff_t k = 0; k < blocks[b]->t.A * (1 + p->D) * LANES; k += LANES)
             vec_store(blocks[b]->w.g_trial + k, vec_load(blocks[b]->w.g_trial + k) * scale);
         memset(blocks[b]->s.scale_is_doubtful, 0, sizeof blocks[b]->s.scale_is_doubtful);
     }
@@ -219,14 +216,13 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     REAL *S, *Y, sy[LANES], ss[LANES], yy[LANES];
     vec sum_sy = vec_fill(0.0), sum_ss = vec_fill(0.0), sum_yy = vec_fill(0.0);
     words mask;
-    ptrdiff_t k;
     memcpy(&mask, accepted, sizeof mask);
     history->newest = (history->newest + 1) % t->max_pairs;
     if (history->count < t->max_pairs)
         history->count++;
     S = w->S + history->newest * size;
     Y = w->Y + history->newest * size;
-    for (k = 0; k < size; k += LANES) {
+    for (ptrdiff_t k = 0; k < size; k += LANES) {
         const vec x = vec_load(w->x + k), g = vec_load(w->g + k);
         const vec x_new = NAME(choose)(mask, vec_load(w->x_trial + k), x);
         const vec g_new = NAME(choose)(mask, vec_load(w->g_trial + k), g);
@@ -242,7 +238,7 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     vec_store(sy, sum_sy);
     vec_store(ss, sum_ss);
     vec_store(yy, sum_yy);
-    for (k = 0; k < LANES; k++) {
+    for (ptrdiff_t k = 0; k < LANES; k++) {
         const int usable = sy[k] > FLAT * sqrt((double)ss[k] * yy[k]) && sy[k] > TINY;
         history->rho[history->newest][k] = usable ? 1 / sy[k] : 0;
     }
@@ -277,7 +273,6 @@ static int NAME(line_search_lane)(search_state *s, int v)
    the lane's status */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
-    int k;
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(line_search_lane)(s, v)) {
         s->accepted[v] = s->wants_direction[v] = (WORD)~(WORD)0;
@@ -292,7 +287,7 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
             : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES : MAX_STALLED) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
-        for (k = 0; k < PSEUDO_MAX_PAIRS; k++)
+        for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)
             s->history.rho[k][v] = 0.0;
         s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
@@ -315,11 +310,10 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block,
 {
     search_state *s = &block->s;
     const lane_memory *w = &block->w;
-    int v;
     memset(s, 0, sizeof *s);
     memset(w->d, 0, (size_t)(block->t.A * (1 + p->D)) * LANES * sizeof *w->d);
     NAME(evaluate)(p, &block->t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
-    for (v = 0; v < LANES; v++) {
+    for (int v = 0; v < LANES; v++) {
         block->lane[v].n_iter = 0;
         block->lane[v].n_eval = 1;
         block->lane[v].status =
@@ -342,9 +336,8 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
     const lane_memory *w = &block->w;
     search_state *s = &block->s;
-    ptrdiff_t k;
     int v;
-    for (k = 0; k < size; k += LANES)
+    for (ptrdiff_t k = 0; k < size; k += LANES)
         vec_store(w->x_trial + k, vec_load(w->x + k) + vec_load(s->step) * vec_load(w->d + k));
     NAME(evaluate)(p, &block->t, w, w->x_trial, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial, &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {

@@ -12,21 +12,20 @@
    the trace */
 static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
-    ptrdiff_t a, b, c, sweep;
     memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
-    for (a = 0; a < A; a++)
+    for (ptrdiff_t a = 0; a < A; a++)
         E_out[a * A + a] = 1.0;
-    for (sweep = 0; sweep < 12; sweep++) {
+    for (ptrdiff_t sweep = 0; sweep < 12; sweep++) {
         double off = 0.0, trace = 0.0;
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             trace += fabs(S[a * A + a]);
-            for (b = 0; b < a; b++)
+            for (ptrdiff_t b = 0; b < a; b++)
                 off += fabs(S[a * A + b]);
         }
         if (off <= precision * trace)
             break;
-        for (a = 1; a < A; a++)
-            for (b = 0; b < a; b++) {
+        for (ptrdiff_t a = 1; a < A; a++)
+            for (ptrdiff_t b = 0; b < a; b++) {
                 double t, cs, sn;
                 if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
                     continue;
@@ -34,12 +33,12 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
                 t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
                 cs = 1.0 / sqrt(t * t + 1.0);
                 sn = t * cs;
-                for (c = 0; c < A; c++) {
+                for (ptrdiff_t c = 0; c < A; c++) {
                     const double u = S[c * A + a], v = S[c * A + b];
                     S[c * A + a] = cs * u - sn * v;
                     S[c * A + b] = sn * u + cs * v;
                 }
-                for (c = 0; c < A; c++) {
+                for (ptrdiff_t c = 0; c < A; c++) {
                     const double u = S[a * A + c], v = S[b * A + c], x = E_out[c * A + a], y = E_out[c * A + b];
                     S[a * A + c] = cs * u - sn * v;
                     S[b * A + c] = sn * u + cs * v;
@@ -48,7 +47,7 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
                 }
             }
     }
-    for (a = 0; a < A; a++)
+    for (ptrdiff_t a = 0; a < A; a++)
         value_out[a] = S[a * A + a];
 }
 
@@ -58,16 +57,15 @@ static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_
 {
     const double *mean = p->moments.mean + p->first_column[i];
     double sum = 0.0;
-    ptrdiff_t a;
     f_out[0] = 1.0;
-    for (a = 1; a < p->n_levels[i]; a++)
+    for (ptrdiff_t a = 1; a < p->n_levels[i]; a++)
         f_out[0] -= mean[a];
-    for (a = 0; a < p->n_levels[i]; a++) {
+    for (ptrdiff_t a = 0; a < p->n_levels[i]; a++) {
         f_out[a] = a ? mean[a] : f_out[0];
         f_out[a] = f_out[a] > p->rows.half_row ? f_out[a] : p->rows.half_row;
         sum += f_out[a];
     }
-    for (a = 0; a < p->n_levels[i]; a++)
+    for (ptrdiff_t a = 0; a < p->n_levels[i]; a++)
         f_out[a] /= sum;
 }
 
@@ -82,7 +80,7 @@ static void pseudo_site_metrics(pseudo_problem *p)
         p->metric.rotation_start[i] = size;
         size += p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? (p->n_levels[i] - 1) * (ptrdiff_t)(p->n_levels[i] - 1) : 0;
     }
-    p->metric.rotation = pseudo_allocate(p, (size_t)size, sizeof *p->metric.rotation);
+    PSEUDO_ALLOCATE(p, p->metric.rotation, size);
     f = malloc((size_t)(max_levels + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
     if (p->failed || !f) {
         free(f);

@@ -59,18 +59,17 @@ TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, d
     /* near: ratio at which to stop, less where eigenvectors are cheaper than rows (`benchmarks.run --suite fit`: W3) */
     const double near = p->blocks_per_task > 1 ? 1.4 : 16 * p->D <= p->rows.n ? 1.1 : 2.5;
     double sum_left = 0.0;  /* of the eigenvalues from t->rank on */
-    ptrdiff_t c;
     t->rank = 0;
     t->tail_eigenvalue = 0.0;
     if (!p->metric.expand)
         return;
-    for (c = 0; c < p->D; c++)
+    for (ptrdiff_t c = 0; c < p->D; c++)
         sum_left += p->metric.eigenvalue[c];
     while (t->rank < p->D) {
         t->tail_eigenvalue = sum_left / (double)(p->D - t->rank);
         if (top * p->metric.eigenvalue[t->rank] + lambda <= near * (top * t->tail_eigenvalue + lambda))
             break;
-        for (c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
+        for (ptrdiff_t c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
             sum_left -= p->metric.eigenvalue[c];
         t->rank += 8;
     }
@@ -87,12 +86,11 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t ind
     double top = 0.0;  /* largest eigenvalue of S_i of a site */
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t end = everything ? p->n_counted : p->n_sites;
-    ptrdiff_t v, c, j, ch, a;
     t->A = 0;
     t->anchor_prob = NULL;
     w->column_penalty = NULL;
     w->zero_sum = 0;
-    for (v = 0; v < LANES; v++) {
+    for (ptrdiff_t v = 0; v < LANES; v++) {
         t->site[v] = index * LANES + v < end ? p->site_order[index * LANES + v] : -1;
         if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
             t->A = p->n_levels[t->site[v]] - 1;
@@ -103,22 +101,22 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t ind
     if (!memory)
         return NULL;
     has_level = t->has_level;
-    for (ch = 0; ch < composites->n_chunks; ch++) {
+    for (ptrdiff_t ch = 0; ch < composites->n_chunks; ch++) {
         t->needs_chunk[ch] = 0;
-        for (c = composites->first_composite[ch]; c < composites->first_composite[ch + 1]; c++) {
+        for (ptrdiff_t c = composites->first_composite[ch]; c < composites->first_composite[ch + 1]; c++) {
             t->needs_composite[c] = (uint8_t)everything;
-            for (j = composites->first_predictor[c]; j < composites->first_predictor[c + 1]; j++)
-                for (v = 0; v < LANES && !t->needs_composite[c]; v++)
+            for (ptrdiff_t j = composites->first_predictor[c]; j < composites->first_predictor[c + 1]; j++)
+                for (ptrdiff_t v = 0; v < LANES && !t->needs_composite[c]; v++)
                     t->needs_composite[c] = t->site[v] >= 0 && t->site[v] != j && p->neighbours[t->site[v] * p->m + j];
             t->needs_chunk[ch] |= t->needs_composite[c];
         }
     }
-    for (a = 0; a < t->A; a++)
-        for (c = 1; c <= t->plane_blocks; c++)  /* the last row of each row block stays zero */
+    for (ptrdiff_t a = 0; a < t->A; a++)
+        for (ptrdiff_t c = 1; c <= t->plane_blocks; c++)  /* the last row of each row block stays zero */
             vec_store(w->planes + ((a * t->plane_blocks + c) * (composites->block_rows + 1) - 1) * LANES,
                       vec_fill(0.0));
-    for (v = 0; v < LANES; v++)
-        for (a = 0; a < t->A; a++) {
+    for (ptrdiff_t v = 0; v < LANES; v++)
+        for (ptrdiff_t a = 0; a < t->A; a++) {
             const int exists = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
             has_level[a * LANES + v] = (REAL)exists;
             w->sigma[a * LANES + v] = exists ? (REAL)p->metric.sigma[p->first_column[t->site[v]] + a] : 1;
@@ -135,7 +133,6 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
                                         const double *theta, double factor, const double *linear)
 {
     const ptrdiff_t P = 1 + p->D;
-    ptrdiff_t v, a, b, c, j;
     int coupled = 0;
     memset(w->x, 0, (size_t)(t->A * P) * LANES * sizeof *w->x);
     memset(w->moment, 0, (size_t)(t->A * P) * LANES * sizeof *w->moment);
@@ -144,24 +141,24 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
         memset(w->site_correction, 0, (size_t)(t->A * p->D) * LANES * sizeof *w->site_correction);
     if (t->A <= PSEUDO_MAX_ROTATED)
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
-    for (v = 0; v < LANES; v++) {
+    for (ptrdiff_t v = 0; v < LANES; v++) {
         const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
         const double uniform = 1.0 / (double)(A + 1);
         w->trace[v] = i < 0 ? 1 : (REAL)p->metric.trace[i];
         if (i < 0)
             continue;
         w->mask[v] = 1.0;
-        for (j = 0; j < p->m; j++)
+        for (ptrdiff_t j = 0; j < p->m; j++)
             if (j != i && p->neighbours[i * p->m + j])
-                for (c = p->first_column[j]; c < p->first_column[j + 1]; c++)
+                for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++)
                     w->mask[(1 + c) * LANES + v] = 1.0;
-        for (a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {
             const ptrdiff_t row = p->first_column[i] + a;
             const double *theta_row = theta + row * P;
             const double *second = p->n_counted ? p->moments.second + row * p->D : NULL;
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
             double h = theta_row[0];
-            for (c = 1; c < P; c++)
+            for (ptrdiff_t c = 1; c < P; c++)
                 if (w->mask[c * LANES + v] != 0.0) {
                     x[c * LANES] = (REAL)(factor * theta_row[c]);
                     coupled |= theta_row[c] != 0.0;
@@ -174,13 +171,13 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
             if (second)
                 moment[0] = (REAL)(
                     p->moments.mean[1 + row] + p->rows.uniform_share * (uniform - p->moments.mean[1 + row]));
-            for (c = 0; c < P && linear; c++)
+            for (ptrdiff_t c = 0; c < P && linear; c++)
                 moment[c * LANES] += (REAL)linear[row * P + c] * w->mask[c * LANES + v];
 #ifndef ANCHOR
-            for (c = 0; c < p->D && p->metric.site_correction; c++)
+            for (ptrdiff_t c = 0; c < p->D && p->metric.site_correction; c++)
                 w->site_correction[(a * p->D + c) * LANES + v] = p->metric.site_correction[row * p->D + c];
 #endif
-            for (b = 0; b < A && t->A <= PSEUDO_MAX_ROTATED; b++)
+            for (ptrdiff_t b = 0; b < A && t->A <= PSEUDO_MAX_ROTATED; b++)
                 w->rotation[(a * t->A + b) * LANES + v] =
                     (REAL)p->metric.rotation[p->metric.rotation_start[i] + a * A + b];
         }
@@ -194,13 +191,12 @@ TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_
                                           const REAL *x, int parameters, double *theta_out)
 {
     const ptrdiff_t P = 1 + p->D;
-    ptrdiff_t v, a, c;
-    for (v = 0; v < LANES; v++)
-        for (a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
+    for (ptrdiff_t v = 0; v < LANES; v++)
+        for (ptrdiff_t a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
             const REAL *from = x + a * P * LANES + v;
             double *to = theta_out + (p->first_column[t->site[v]] + a) * P;
             to[0] = from[0];
-            for (c = 1; c < P; c++) {
+            for (ptrdiff_t c = 1; c < P; c++) {
                 to[c] = from[c * LANES];
                 if (parameters)
                     to[0] -= to[c] * p->moments.mean[c];

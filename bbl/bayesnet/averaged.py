@@ -82,21 +82,8 @@ def naive_average(
 ) -> tuple[Network, np.ndarray]:
     """Return naive Bayes averaged over all subsets of features (MANB), and the posterior (m,) of each arc.
 
-    Parameters
-    ----------
-    features : Dag
-        A naive Bayes structure.
-    sample : Sample
-    n_levels : ndarray, shape (m,)
-    K : int
-    smooth : float
-        Larger than 0.
-    prior : float
-        Probability of each arc, in [0, 1].
-
-    References
-    ----------
-    Wei W, Visweswaran S, Cooper GF (2011). J Am Med Inform Assoc 18(4), 370-375, online appendix.
+    `features` is a naive Bayes structure, `smooth` > 0 the prior count of every cell, `prior` in [0, 1] the prior
+    probability of each arc. (Wei, Visweswaran & Cooper 2011. J Am Med Inform Assoc 18(4), 370-375, online appendix.)
     """
     families = Families(features.families, list(n_levels), K)
     counts = families.count(sample)

@@ -64,21 +64,10 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
 
 
 def chow_liu(sample: Rows, n_levels: np.ndarray, K: int, score: str = "loglik", root: int | None = None) -> Dag:
-    """Return the tree-augmented naive Bayes that maximises a decomposable score (Friedman et al. 1997).
+    """Return the tree-augmented naive Bayes of largest score (Friedman et al. 1997).
 
-    Parameters
-    ----------
-    sample : Sample
-    n_levels : ndarray, shape (m,)
-    K : int
-        Classes.
-    score : {"loglik", "aic", "bic"}
-    root : int, optional
-        Feature from which its tree is directed away; every other tree is directed away from its first feature.
-
-    Returns
-    -------
-    Dag
+    `score` is one of `SCORES`. The tree of the feature `root` is directed away from it, every other tree from its first
+    feature.
     """
     weights = edge_weights(sample, n_levels, K, score)
     return directed_forest(len(n_levels), spanning_forest(weights), root)

@@ -14,24 +14,9 @@ __all__ = ["draw"]
 def draw(
     network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows from the joint distribution of class and features.
+    """Draw rows from the joint distribution of class and features: classes (n,), intp, and levels (n, m).
 
-    Parameters
-    ----------
-    network : Network or Averaged
-        For an average, a member is drawn for each row.
-    shares : ndarray, shape (K,)
-        Probabilities of the classes.
-    n : int
-        Rows.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    y : ndarray of intp, shape (n,)
-        Classes.
-    codes : ndarray, shape (n, m)
-        Levels of the features.
+    `shares` (K,) are the probabilities of the classes. For an average of networks, a member is drawn for each row.
     """
     members = network.members if isinstance(network, Averaged) else (network,)
     member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)

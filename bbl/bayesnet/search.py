@@ -28,16 +28,8 @@ class Validation:
     The N validated rows are the rows of all folds; the fold is one more variable of every table. The log joint of a
     row is a sum over units. A unit is a family or, where values are missing, a connected component of the features.
 
-    Parameters
-    ----------
-    sample : Sample
-        Rows of unknown class (``y < 0``) are neither trained on nor validated.
-    n_levels : sequence of int, length m
-    K : int
-    fold_weights : ndarray, shape (k, n)
-        Weights of the rows that each fold validates, else 0.
-    smooth : float
-        Prior count of every cell.
+    `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of unknown class
+    (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of every cell.
     """
 
     def __init__(
@@ -135,28 +127,10 @@ def climb(
 ) -> tuple[Dag, list[float]]:
     """Search greedily; return the last structure and the scores (accuracies) of the structures on the way to it.
 
-    Parameters
-    ----------
-    learner : {"tan_hc", "tan_hcsp", "fssj", "bsej", "kdb"}
-    sample : Sample
-    n_levels : sequence of int, length m
-    K : int
-    fold_weights : ndarray, shape (k, n)
-        Weights of the rows that each fold validates, else 0.
-    epsilon : float
-        Least gain in accuracy for which a step is taken; with 0 an equal score is taken too.
-    smooth : float
-        Prior count of every table.
-    rng : numpy.random.Generator
-        For ties.
-    kdbk : int
-        Most feature parents, for ``"kdb"``.
-    progress : callable, optional
-        Called for each structure that is scored.
-
-    Returns
-    -------
-    (Dag, list of float)
+    `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``). `fold_weights`
+    (k, n) holds the weights of the rows that each of k folds validates, else 0. A step is taken for a gain in accuracy
+    of at least `epsilon`; with 0 for an equal score, too. `smooth` is the prior count of every cell, `kdbk` the largest
+    number of feature parents for ``"kdb"``. `rng` decides among ties; `progress` is called for each scored structure.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)

@@ -29,23 +29,11 @@ class _Node:
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
-    """Grow a tree on the `drawn` rows and return the least depth at which it splits by each feature.
+    """Grow a tree on the rows with indices `drawn` and return the least depth (m,) at which it splits by each feature.
 
-    Each split sends a subset of a feature's levels to the left; the one of largest decrease in entropy is taken. Rows
-    in which the feature is missing go to neither child. A split whose leaves misclassify no fewer rows is undone.
-
-    Parameters
-    ----------
-    sample : Sample
-    n_levels : ndarray, shape (m,)
-    K : int
-    drawn : ndarray of int
-        Indices of rows, possibly repeated.
-
-    Returns
-    -------
-    ndarray, shape (m,)
-        1 for the feature of the root's split; inf for features by which no node is split.
+    The root's split has depth 1; features without a split have inf. Each split sends a subset of a feature's levels to
+    the left; the one of largest decrease in entropy is taken. Rows in which the feature is missing go to neither child.
+    A split whose leaves misclassify no fewer rows is undone.
     """
     rows = drawn[sample.response[drawn] >= 0]
     if sample.missing is not None:

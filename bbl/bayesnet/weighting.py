@@ -32,17 +32,8 @@ def weighted(network: Network, weights: np.ndarray) -> Network:
 class ConditionalLikelihood:
     """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
 
-    Parameters
-    ----------
-    sample : Sample
-        Rows of unknown class are left out.
-    n_levels : ndarray, shape (m,)
-    K : int
-
-    Notes
-    -----
-    The unweighted tables are those of naive Bayes with ``smooth=1``. Weighted tables are renormalised; the gradient is
-    therefore in log-probabilities centred at their means under the weighted tables.
+    The unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class. Weighted tables are
+    renormalised; the gradient therefore has log-probabilities centred at their means under the weighted tables.
     """
 
     def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):

@@ -61,18 +61,9 @@ def best_groups(
 ) -> np.ndarray:
     """Return the label of the row group that fits each new row best, int32 of shape (new rows,).
 
-    Parameters
-    ----------
-    cells : Cells
-        Cells of the new rows; with `log_shares` their values are codes of levels.
-    columns : ndarray of int32
-        Labels of the columns.
-    means : ndarray, shape (a, b)
-        Means of the blocks.
-    log_shares : ndarray, shape (a, b, L), optional
-        Log shares of the levels in each block, by which rows are then compared instead of by means.
-    rated : bool, default False
-        Whether the means are shares of rated pairs and a pair without a cell is unrated.
+    `cells` are those of the new rows, `columns` the labels of the columns, `means` (a, b) those of the blocks. With
+    `log_shares` (a, b, L), the log shares of levels in each block, values are codes of levels and are compared with
+    these instead. If `rated`, means are shares of rated pairs, and a pair without a cell is unrated.
     """
     b = means.shape[1]
     if rated:

@@ -14,15 +14,9 @@ __all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance"
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
     """Return minus twice the log-likelihood of normal cells with one variance, at its maximum-likelihood estimate.
 
-    Parameters
-    ----------
-    squares : float
-        Sum of squared differences from the block means.
-    total : float
-        Number of observations.
-    resolution : float
-        Smallest gap between distinct values. The variance is at least that of rounding, ``resolution**2 / 12``:
-        otherwise the likelihood of a table without noise would be infinite.
+    `squares` is the sum of squared differences from the block means over `total` observations. The variance is at least
+    that of rounding to `resolution`, the smallest gap between distinct values: ``resolution**2 / 12``. Without this
+    bound the likelihood of a table without noise would be infinite.
     """
     variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
     return float(total * np.log(2.0 * np.pi * variance) + squares / variance)
@@ -94,17 +88,8 @@ def block_criterion(
 ) -> float:
     """Return minus twice the integrated completed likelihood of two partitions of a table.
 
-    Parameters
-    ----------
-    cells : Cells
-        All observations.
-    rows, columns : ndarray of int
-        Labels.
-    squares : float
-        Sum of squared differences of the means of the pairs from the block means.
-    n_levels : int
-        Levels of a categorical table; 1 for numbers.
-    noise : Noise
+    `cells` holds all observations, also repeated ones of a pair; `rows` and `columns` are labels; `squares` is the sum
+    of squared differences of the pairs' means from the block means; `n_levels` is 1 for numbers.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a, b = len(sizes[0]), len(sizes[1])

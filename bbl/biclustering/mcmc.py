@@ -63,15 +63,8 @@ def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
 def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None = None) -> Draws:
     """Run one chain from random partitions.
 
-    Parameters
-    ----------
-    cells : Cells
-        The items (columns) that each rater (row) rated.
-    seed : int
-    options : dict
-        Options of `Mcmc`: ``warmup``, ``draws``, ``thin``, ``alpha``, ``sigma``, ``step``.
-    popularity : ndarray, shape (items,), optional
-        Fixed weights w; by default they are drawn from their posterior.
+    `cells` hold the items (columns) that each rater (row) rated; `options` the options of `Mcmc` from ``draws`` to
+    ``step``; `popularity` (items,) fixed weights w, which by default are drawn from their posterior.
     """
     rng, n = np.random.default_rng(seed), options["draws"]
     alpha = options["alpha"] if popularity is None else 0.0
@@ -87,17 +80,8 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
     """Return the log-likelihood of the rated items: eq. 1.1 with the normaliser that the equation lacks.
 
-    Parameters
-    ----------
-    cells : Cells
-    rows, columns : ndarray of int, shape (raters,) and (items,)
-        Labels of the groups.
-    gamma : array_like, shape (row groups,)
-        Logits of lambda of the groups of raters.
-    rank : array_like of int, shape (row groups, column groups)
-        Rank 1, 2, ... that each group of raters gives to each group of items.
-    popularity : array_like, shape (items,)
-        Weights w.
+    `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) the logits of lambda, `rank`
+    (a, b) the ranks 1, 2, ... that groups of raters give to groups of items, `popularity` (items,) the weights w.
     """
     chain = _chain(cells, 0.0, 1.0, 1.0, popularity, np.random.default_rng(0))
     chain.set(np.ascontiguousarray(columns, dtype=np.int32), np.ascontiguousarray(rows, dtype=np.int32), gamma, rank)

@@ -100,13 +100,7 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
     """Return the partition of least expected loss, int32 (I,): the best draw, improved by moves of single items.
 
-    Parameters
-    ----------
-    draws : ndarray of int, shape (n, I)
-        Canonical labels.
-    share : ndarray, shape (I, I)
-        The `similarity` of the draws.
-    loss : {"vi", "binder"}, default "vi"
+    `draws` (n, I) holds canonical labels, `share` (I, I) their `similarity`; `loss` is one of `LOSSES`.
 
     References
     ----------

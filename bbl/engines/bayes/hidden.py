@@ -95,24 +95,11 @@ def hidden_draws(
     """Draw a chain: in turns the coefficients given the units of all rows, and the units given the coefficients.
 
     Given the units, coefficients are normal, as in `conjugate_draws`; unit l of a row x is 1 with probability
-    ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are coupled to each other,
+    ``expit(2 (alpha_l + sum_k beta_lk x_k))``, else -1 (Li 2014, section 3.2.2). If units are `coupled` to each other,
     the sum is over the other units of the row too, and the units are drawn one after the other.
 
-    Parameters
-    ----------
-    rows : Sample
-        A row of weight w counts as w rows, each with its hidden units.
-    layout : Layout
-    hidden : int
-        Number of hidden units.
-    c : float
-        Factor of the prior ``Z^n exp(-c |phi|^2)``.
-    counts : (warmup, draws)
-    rng : Generator
-    progress : callable, optional
-        Called with the share of the chain that a sweep is.
-    coupled : bool, default False
-        Whether units are coupled to each other too.
+    A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior ``Z^n exp(-c|phi|^2)``,
+    `counts` is (warmup, draws); `progress` is called with the share of the chain that a sweep is.
     """
     warmup, draws = counts
     wide, n = widened(layout, hidden, coupled), int(rows.total)

@@ -225,20 +225,10 @@ def draw_chains(
 ) -> list[Chain]:
     """Draw from the posterior by independent chains.
 
-    Parameters
-    ----------
-    problem : Problem
-    sampler : {"nuts", "exchange"}
-    centre, hessian : ndarray, shape (d,) and (d, d)
-        Normal approximation to the posterior: mean and precision. It starts and whitens the chains.
-    counts : (chains, warmup, draws)
-    rng : Generator
-        Spawns a generator for each chain.
-    sweeps : int, default 0
-        Gibbs sweeps from the data by which the exchange algorithm draws rows; 0 for exact draws.
-    workers : int, default 1
-    progress : callable, optional
-        Called with shares of the work of all chains, which sum to one.
+    The normal approximation with mean `centre` (d,) and precision `hessian` (d, d) starts and whitens the chains.
+    `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` are the Gibbs sweeps from
+    the data by which the exchange algorithm draws rows; 0 for exact draws. `progress` is called with shares of the work
+    of all chains, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():

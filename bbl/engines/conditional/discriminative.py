@@ -170,20 +170,8 @@ def minibatches(
     step starts at the inverse of the kernel's largest eigenvalue and falls linearly to zero. Couplings are in single
     precision.
 
-    Parameters
-    ----------
-    codes : ndarray, shape (n, m)
-    y : ndarray of intp, shape (n,)
-    weights : ndarray, shape (n,)
-    layout : Layout
-    K : int
-    tau, ridge : float
-        Weight of couplings against fields, and penalty.
-    epochs : int
-    rng : numpy.random.Generator
-        Shuffles the rows.
-    scores : ndarray, shape (n, K), optional
-        Class scores s.
+    The rows have `codes` (n, m), groups `y` (n,), `weights` (n,) and, optionally, class scores `scores` (n, K). `tau`
+    is the weight of couplings against fields, `ridge` the penalty, `epochs` the number of passes over the rows.
     """
     n = len(codes)
     share = weights / weights.sum()

@@ -175,22 +175,14 @@ class Conditional(Engine):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the covariance of the difference of two groups' function weights, and the functions' parameters.
 
-        Parameters
-        ----------
-        codes : ndarray, shape (n, m)
-            Distinct rows, sorted.
-        weights : ndarray, shape (n,)
-            How often each row was observed.
-        p : ndarray, shape (n, K)
-            Fitted probabilities of the groups.
-        layout : Layout
-        pair : (int, int)
+        The rows are distinct and sorted: `codes` (n, m), `weights` (n,) the numbers of observations, `p` (n, K) the
+        fitted probabilities of the groups.
 
         Returns
         -------
         covariance : ndarray, shape (r, r)
         tables : ndarray, shape (r, layout.size)
-            Fields and couplings of each function; those of reference levels are zero.
+            Fields and couplings of each of r functions; those of reference levels are zero.
         determined : ndarray of bool, shape (layout.size,)
             Whether the rows determine a parameter, rather than the penalty.
         """

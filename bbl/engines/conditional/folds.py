@@ -66,16 +66,8 @@ class HeldOut:
     ) -> np.ndarray:
         """Return the class scores (N, K) of the validated rows, fold by fold.
 
-        Parameters
-        ----------
-        engine : Conditional
-            Gives `scale` and `early_stopping`.
-        ridge : float
-        rows : sequence of ndarrays
-            Indices of the rows that each fold validates.
-        exactly : bool
-            Whether to fit closely, for scores that are calibrated rather than compared.
-        workers : int
+        `engine` (a `Conditional`) gives `scale` and `early_stopping`; `rows` holds the indices of the rows that each
+        fold validates. `exactly` asks for close fits, whose scores are calibrated rather than compared.
         """
         scale = float(engine.scale)
         with serial_blas():

@@ -39,21 +39,11 @@ def difference_covariance(
 ) -> np.ndarray:
     """Return the covariance (r, r) of the weights of the functions in class ``pair[0]`` less those in ``pair[1]``.
 
-    Parameters
-    ----------
-    functions : ndarray, shape (n, r)
-    p : ndarray, shape (n, K)
-        Probabilities of the classes at the optimum of the penalised likelihood.
-    weights : ndarray, shape (n,)
-        How often each row was observed.
-    ridge, offset_penalty : float
-        Penalties per observation of the weights and of the offsets.
-    pair : (int, int)
+    It is ``H^-1 I H^-1`` with the information I, the covariance of the score for fixed rows and classes drawn from `p`,
+    and ``H = I + n ridge``. Weights sum to zero over classes at the optimum, so contrasts of classes represent them.
 
-    Notes
-    -----
-    ``H^-1 I H^-1`` with the information I, the covariance of the score for fixed rows and classes drawn from `p`, and
-    ``H = I + n ridge``. Weights sum to zero over classes at the optimum, so contrasts of classes represent them.
+    `functions` has shape (n, r), `p` (n, K) are the probabilities of the classes at the optimum of the penalised
+    likelihood, `weights` (n,) the numbers of observations; both penalties are per observation.
     """
     from scipy.linalg import cho_factor, cho_solve
 

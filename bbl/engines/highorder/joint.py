@@ -193,21 +193,10 @@ def fit_jointly(
     rng: np.random.Generator,
     progress: Callable | None = None,
 ) -> Fitted:
-    """Fit all parameters of a layout to rows by one of `REFITS`, starting from `theta`.
+    """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta` (layout.size,).
 
-    Parameters
-    ----------
-    layout : Layout
-    sample : Sample
-        Rows without missing values.
-    method : {"pseudo", "exact", "pcd", "cd", "mf"}
-    ridge : float
-        L2 penalty per observation of all terms; fields have 1e-6 at most.
-    tolerance : float
-        Norm of the gradient at which "pseudo" and "exact" end.
-    theta : ndarray, shape (layout.size,)
-    rng : numpy.random.Generator
-        For "pcd" and "cd".
+    `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6. `tolerance` is the norm of
+    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd".
     """
     with serial_blas():
         if method == "pseudo":

@@ -69,9 +69,10 @@ class Scored:
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
-        """Return the mean of ``-ln P(y | x)`` for scores (N, K) of a setting; with K = 1, the mean of ``-scores``.
+        """Return the weighted mean of ``-ln P(y | x)`` by class scores (N, K) of a setting.
 
-        `selected`, a mask (N,), restricts the mean to some of the validated rows.
+        With K = 1 (no response) scores are ``ln P(x)``, whose negative mean is returned. `selected`, a mask (N,),
+        restricts the mean to some of the validated rows.
         """
         scores, y, weights = scores[selected], self.y[selected], self.weights[selected]
         if scores.shape[1] == 1:

@@ -37,14 +37,14 @@ def _read(name: str) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content), keep_default_na=False)
 
 
-def _letters(sequences: pd.Series) -> pd.DataFrame:
+def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
     """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``, ``"2"``, ..."""
     m = len(sequences.iloc[0])
     letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
     return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
 
 
-def _images(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
+def _image_frame(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
     """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1, X2, ..."""
     frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
     frame.insert(0, "y", labels.astype(np.int64))
@@ -123,7 +123,7 @@ def load_crp_sites() -> pd.DataFrame:
     >>> "".join(sites.loc["caiFp"])
     'ATAAGCAGGATTTAGCTCACACTTAT'
     """
-    return _letters(_read("crp_sites.csv").set_index("promoter")["sequence"])
+    return _letter_frame(_read("crp_sites.csv").set_index("promoter")["sequence"])
 
 
 def load_splice_sites() -> pd.DataFrame:
@@ -147,7 +147,7 @@ def load_splice_sites() -> pd.DataFrame:
     3333  C  A  G  G  T  G  A  G  T   3729
     """
     table = _read("splice_sites.csv.gz")
-    return _letters(table["sequence"]).assign(count=table["count"])
+    return _letter_frame(table["sequence"]).assign(count=table["count"])
 
 
 def load_mnist(part: str = "train") -> pd.DataFrame:
@@ -177,7 +177,7 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     choice("part", part, ("train", "test"))
     table = _read("mnist.csv.gz").query("part == @part")
     packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(len(table), -1)
-    return _images(table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"]))
+    return _image_frame(table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"]))
 
 
 @dataclass(frozen=True)
@@ -336,4 +336,4 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     prefix, n = ("train", 60_000) if part == "train" else ("t10k", 10_000)
     labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", (n,))
     pixels = _read_idx(f"{prefix}-images-idx3-ubyte.gz", (n, 784))
-    return _images(labels, pixels if grey_level is None else (pixels > grey_level).view(np.uint8))
+    return _image_frame(labels, pixels if grey_level is None else (pixels > grey_level).view(np.uint8))

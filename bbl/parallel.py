@@ -53,14 +53,14 @@ def run_tasks(
     """
     stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        finished: Iterable = (_run_one(function, stop, *task) for task in tasks)
+        finished: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
         backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
         has_generator = get_active_backend(**backend)[0].supports_return_generator  # False for multiprocessing
         pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend)
-        finished = pool(delayed(_run_task)(function, stop, *task) for task in tasks)
+        finished = pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks)
     results = []
     try:
         for result in finished:
@@ -91,9 +91,11 @@ class Crew:
         self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
 
     def __enter__(self) -> Crew:
+        """Return the pool."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -126,7 +128,7 @@ class Stopped(Exception):
     """A task gave up because its call of `run_tasks` failed or was interrupted in another thread."""
 
 
-def _run_one(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
+def _run_unless_stopped(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
     """Return ``function(*task)``; raise Stopped if the stop flag `stop`, shape (1,), is set."""
     if stop[0]:
         raise Stopped
@@ -142,7 +144,7 @@ def stop_flag() -> np.ndarray:
     return np.zeros(1, dtype=np.int32) if task_flag is None else task_flag
 
 
-def _run_task(function: Callable[..., T], stop: np.ndarray, *task: object) -> T | type[Stopped]:
+def _run_with_flag(function: Callable[..., T], stop: np.ndarray, *task: object) -> T | type[Stopped]:
     """Return ``function(*task)``, run with `stop` as the thread's stop flag; the class Stopped if the task gave up."""
     outer_flag = getattr(_local, "stop", None)
     _local.stop = stop

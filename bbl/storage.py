@@ -85,12 +85,12 @@ def write_model(
     >>> arrays["theta"]
     array([ 0.5, -1. ])
     """
-    target = _file_path(path)
+    target = _check_path(path)
     chunks = _pack(meta, arrays, kind)
     try:
         if os.path.exists(target) and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, "the file is write-protected")
-        _replace(os.path.realpath(target), chunks)
+        _write_file(os.path.realpath(target), chunks)
     except OSError as error:
         remedy = "check the folder, its permissions and the space on the disk"
         raise OSError(error.errno, f"cannot save: {error.strerror or error}; {remedy}", target) from error
@@ -126,7 +126,7 @@ def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict
     ModelFileError
         The file is damaged, no model file, of another kind, or of a later format version.
     """
-    name = _file_path(path)
+    name = _check_path(path)
     try:
         with open(name, "rb") as file:
             members = read_members(file, os.fstat(file.fileno()).st_size)
@@ -138,7 +138,7 @@ def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict
         raise ModelFileError(f"{name!r} is no model file that can be loaded: {why}", argument="path") from None
 
 
-def _file_path(path: str | os.PathLike) -> str:
+def _check_path(path: str | os.PathLike) -> str:
     """Return `path` as a str, after checking that it names a regular file or nothing yet."""
     try:
         name = os.fsdecode(path)
@@ -163,7 +163,7 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     if len(plain) > MAX_ARRAYS:
         raise OptionError(f"arrays has {len(plain)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
     plain = {name: plain[name] for name in sorted(plain)}
-    members: list[tuple[str, list[Any]]] = [("meta.json", [_meta_text(meta, plain, kind)])]
+    members: list[tuple[str, list[Any]]] = [("meta.json", [_encode_meta(meta, plain, kind)])]
     for name, array in plain.items():
         header = npy_header(array.dtype.str, array.shape)
         members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
@@ -194,7 +194,7 @@ def _plain_array(name: object, array: np.ndarray) -> np.ndarray:
     return np.asarray(array, dtype=descr, order="C")
 
 
-def _meta_text(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
+def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> bytes:
     """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the versions."""
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
@@ -237,7 +237,7 @@ def _check_plain(value: object, where: str, depth: int) -> None:
         raise BBLTypeError(f"{description}; use str, int, float, bool, None, list or dict.", argument="meta")
 
 
-def _replace(target: str, chunks: list[Any]) -> None:
+def _write_file(target: str, chunks: list[Any]) -> None:
     """Write `chunks` to a temporary file in the folder of `target`, sync it to the disk, and rename it to `target`."""
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
@@ -267,7 +267,7 @@ def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dic
     """Return (kind, meta, arrays) of the checked members of a file; raise a ValueError if meta.json is not valid."""
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
-    document = json.loads(text, object_pairs_hook=_unique_keys, parse_float=_finite, parse_constant=_finite)
+    document = json.loads(text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite)
     if type(document) is not dict or document.get("format") != FORMAT:
         raise ValueError("meta.json is not a model's")
     version = document.get("format_version")
@@ -321,7 +321,7 @@ def _check_json(text: str) -> None:
                 raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_CONTAINERS} lists and dicts")
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict; raise a ValueError if a key occurs twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -329,7 +329,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     """Return the float of a JSON number; raise a ValueError for NaN, infinity and overflow."""
     value = float(text)
     if not math.isfinite(value):

@@ -66,14 +66,14 @@ def enrichment(
     <BLANKLINE>
     A known pair comes before another one with probability 0.8125 (rank test: p = 0.133)
     """
-    ranked = _rows("terms", terms)
+    ranked = _read_name_tuples("terms", terms)
     names = dict.fromkeys(name for term in ranked for name in term) if predictors is None else list(predictors)
     position = {name: i for i, name in enumerate(names)}
     for name in (name for term in ranked for name in term):
         if name not in position:
             text = f"terms name {name!r}, which is not among the predictors{near_match(name, position) or '.'}"
             raise DataError(f"{text} Name all of them in predictors.", argument="terms")
-    all_known = {frozenset(pair) for pair in _rows("known_pairs", known_pairs)}
+    all_known = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
     invalid = next((pair for pair in all_known if len(pair) != 2), None)
     if invalid is not None:
         raise DataError(f"known_pairs holds {tuple(invalid)!r}; give two different names each.", argument="known_pairs")
@@ -98,7 +98,7 @@ def enrichment(
     return EnrichmentResults(enriched, *rank_test(is_known, n_pairs, n_known), frame, n_pairs, n_known)
 
 
-def _rows(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
+def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
     """Return `terms`, the value of `argument`, as a list of tuples of distinct names; missing names are left out."""
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:

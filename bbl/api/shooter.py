@@ -156,7 +156,7 @@ def shooter(
     order = integer("order", order, 1)
     rule, penalties = _penalties(lambda_, order)  # penalties: None if `rule` chooses them
     choice("scale", scale, ("sum", "mean"))
-    refit, nfold = _refit(refit), integer("nfold", nfold, 2)
+    refit, nfold = _check_refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
     shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
     shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
@@ -215,7 +215,7 @@ def _penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str,
     return "given", values
 
 
-def _refit(refit: str | bool) -> str | bool:
+def _check_refit(refit: str | bool) -> str | bool:
     """Check that `refit` is "auto", True or False, and return it."""
     return choice("refit", refit, ("auto",)) if isinstance(refit, str) else flag("refit", refit)
 
@@ -248,17 +248,16 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
             f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use 'heredity'.",
             argument="screen",
         )
-    check_memory(
-        4.0 * sample.codes.nbytes + 2e8, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer."
-    )
+    needed = 4.0 * sample.codes.nbytes + 2e8  # bytes: codes and copies of them, and working memory
+    check_memory(needed, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer.")
 
 
 def _warn_no_terms_or_separation(
     design: Design, sample: Sample, selection: Choice, penalties: tuple[float, ...] | None, group: bool, screen: str
 ) -> None:
-    """Warn if no term is chosen under given `penalties`, or if refitted weights separate groups.
+    """Warn if no term is chosen under given `penalties`, or if refitted terms separate groups.
 
-    `group` is True for the group penalty.
+    `penalties` are None if a rule chose them; `group` is True for the group penalty.
     """
     if penalties is not None and not selection.weights:
         problem = Problem.make(

@@ -85,7 +85,8 @@ def read_table(
         table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
     types = types or {}
     columns = [
-        _typed_column(name, table.iloc[:, k], types.get(name, types.get(None))) for k, name in enumerate(table.columns)
+        _convert_column(name, table.iloc[:, k], types.get(name, types.get(None)))
+        for k, name in enumerate(table.columns)
     ]
     return pd.concat(columns, axis=1) if columns else table
 
@@ -131,7 +132,7 @@ def _named_errors(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         raise DataError(f"{path} cannot be read as a table ({message}).") from error
 
 
-def _typed_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
+def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
     """Convert a column of texts to the type `kind`, see `types` of `read_table`; None finds the type."""
     codes, distinct = pd.factorize(texts)
     cells = np.asarray(distinct, dtype=object)

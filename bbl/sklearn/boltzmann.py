@@ -165,14 +165,14 @@ class BBLClassifier(TableClassifier):
 
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of `bbl.bbl` for checked training data."""
-        formula = _formula(training.response, self.pairs, self.order, training.features)
+        formula = _make_formula(training.response, self.pairs, self.order, training.features)
         return bbl(
             _without_constants(formula, training.data, training.weighted_rows, self.missing),
             training.data, training.weights, self.method, novarOk=True, testNull=False, missing=self.missing,
-            log_z=self.log_z, n_jobs=effective_n_jobs(self.n_jobs), verbose=0, **self._options(),
+            log_z=self.log_z, n_jobs=effective_n_jobs(self.n_jobs), verbose=0, **self._engine_options(),
         )  # fmt: skip
 
-    def _options(self) -> dict[str, Any]:
+    def _engine_options(self) -> dict[str, Any]:
         """Return the options of the method: defaults of classifiers, parameters that are not None, and `options`."""
         options = {name: getattr(self, name) for name in ENGINE_PARAMETERS if getattr(self, name) is not None}
         if isinstance(self.method, str) and not is_auto(self.method):
@@ -184,13 +184,13 @@ class BBLClassifier(TableClassifier):
         return options | (self.options or {})
 
 
-def _formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
+def _make_formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
     """Return the formula of the parameters `pairs` and `order`; `names` are the columns of X."""
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
         right = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
-        right = " + ".join([".", *(_term(term, names) for term in pairs)])
+        right = " + ".join([".", *(_term_text(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
             f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
@@ -199,7 +199,7 @@ def _formula(response: str, pairs: str | Sequence | np.ndarray, order: int, name
     return f"{quoted(response)} ~ {right}"
 
 
-def _term(term: object, names: Sequence[Hashable]) -> str:
+def _term_text(term: object, names: Sequence[Hashable]) -> str:
     """Return the text ``a:b`` of a term, a sequence of names or positions of columns."""
     columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
     columns = [names[int(c)] if isinstance(c, int | np.integer) and 0 <= c < len(names) else c for c in columns]

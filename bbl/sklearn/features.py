@@ -190,7 +190,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         ndarray, shape (n, K)
         """
         check_is_fitted(self, "model_")
-        return self._scaled(self._scores(self.model_, X))
+        return self._transform_scores(self._scores(self.model_, X))
 
     def fit_transform(self, X, y=None, **fit_params) -> np.ndarray:
         """Fit the model to all rows, and return out-of-fold scores of these rows.
@@ -227,7 +227,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                 columns = np.searchsorted(self.classes_, self._classes(model))
                 scores[np.ix_(validation, columns)] = self._scores(model, _safe_indexing(X, validation))
         lowest = np.nanmin(scores, axis=1, keepdims=True)
-        return self._scaled(np.where(np.isnan(scores), lowest, scores))
+        return self._transform_scores(np.where(np.isnan(scores), lowest, scores))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Return the names of the features: ``score_`` followed by the class.
@@ -252,8 +252,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             )
         return n_rows
 
-    def _scaled(self, scores: np.ndarray) -> np.ndarray:
-        """Return scores (n, K), transformed if `signed_log`."""
+    def _transform_scores(self, scores: np.ndarray) -> np.ndarray:
+        """Return scores (n, K), through the function `signed_log` if the parameter of that name is True."""
         return signed_log(scores) if self.signed_log else scores
 
     def _fit_classifier(self, X, y) -> BBLClassifier:

@@ -105,7 +105,7 @@ def mlestimate(
     if flag("naive", naive) or engine.order == 1:
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
-        pairs = np.argwhere(np.triu(_interacting(qJ, m), 1))
+        pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
     layout = engine.layout(sample, Layout(n_levels, pairs))
     needed = tables_memory(layout) * (1 + engine.samples)  # sampling engines have tables of standard deviations too
     check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
@@ -117,7 +117,7 @@ def mlestimate(
         fit, lz, _ = fit_group(sample, layout, engine, None, log_z_method, run, keep_sites=True)[0]
     if log_z_method == "exact":
         lz = float(exact_log_z(layout, fit.theta[None])[0])
-    warn_problems([_problem(note) for note in fit.notes])
+    warn_problems([_make_problem(note) for note in fit.notes])
     # couplings (D, D): row blocks are the solutions of sites; without symmetrisation J[i, j] and J[j, i] differ
     J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
@@ -131,7 +131,7 @@ def mlestimate(
     return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **fields)
 
 
-def _problem(note: Note) -> Problem:
+def _make_problem(note: Note) -> Problem:
     """Return the note of a fit as a problem of the single group, whose predictors are named by position."""
     predictor, level, text, detail = note
     if predictor < 0:
@@ -153,7 +153,7 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
             )
 
 
-def _interacting(qJ: ArrayLike, m: int) -> np.ndarray:
+def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
     """Check `qJ` and return it as a symmetric bool matrix (m, m): which pairs of predictors interact."""
     try:
         mask = np.asarray(qJ)
@@ -173,7 +173,7 @@ def _interacting(qJ: ArrayLike, m: int) -> np.ndarray:
     return mask.astype(bool)
 
 
-def _levels(L: ArrayLike, m: int) -> np.ndarray:
+def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
     """Check `L`, a number for all predictors or one for each, and return numbers of levels, int64 (m,)."""
     try:
         n_levels = np.asarray(L)
@@ -227,7 +227,7 @@ def _coded_sample(
             f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.", argument="xi"
         )
     least_levels = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 2)
-    n_levels = least_levels if L is None else _levels(L, len(least_levels))
+    n_levels = least_levels if L is None else _check_n_levels(L, len(least_levels))
     if (n_levels < least_levels).any():
         i = int(np.argmax(n_levels < least_levels))
         raise OptionError(f"L[{i}]={n_levels[i]}, but column {i} of xi needs {least_levels[i]} levels.", argument="L")

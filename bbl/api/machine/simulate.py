@@ -122,7 +122,7 @@ def mcSample(
     draws_by_group = rhat = ess = None
     if keeps_draws:
         draws_by_group = {
-            g: _label_rows(np.asarray(chains.draws), varies, labels)
+            g: _decode_draws(np.asarray(chains.draws), varies, labels)
             for g, chains in zip(groups, chains_by_group, strict=True)
         }
         energies = [np.asarray(chains.energy) for chains in chains_by_group]  # (chains, draws) of each group
@@ -149,7 +149,7 @@ def _warn_unmixed(rhat: pd.Series) -> None:
         )
 
 
-def _label_rows(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
+def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
     """Return draws, codes of shape (chains, draws, varying predictors), as a frame of levels of all m predictors.
 
     `varies`, a mask (m,), marks the predictors of more than one level; the others stay at code 0.
@@ -160,7 +160,7 @@ def _label_rows(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.Dat
     return category_frame(columns, pd.RangeIndex(len(codes)))
 
 
-def _predictor_levels(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
+def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
     """Return the names of `predictors` and a list of levels for each; those without names become x1, x2, ..."""
     if isinstance(predictors, Mapping):
         names, levels = list(predictors), [list(v) for v in predictors.values()]
@@ -205,7 +205,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
     return theta
 
 
-def _layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
+def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
     """Return the layout of all pairs, and of the valid terms of three and more predictors in the ``J`` of groups."""
     n_levels = [len(predictor_levels) for predictor_levels in levels]
     terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
@@ -254,7 +254,7 @@ def randompar(
     >>> len(par.h), par.J[0, 1].shape
     (5, (2, 2))
     """
-    _, levels = _predictor_levels(predictors)
+    _, levels = _read_predictors(predictors)
     layout = Layout([len(v) for v in levels])
     check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
@@ -299,15 +299,15 @@ def sample_xi(
     >>> sample_xi(100, predictors, par.h, par.J, code_out=True, seed=2).shape
     (100, 5)
     """
-    names, levels = _predictor_levels(predictors)
+    names, levels = _read_predictors(predictors)
     par = GroupParameters([] if h is None else h, {} if J is None else J)
-    layout = _layout(levels, [par])
+    layout = _make_layout(levels, [par])
     fields, couplings, higher_terms = split(layout, _parameter_vector(layout, par, "h, J"))
     codes = sample_states(fields, couplings, layout.n_levels, nsample, seed, more=higher_terms)
-    return _configuration_frame(codes, names, levels, flag("code_out", code_out))
+    return _decode_rows(codes, names, levels, flag("code_out", code_out))
 
 
-def _configuration_frame(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
+def _decode_rows(codes: np.ndarray, names: list, levels: list[list], code_out: bool) -> pd.DataFrame:
     """Return codes (n, m) as a frame with a column for each predictor: its codes if `code_out`, else its levels."""
     columns = {
         name: codes[:, i].astype(np.int64) if code_out else pd.Index(levels[i]).take(codes[:, i].astype(np.intp))
@@ -356,7 +356,7 @@ def randomsamp(
     1  case  a  c  t  t
     2  ctrl  g  a  g  c
     """
-    names, levels = _predictor_levels(predictors)
+    names, levels = _read_predictors(predictors)
     groups = list(response)
     if len(set(groups)) < len(groups):
         raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
@@ -369,10 +369,10 @@ def randomsamp(
         par = [par.get(g) for g in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
-    layout = _layout(levels, par)
+    layout = _make_layout(levels, par)
     par_by_group = zip(groups, cast(Sequence[GroupParameters], par), strict=True)  # None raises a DataError below
     theta = np.array([_parameter_vector(layout, p, f"par of group {g!r}") for g, p in par_by_group])
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
-    frame = _configuration_frame(codes, names, levels, False)
+    frame = _decode_rows(codes, names, levels, False)
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
     return frame

@@ -160,12 +160,12 @@ def lp(
     [1.0, 1.0, 0.998]
     """
     _check_structure(structure)
-    recipe = _recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
+    recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
     shown = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
-    return _fit(structure, prepared, recipe, call, seed, _checked_shares(priors, prepared))
+    return _fit_tables(structure, prepared, recipe, call, seed, _check_shares(priors, prepared))
 
 
 @verb
@@ -232,17 +232,17 @@ def bnc(
     in_memory = "awnb_trees" if awnb_trees or awnb_bootstrap else LEARNERS[learner].rows_reason(learner_options)
     in_memory = "wanbia" if wanbia is True else in_memory  # the argument that needs all rows in memory; "" if none
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory, verbose)
-    class_shares = _checked_shares(priors, prepared)
+    class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
     LEARNERS[learner].check_options(learner_options, labels.names)
     recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     empty = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
-    _recipe(empty, *recipe_options)  # raises most errors of options before a long search
+    _make_recipe(empty, *recipe_options)  # raises most errors of options before a long search
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
-    recipe = _recipe(learnt, *recipe_options)
+    recipe = _make_recipe(learnt, *recipe_options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}
     call = call_text("bnc", {**arguments, **_changed_arguments(weights, missing, recipe)})
-    return _fit(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares)
+    return _fit_tables(learnt, restrict_features(prepared, learnt.features), recipe, call, rng, class_shares)
 
 
 def _check_structure(structure: object) -> None:
@@ -275,7 +275,7 @@ def _changed_arguments(weights: Weights | None, missing: str, recipe: Recipe) ->
     return shown
 
 
-def _recipe(
+def _make_recipe(
     structure: Structure | AveragedStructure,
     smooth: float,
     manb_prior: float | None,
@@ -312,11 +312,11 @@ def _recipe(
         share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
         return Recipe(smooth, awnb=(count, share))
     if isinstance(wanbia, Mapping) and structure.dags:
-        return Recipe(smooth, wanbia=_feature_weights(wanbia, _feature_names(structure)))
+        return Recipe(smooth, wanbia=_check_feature_weights(wanbia, _feature_names(structure)))
     return Recipe(smooth, wanbia=bool(uses_wanbia))
 
 
-def _feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
+def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
     """Check a dict of features to weights; return the weights in the order of the features `names`."""
     for name in wanbia:
         if name not in names:
@@ -335,12 +335,12 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     return [Dag(tuple((new[i], tuple(new[p] for p in parents)) for i, parents in d.families)) for d in structure.dags]
 
 
-def _checked_shares(priors: Priors, prepared: EncodedData) -> np.ndarray | None:
+def _check_shares(priors: Priors, prepared: EncodedData) -> np.ndarray | None:
     """Check `priors` and return them as class shares (K,); None if they are None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 
-def _fit(
+def _fit_tables(
     structure: Structure | AveragedStructure,
     prepared: EncodedData,
     recipe: Recipe,

@@ -299,13 +299,7 @@ class ClassifierResults(ModelResults):
         choice("unseen", unseen, ("raise", "ignore"))
         attribution = self._attribution()
         attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
-        if newdata is None:
-            rows = self._rows()
-            codes, missing, dropped, index = rows.codes, rows.missing, None, self._index()
-        else:
-            newdata = to_frame(newdata, "newdata")
-            (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
-            dropped = self.design.dropped(newdata)
+        codes, missing, dropped, index = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
         return explain_rows(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from bbl.checks import flag, verb
 from bbl.design.design import Design
+from bbl.design.frames import to_frame
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.moments import level_counts
@@ -221,6 +222,19 @@ class ModelResults(ABC):
     def _index(self) -> pd.Index:
         """Return the labels of the training rows, 0 to n - 1 by default."""
         return pd.RangeIndex(self._rows().n) if self.index is None else self.index
+
+    def _encode_rows(
+        self, newdata: object, unseen: str
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, pd.Index]:
+        """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row labels) of new rows.
+
+        For the training rows if `newdata` is None; `unseen` as in ``predict``.
+        """
+        if newdata is None:
+            rows = self._rows()
+            return rows.codes, rows.missing, None, self._index()
+        frame = to_frame(newdata, "newdata")
+        return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index
 
     @property
     def weights(self) -> pd.Series:

@@ -77,11 +77,8 @@ def predict_rows(
         batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)  # an iterator
         return batches
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
-    if newdata is None:
-        scores, index = self._training_scores(priors), self._index()
-    else:
-        rows = to_frame(newdata, "newdata")
-        scores, index = self._new_scores(rows, unseen, priors), rows.index
+    codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+    scores = self._encoded_scores(codes, missing, dropped, priors)
     return prediction_frame(scores, self.labels.groups, type, index, self.labels.response, cost_matrix)
 
 

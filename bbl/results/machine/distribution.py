@@ -53,21 +53,12 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     """
     self.engine.check_density("score_samples()")
     choice("unseen", unseen, ("raise", "ignore"))
-    if newdata is None:
-        rows = self._rows()
-        log_p, index = _log_probabilities(self, rows.codes, rows.missing), self._index()
-    else:
-        newdata = to_frame(newdata, "newdata")
-        log_p = _log_probabilities(self, *self.design.encode(newdata, unseen))
-        if (dropped := self.design.dropped(newdata)) is not None:
-            log_p[dropped] = np.nan
-        index = newdata.index
+    codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+    estimate = replace(self.estimate, class_prior=self._population_shares)
+    log_p = estimate.log_density(self._averaged, codes, missing)
+    if dropped is not None:
+        log_p[dropped] = np.nan
     return pd.Series(log_p, index=index, name="log_prob")
-
-
-def _log_probabilities(self: MachineResults, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-    """Return the log-probabilities (n,) of rows with `codes` (n, m), those `missing` (n, m) summed out."""
-    return replace(self.estimate, class_prior=self._population_shares).log_density(self._averaged, codes, missing)
 
 
 @verb

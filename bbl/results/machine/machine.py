@@ -18,7 +18,6 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.tuning import Tuning
 from bbl.checks import choice, verb
-from bbl.design.frames import to_frame
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
@@ -200,13 +199,9 @@ class MachineResults(ModelResults):
 
     def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
         """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see `bbl.log_scores`."""
-        if newdata is None:
-            rows, index = self._rows(), self._index()
-            codes, missing = rows.codes, rows.missing
-        else:
+        if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
-            newdata = to_frame(newdata, "newdata")
-            (codes, missing), index = self.design.encode(newdata, unseen), newdata.index
+        codes, missing, dropped, index = self._encode_rows(newdata, unseen)
         predictive = self.estimate.predictive
         mean_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
         scores = (self._averaged if normalised else mean_energy)(codes, missing)
@@ -215,7 +210,7 @@ class MachineResults(ModelResults):
         if prior:
             with np.errstate(divide="ignore"):
                 scores = scores + np.log(self._population_shares)
-        if newdata is not None and (dropped := self.design.dropped(newdata)) is not None:
+        if dropped is not None:
             scores[dropped] = np.nan
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 

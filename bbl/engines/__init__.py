@@ -40,20 +40,20 @@ __all__ = [
 ENGINES: dict[str, type[Engine]] = {
     e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
 }
-DEFAULT = PseudoLikelihood.name  # the method of a call that names none
-BASELINE = NaiveBayes()  # what every other method should do better than
+DEFAULT = PseudoLikelihood.name  # of calls without method=
+BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
 
 
 def engine_class(method: str | Engine) -> type[Engine]:
-    """Return the class of an engine, or of the one of that name."""
+    """Return the class of an engine, or the engine class of this name."""
     return type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
 
 
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    Options of the other engines are refused by name, misspelt ones with the nearest known name, which may be one of the
-    arguments `beside` the options.
+    An unknown option is refused with the nearest known name: that of an option, or of an argument of the caller
+    (`beside`).
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]

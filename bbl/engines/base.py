@@ -1,4 +1,4 @@
-"""The base class of engines: options, and a method from a sample and a layout to an EngineFit."""
+"""Engine, the base class of inference methods: options, declared capabilities, and `path`, which fits a group."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ SHARED_ROWS = "The posterior of the pooled fit shares its rows with those of the
 
 @dataclass(frozen=True)
 class Engine:
-    """Options of an inference method, with the one method `path` that fits a group at a grid of settings.
+    """Options of an inference method, and its method `path`, which fits a group at a grid of settings.
 
-    An engine says all that others may have to know of it; nobody else asks for its name or for an option of it.
+    An engine declares whatever callers need to know of it; no caller asks for the name of an engine or for an option.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        The highest order of a term that it can fit: 1 for fields alone (of whatever formula), 2 for pairs.
+        Highest order of a term that the engine fits: 1 for fields only (whatever the formula has), 2 for pairs.
     order_reason : str
-        Why it is no more, for the error.
+        Why the order is no higher, for the error.
     tuned : Tuned or None
         The option that crossVal varies.
     log_z : str
-        The ln Z that goes with the method where the exact one is too costly.
+        How ln Z is computed by default where the exact one is too costly.
     needs : {"each", "pairs", "neighbours"}
-        What must be known together in some row, where values are missing: each predictor, each two predictors, or a
-        predictor and all that it interacts with.
+        What must be known together in at least one row, if values are missing: each predictor by itself, each pair of
+        predictors, or each predictor with all predictors that it interacts with.
     weights : {"counts", "real"}
-        Whether the weights of rows are how often each was observed, or may be any positive numbers: what is fitted is
-        then the same for whole numbers and others, and standard errors and tests refuse the others.
+        Whether weights of rows have to be frequencies, or may be any positive numbers. With "real", standard errors and
+        tests still need frequencies.
     joint : JointTraits or None
-        How it fits all groups at once, in place of `path`, if it does.
+        How the engine fits all groups at once, to P(group | row), in place of `path`; None if it fits group by group.
     collapses : bool
-        Whether equal rows are put together, in a fixed order of states, before `path` sees them. An engine that takes
-        nothing from rows but counts of levels and pairs gains nothing by it where these are exact.
+        Whether equal rows are merged, in a fixed order, before `path` gets them. An engine that only counts levels and
+        pairs does not need that.
     streams : bool
-        Whether `path` goes over rows block by block, so that they may be a `StoredSample`, too many for memory.
+        Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than memory.
     solves : bool
-        Whether it solves likelihood equations, so that there are standard errors.
+        Whether the engine solves likelihood equations, so that there are standard errors.
     samples : bool
-        Whether `path` draws random numbers and takes its time: then it is handed `rng` and `progress` too.
+        Whether `path` draws random numbers; it then takes `rng` and `progress` too.
     chooses : bool
-        Whether it chooses the terms of each group itself; its fits then have a layout of their own.
+        Whether the engine chooses the terms of each group; each fit then has a layout of its own.
     posterior : PosteriorTraits or None
-        What it says of its posterior, if its fits have one.
+        The posterior that fits hold; None without one.
     sized_by : tuple of str
-        Options that memory grows with.
+        Options with which the memory of a fit grows.
     classifier : dict
-        Options that `BBLClassifier` sets where the user does not, so that any table can be fitted.
+        Defaults of `BBLClassifier` that differ from those of the engine, so that any table can be fitted.
     """
 
     name: ClassVar[str]
@@ -87,35 +87,35 @@ class Engine:
 
     @property
     def penalised(self) -> bool:
-        """Whether a penalty is in force, so that estimates are drawn towards zero."""
+        """Whether a penalty shrinks the estimates towards zero."""
         return False
 
     @property
     def two_sided(self) -> bool:
-        """Whether a coupling is kept as seen from either predictor, not as the mean of both."""
+        """Whether ``J_ij`` and ``J_ji`` are kept apart, not averaged."""
         return False
 
     @property
     def stops_early(self) -> bool:
-        """Whether fits end before their optimum because an option asks for it."""
+        """Whether an option asks fits to end before their optimum."""
         return False
 
     @property
     def setting(self) -> float:
-        """The value of the option that is tuned; nan if there is none, or more than one value."""
+        """The value of the tuned option; nan if there is none, or if it has several values."""
         value = float("nan") if self.tuned is None else getattr(self, self.tuned.option)
         return float("nan") if isinstance(value, tuple) else float(value)
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
-        """Return what the fits of a call draw from, given the call's own generator."""
+        """Return the generator of the fits of a call: the call's own, unless the engine has a seed."""
         return rng
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason.
 
-        The keys are those of `bbl.capabilities.CAPABILITIES`. Errors quote the reasons, and the guide lists them. Of an
-        option that the method does not have it is `ABSENT`.
+        Keys are those of `bbl.capabilities.CAPABILITIES`; errors quote the reasons, and the guide lists them. An option
+        that the method does not have is `ABSENT`.
         """
         method = f"method={cls.name!r}"
         reasons: dict[str, str] = {}
@@ -155,7 +155,7 @@ class Engine:
         return reasons
 
     def check_density(self, what: str) -> None:
-        """Raise an OptionError if P(row | group) is not modelled, which `what` needs."""
+        """Raise an OptionError if P(row | group), which `what` needs, is not modelled."""
         if self.joint:
             raise OptionError(
                 f"{what} needs a model of the predictors, P(x|y), and {self.refusals()['density']}, of which only "
@@ -165,29 +165,29 @@ class Engine:
             )
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
-        """Return whether settings are best compared a few at a time, the strongest first, each starting from others.
+        """Return whether settings are compared a few at a time, the strongest penalty first, with warm starts.
 
-        `sample` are the rows of all groups.
+        `sample` holds the rows of all groups.
         """
         return False
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engines that are compared at each value of the tuned option: itself, or several."""
+        """Return the engines that are compared at each value of the tuned option."""
         return (self,)
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> Callable[..., np.ndarray] | None:
-        """Return what scores the rows that folds validate at a setting; None where each fold is fitted by itself.
+        """Return a function that fits all folds together at a setting; None if each fold is fitted by itself.
 
-        It is called with an engine out of `variants`, a value of the tuned option, and the rows (positions) that each
-        fold validates; also with ``exactly``, whether the scores are to be calibrated and not just compared, and with
-        ``workers``. It returns the class scores (N, K) fold by fold.
+        Arguments of the function: one of the `variants`, a value of the tuned option, the positions of the rows that
+        each fold validates, ``exactly`` (whether the scores will be calibrated and not only compared), and ``workers``.
+        It returns the class scores (N, K) of the validated rows, fold by fold.
         """
         return None
 
     def widened(self, layout: Layout) -> Layout:
-        """Return the layout of what predictions sum over: with its hidden units behind the predictors, if it has any.
+        """Return the layout of predictors and, after them, hidden units, if the engine has any.
 
-        The ``state`` of a fit then has draws (chains, draws, size) of it by the name ``hidden``.
+        A fit with hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 
@@ -196,54 +196,56 @@ class Engine:
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if there are no `equations`, and so no standard errors."""
+        """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             where = ": inference().table() and interactions() tell it" if self.posterior else ""
             raise OptionError(f"{reason}{where}.", argument="method")
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Solve a group's likelihood equations again, for standard errors; see `check_equations`."""
+        """Solve a group's likelihood equations again, for standard errors; call `check_equations` first."""
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
-        """Return the rows that this engine fits (augmented where its method says so)."""
+        """Return the rows that `path` fits: `sample`, with an extra row where the method needs one."""
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes that a fit to `n` rows at several settings takes while it runs, besides its result."""
+        """Return the bytes of working memory of a fit to `n` rows at that many `settings`."""
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes that a fit to `n` rows that are read block by block takes (see `streams`)."""
+        """Return the bytes of working memory of a fit to `n` rows that are read block by block (see `streams`)."""
         return self.memory(n, layout, settings)
 
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
-        An engine that `samples` also takes ``rng``, a Generator that is this group's alone, and ``progress``, None or a
-        function that is told of each share of the fit that is done, and in a few words how it goes.
+        An engine that `samples` also takes ``rng``, a Generator for this group, and ``progress``, None or a function
+        that is called as ``progress(share, note)`` whenever another share of the fit is done.
         """
         raise NotImplementedError
 
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, well enough to compare them.
+        """Fit one group at each of `values`, just precisely enough to compare their losses.
 
         Parameters
         ----------
         warm_starts : WarmStarts
-            Earlier comparisons on the same rows. Those of `values` that are among them are compared again, more
-            exactly. It may be written to.
+            Solutions of earlier comparisons on the same rows; it may be added to. A value that is among them is fitted
+            again, more precisely.
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Any, layout: Layout, workers: int = 1, **told: Any) -> EngineFit:
-        """Fit one group at the engine's own settings; an engine that `samples` also takes `rng` and `progress`."""
-        return self.path(sample, layout, None, workers, **told)[0]
+    def fit(self, sample: Any, layout: Layout, workers: int = 1, rng: np.random.Generator | None = None) -> EngineFit:
+        """Fit one group at the engine's own setting; only an engine that `samples` uses `rng`."""
+        path: Callable[..., list[EngineFit]] = self.path
+        drawing = {"rng": rng, "progress": None} if self.samples else {}
+        return path(sample, layout, None, workers, **drawing)[0]
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""
-        assert self.tuned is not None  # noqa: S101  # callers have its settings from there
+        assert self.tuned is not None  # noqa: S101  # only engines with a tuned option have settings
         return replace(self, **{self.tuned.option: value})

@@ -21,11 +21,11 @@ class Note(NamedTuple):
     predictor : int
         -1 for the fit as a whole.
     level : int
-        Code of the level that it is about; -1 for none.
+        Code of the level; -1 for none.
     what : str
-        What is wrong, and the remedy: the same text wherever it is the same thing, so that it is said once.
+        The problem and its remedy: equal problems have equal texts, so that a warning says each once.
     detail : str
-        Numbers of this case alone.
+        Figures of this problem.
     """
 
     predictor: int
@@ -35,7 +35,10 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """Rounds make no progress, and there is no memory for a larger sample."""
+    """The rounds of a fit to rows in a file make no progress, and there is no memory for a larger sample of them.
+
+    `norm` is the gradient norm of `predictor`, `rows` the size of the sample, `n` the number of rows in the file.
+    """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
         super().__init__(predictor, norm, rows, n)
@@ -56,29 +59,29 @@ class EngineFit:
         Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
         three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
-        ``normaliser(half)``: eq. (31) on the rows that were fitted, where the engine's kernel has it at hand.
+        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows, if the kernel has computed it.
     mf_log_z : float, or None
-        The mean-field ln Z of eq. (32), from the engine's own frequencies.
+        The mean-field ln Z of eq. (32), from the frequencies that the engine uses.
     grad_norm : ndarray, shape (m,)
         Norm of the gradient left at each predictor.
     n_iter : ndarray of int, shape (m,)
         Iterations that each predictor took.
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
-        What is to be said about single predictors.
+        Problems of the fit, for warnings.
     unbounded : tuple of tuples of int
-        For each predictor without a finite optimum, a parameter of it that grows without end: predictor, level code,
-        and those of the predictors it is coupled to (none for a field).
+        For each predictor without a finite optimum, one of its parameters that grow without end: predictor, level code,
+        then predictor and level code of each predictor that it is coupled to (none for a field).
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
     layout : Layout, or None
-        Where `theta` lies, if the engine chose the terms itself (`Engine.chooses`).
+        Layout of `theta`, if the engine chose the terms (`Engine.chooses`).
     state : dict of str to ndarray
-        What else the engine wants to have again when it is asked about this fit; kept in model files.
+        Other arrays that the engine needs later to answer questions about this fit; stored in model files.
     history : dict of str to ndarray
-        How the fit went: columns of equal length, the first of which counts.
+        Course of the fit: columns of equal length, the first of them the iteration.
     """
 
     theta: np.ndarray
@@ -98,14 +101,14 @@ class EngineFit:
     history: dict[str, np.ndarray] = field(default_factory=dict)
 
     def log_z(self, kind: str) -> float | None:
-        """Return ln Z of this kind ("pseudo", "half" or "mf") where the engine has it at hand."""
+        """Return the ln Z of this `kind` ("pseudo", "half" or "mf") if the engine has computed it; else None."""
         if kind == "mf":
             return self.mf_log_z
         return None if self.normaliser is None else self.normaliser(kind == "half")
 
 
 class Equations(NamedTuple):
-    """The solution of a group's likelihood equations, one set for each predictor: what standard errors stand on.
+    """Solution of a group's likelihood equations, one set for each predictor, from which standard errors follow.
 
     Attributes
     ----------
@@ -132,7 +135,7 @@ class Equations(NamedTuple):
 
 
 class JointFit(NamedTuple):
-    """All groups fitted together: class scores are energies + `constant` + `temperature` times the scores given.
+    """A fit of all groups together: class scores are energies + `constant` + `temperature` times scores of the start.
 
     Attributes
     ----------
@@ -141,13 +144,13 @@ class JointFit(NamedTuple):
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
-        Log-loss on the rows, without the penalty; of minibatches that of the rows as they came.
+        Log-loss of the training rows without the penalty; with minibatches, at the time when each row was used.
     gradient : float
-        Largest component of the gradient in scaled unknowns; nan where it was not worked out.
+        Largest component of the gradient with respect to scaled unknowns; nan if it was not computed.
     evaluations : int
-        How often the objective over all rows was worked out.
+        Number of evaluations of the objective over all rows.
     converged : bool
-        Whether the gradient says that this is the minimum.
+        Whether the gradient is below the tolerance.
     """
 
     theta: np.ndarray

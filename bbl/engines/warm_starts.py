@@ -1,4 +1,4 @@
-"""WarmStarts: solutions of earlier settings on the same rows, where the next settings start."""
+"""WarmStarts: solutions at earlier settings on the same rows, from which fits at other settings start."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ __all__ = ["WarmStarts"]
 
 
 class WarmStarts(dict[float, np.ndarray]):
-    """Unsymmetrised solutions by their settings, and results that every setting needs, computed once.
+    """Unsymmetrised solutions by setting, and results that do not depend on the setting, computed once.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
     keeps : bool
-        Whether there is memory to keep such results. In another process they are computed again.
+        Whether there is memory to keep the results that do not depend on the setting; other processes compute them
+        again.
     """
 
     def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
@@ -29,7 +30,7 @@ class WarmStarts(dict[float, np.ndarray]):
         return WarmStarts, (dict(self), self.keeps)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what ``make()`` returns, which is called once if results are kept."""
+        """Return the result of ``make()`` by its `name`; with `keeps`, `make` is called only once."""
         if name in self._results:
             return self._results[name]
         result = make()

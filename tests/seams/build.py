@@ -276,7 +276,9 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
             sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
             import dask.dataframe as dd
 
-            yield dd.from_pandas(frame, npartitions=2)
+            # dask turns Python objects into text, so that True becomes "True"
+            objects = [n for n in frame if frame[n].dtype == object and not isinstance(frame[n].dropna().max(), str)]
+            yield dd.from_pandas(frame.assign(**{n: frame[n].convert_dtypes() for n in objects}), npartitions=2)
         else:
             yield lambda: (frame.iloc[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True))
 

@@ -220,6 +220,5 @@ def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) 
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
-        sampling_arguments = {"rng": rng, "progress": None} if engine.samples else {}
-        out.append(engine.fit(rows, layout, **sampling_arguments).theta)
+        out.append(engine.fit(rows, layout, rng=rng).theta)
     return out

@@ -1,4 +1,4 @@
-"""Permutation tests of pairs: a predictor is permuted among rows that agree in what could explain the two."""
+"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of the pair."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bbl.rows.sample import Sample
 
 __all__ = ["permutation_tests"]
 
-LARGE = 10**9  # counts that numpy's hypergeometric draws cannot have
-MOST_ROWS = 3 * 10**9  # scipy's random tables multiply two margins as 64-bit integers
-Result = tuple[float, int, float]
+MAX_HYPERGEOMETRIC = 10**9  # observations of a table from which numpy's hypergeometric draws fail
+MAX_OBSERVATIONS = 3 * 10**9  # scipy's random tables multiply two margins as 64-bit integers
+Result = tuple[float, int, float]  # statistic, degrees of freedom, p
 
 
 def permutation_tests(
@@ -41,17 +41,17 @@ def permutation_tests(
     Returns
     -------
     statistic, df, p : ndarray, shape (P,)
-        nan, 0 and nan where no two rows agree, or one of the two predictors does not vary among those that do.
+        nan, 0 and nan if no two rows agree, or if one of the two predictors does not vary among rows that agree.
 
     Raises
     ------
     DataError
         If there are more than 3e9 observations.
     """
-    if sample.total > MOST_ROWS:
+    if sample.total > MAX_OBSERVATIONS:
         raise DataError(
-            f"Permutation tests draw tables of up to {MOST_ROWS:.0e} observations, and a group has {sample.total:.4g}. "
-            "Take pvalues='auto', whose tests need no draws."
+            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, and a group has "
+            f"{sample.total:.4g}. Take pvalues='auto', whose tests need no draws."
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
@@ -62,21 +62,22 @@ def permutation_tests(
 
 
 def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
-    nothing = (np.nan, 0, np.nan)
+    """Test the coupling of predictors i and j; see `permutation_tests`."""
+    no_test = (np.nan, 0, np.nan)
     fixed = conditioning(layout, i, j)
     if len(fixed) > MAX_HELD or not sample.n:
-        return nothing
+        return no_test
     if sample.missing is not None:
         sample = sample.rows(~sample.missing[:, [i, j, *fixed]].any(axis=1))
     tables = _tables(sample, fixed, i, j, layout)
     if not len(tables):
-        return nothing
+        return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     V = _covariance(rows, columns, total)
     values, vectors = np.linalg.eigh(V)
     is_positive = values > 1e-9 * max(values[-1], 0.0)
     if values[-1] <= 0.0:
-        return nothing
+        return no_test
     root = vectors[:, is_positive] / np.sqrt(values[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(_draw(r, c, n, rng) for r, c in _as_integers(rows, columns))
@@ -87,7 +88,7 @@ def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random
 
 
 def _tables(sample: Sample, fixed: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
-    """Return the tables (strata, L_i, L_j) of those strata in which both predictors vary."""
+    """Return the counts of i by j in each stratum in which both predictors vary, shape (strata, L_i, L_j)."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     number = strata(sample.codes, fixed)
     cell = (number * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
@@ -98,7 +99,11 @@ def _tables(sample: Sample, fixed: np.ndarray, i: int, j: int, layout: Layout) -
 
 
 def _covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the covariance of the non-reference cells, summed over strata, given all margins."""
+    """Return the covariance of the non-reference cells, summed over strata, given all margins.
+
+    `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, `total` (strata,) their sums. The covariance has
+    shape (C, C) with C = (L_i - 1)(L_j - 1).
+    """
 
     def spread(counts: np.ndarray) -> np.ndarray:
         share = counts[:, 1:] / total[:, None]
@@ -110,18 +115,21 @@ def _covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.
 
 
 def _as_integers(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the margins for `_draw`: all 2 x 2 tables at once, others one by one."""
+    """Return the margins as integers, as `_draw` takes them: all 2 x 2 tables, or one larger table each."""
     r, c = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
-    if r.shape[1] == c.shape[1] == 2 and r.sum(axis=1).max() < LARGE:
+    if r.shape[1] == c.shape[1] == 2 and r.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
         return [(r, c)]
     return [(r[k : k + 1], c[k : k + 1]) for k in range(len(r))]
 
 
 def _draw(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random sets of tables with these margins."""
+    """Return the non-reference cells of n random tables with these margins, summed over strata.
+
+    The result has shape (n, L_i - 1, L_j - 1).
+    """
     from scipy.stats import random_table
 
-    if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < LARGE:
+    if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
         first = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
         return first.sum(axis=1).astype(float)[:, None, None]
     tables = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)

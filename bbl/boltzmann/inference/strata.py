@@ -1,4 +1,7 @@
-"""Exact conditional distribution of one coupling or field, the other predictors held fixed."""
+"""Exact conditional distribution of one coupling or field, given the values of other predictors.
+
+A *stratum* is a set of rows that agree in the predictors that are conditioned on.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from bbl.stats.exact import PowerSeries, hypergeometric
 
 __all__ = ["conditioning", "coupling_family", "field_family", "pair_strata", "strata"]
 
-MAX_HELD = 20  # predictors that a conditional distribution holds fixed
+MAX_HELD = 20  # predictors that are conditioned on
 MAX_SUPPORT = 20_000  # values of a conditional distribution
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
-    """Return the predictors that separate i from j but for their own coupling: the neighbours of one of the two.
+    """Return the other neighbours of i or of j, whichever are fewer.
 
-    Given these, i and j are independent where ``J_ij = 0`` (the Markov property of eq. 6). The shorter list is taken.
+    Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6).
     """
     neighbours = layout.mask[[i, j]]
     neighbours[:, [i, j]] = False
@@ -25,7 +28,7 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
 
 def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """Return the number (n,) of the stratum of each row: rows of one stratum agree in the predictors `fixed`."""
+    """Return the number (n,) of each row's stratum; rows of a stratum have the same codes of the predictors `fixed`."""
     if not len(fixed):
         return np.zeros(len(codes), dtype=np.intp)
     columns = np.ascontiguousarray(codes[:, fixed])

@@ -126,40 +126,38 @@ def read_column(
     name: Hashable,
     keep: np.ndarray,
     levels_by_name: dict[Hashable, Factor],
-    missing: str | None,
+    missing: str,
     declared: bool = False,
-    policy: str | None = None,
+    is_response: bool = False,
     sums_out: bool = True,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
     """Return a column's factor, its codes and missing values at the rows `keep`, shape (n,); see `column_factor`."""
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
     column = with_order(frame, column)
-    factor = column_factor(column, levels_by_name, missing, declared, policy, sums_out)
+    factor = column_factor(column, levels_by_name, missing, declared, is_response, sums_out)
     argument = "xlevels" if name in levels_by_name else "data"
-    codes = factor.encode(column, argument=argument, skip_missing=missing in ("marginal", None))[0]
+    codes = factor.encode(column, argument=argument, skip_missing=is_response or missing == "marginal")[0]
     return factor, codes, column.missing()
 
 
 def column_factor(
     column: Column | Counted,
     levels_by_name: dict[Hashable, Factor],
-    missing: str | None,
+    missing: str,
     declared: bool = False,
-    policy: str | None = None,
+    is_response: bool = False,
     sums_out: bool = True,
 ) -> Factor:
     """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that occur.
 
-    `missing` is the option of the fit for predictors; for the response `missing` is None, and `policy` is the option.
-    With `declared`, declared levels that do not occur count, and with the option "marginal" the response may be
-    missing. `sums_out`: the error of missing values may advise ``missing="marginal"``.
+    With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the response may have
+    missing values. `sums_out`: the error of missing values may advise ``missing="marginal"``.
     """
     name, count = column.name, column.n_missing
-    if missing == "raise" and count:
+    if missing == "raise" and count and not is_response:
         refuse_missing_training(name, count, sums_out)
-    may_be_missing = missing is not None or (declared and policy == "marginal")
-    if not may_be_missing and count:
+    if is_response and count and not (declared and missing == "marginal"):
         raise DataError(
             f"column {name!r} has {count} missing value{'s' * (count > 1)}, and is the response, which has to be "
             f"known. Drop these rows: data.dropna(subset=[{name!r}]); or missing='drop' drops all rows with missing "
@@ -169,12 +167,12 @@ def column_factor(
     if name in levels_by_name:
         factor = levels_by_name[name]
     else:
-        if column.order_problem and (column.ordered or missing is None or declared):
+        if column.order_problem and (column.ordered or is_response or declared):
             raise DataError(
                 f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
                 column=name,
             )
-        factor = Factor.collect(column, keep_order=missing is None, unused=declared)
+        factor = Factor.collect(column, keep_order=is_response, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
     return factor.with_missing() if count and missing == "level" else factor
@@ -191,7 +189,9 @@ def read_response(
     """Return the response's factor, and its codes at the rows `keep`, shape (n,); -1 where it is missing."""
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
-    response, codes, is_missing = read_column(frame, terms.response, keep, levels_by_name, None, declared, missing)
+    response, codes, is_missing = read_column(
+        frame, terms.response, keep, levels_by_name, missing, declared, is_response=True
+    )
     check_groups(response, np.bincount(codes, minlength=len(response.levels)), declared)
     y = codes.astype(np.intp)
     if is_missing is not None:

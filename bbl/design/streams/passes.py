@@ -317,26 +317,26 @@ def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
 
 
 def _make_factors(
-    summary: SourceSummary, terms: FormulaTerms, levels_by_name: dict, policy: str, declared: bool, sums_out: bool
+    summary: SourceSummary, terms: FormulaTerms, levels_by_name: dict, missing: str, declared: bool, sums_out: bool
 ) -> tuple[Factor, list[Factor], np.ndarray, np.ndarray]:
     """Return the response, the predictors, and the number of rows (K,) and the weight (K,) of each group.
 
-    `policy` is the option `missing` of the fit; other arguments as in `column_factor`.
+    Other arguments as in `column_factor`.
     """
 
-    def make_factor(name: Hashable, missing: str | None) -> tuple[Factor, np.ndarray, np.ndarray]:
+    def make_factor(name: Hashable, is_response: bool) -> tuple[Factor, np.ndarray, np.ndarray]:
         """Return the factor of a column, and the number of rows and the weight of each level."""
         merged = summary.columns[name]
-        factor = column_factor(merged.counted(), levels_by_name, missing, declared, policy, sums_out)
+        factor = column_factor(merged.counted(), levels_by_name, missing, declared, is_response, sums_out)
         argument = "xlevels" if name in levels_by_name else "data"
-        return factor, *merged.by_level(factor, argument, missing in ("marginal", None))
+        return factor, *merged.by_level(factor, argument, is_response or missing == "marginal")
 
     if terms.response is None:
         response, rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
     else:
-        response, rows, totals = make_factor(terms.response, None)
+        response, rows, totals = make_factor(terms.response, True)
         check_groups(response, rows, declared)
-    return response, [make_factor(name, policy)[0] for name in terms.predictors], rows, totals
+    return response, [make_factor(name, False)[0] for name in terms.predictors], rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:

@@ -27,31 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "TickNames",
-    "axes_inches",
-    "colour_bar",
-    "colour_limit",
-    "diverging_colours",
-    "fit_names",
-    "wrap_names",
-    "check_axes",
-    "group_colours",
-    "group_numbers",
-    "group_title",
-    "group_titles",
-    "count_letters",
-    "max_lines",
-    "mark_negative",
-    "named_legend",
-    "axes_or_new",
-    "pointed_ends",
-    "plain_numbers",
-    "short_name",
-    "shorten_names",
-    "spread_apart",
-    "text_inches",
-    "title_inches",
-]
+    "TickNames", "axes_inches", "axes_or_new", "check_axes", "colour_bar", "colour_limit", "count_letters",
+    "diverging_colours", "fit_names", "group_colours", "group_numbers", "group_title", "group_titles", "mark_negative",
+    "max_lines", "named_legend", "plain_numbers", "pointed_ends", "short_name", "shorten_names", "spread_apart",
+    "text_inches", "title_inches", "wrap_names",
+]  # fmt: skip
 
 # Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in grey; without yellow,
 # which is too faint for bars

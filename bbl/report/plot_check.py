@@ -95,11 +95,11 @@ def plot_calibration(
     names = [labels.groups[k] for k in shown]
     together = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
     if axes is None:
-        drawn = _new_axes(labels, names)
-        note_shown(drawn[0], len(drawn) // 2, len(shown), "groups")
+        panels = _new_axes(labels, names)
+        note_shown(panels[0], len(panels) // 2, len(shown), "groups")
     else:
-        drawn = check_axes(axes, 2 if together else 2 * len(shown))
-    pairs = list(zip(drawn[::2], drawn[1::2], strict=True))
+        panels = check_axes(axes, 2 if together else 2 * len(shown))
+    pairs = list(zip(panels[::2], panels[1::2], strict=True))
     colours = group_colours(len(shown)) if together else [COLOURS[0]] * len(shown)
     lines = []
     for diagram, _ in pairs:
@@ -113,7 +113,7 @@ def plot_calibration(
     if together:
         response = wrap_names([labels.response], 2.0, TITLE_FONT, 2)[0]
         named_legend(pairs[0][0], lines, wrap_names(names, 2.0, 8.5, 2), title=response, loc="upper left")
-    return drawn
+    return panels
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], tog
     one = len(names) == 1
     response = shorten_names([labels.response], 24)[0]
     width, height = axes_inches(pairs[0][0])
-    of = f" of {response} = {label_text(names[0])}" if one else f" of each {response}" if together else ""
+    of_groups = f" of {response} = {label_text(names[0])}" if one else f" of each {response}" if together else ""
     tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
     titles = group_titles(labels, names, width)
     for (diagram, histogram), title in zip(pairs, titles, strict=False):
@@ -159,10 +159,10 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], tog
             diagram.set_title(title, fontsize=TITLE_FONT)
             diagram.set_xticks([0.0, 0.5, 1.0])
         if diagram.yaxis.get_tick_params()["labelleft"]:
-            diagram.set_ylabel(wrap_names(["Observed share" + of], height, TITLE_FONT, 2)[0])
+            diagram.set_ylabel(wrap_names(["Observed share" + of_groups], height, TITLE_FONT, 2)[0])
             histogram.set_ylabel("Observations" if one or together else "Obs.")
         if histogram.xaxis.get_tick_params()["labelbottom"]:
-            histogram.set_xlabel(wrap_names(["Predicted probability" + of], width, TITLE_FONT, 2)[0])
+            histogram.set_xlabel(wrap_names(["Predicted probability" + of_groups], width, TITLE_FONT, 2)[0])
         for ax in (diagram, histogram):
             ax.spines[["top", "right"]].set_visible(False)
         plain_numbers(diagram, histogram)

@@ -187,8 +187,8 @@ def missing_text(policy: str, incomplete: int) -> str:
     """
     if not incomplete:
         return "none"
-    how = {"drop": " dropped", "level": ", which are levels of their own", "marginal": ", which are summed out"}
-    return f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{how[policy]}"
+    treatment = {"drop": " dropped", "level": ", which are levels of their own", "marginal": ", which are summed out"}
+    return f"{incomplete} observation{'s' * (incomplete > 1)} with missing values{treatment[policy]}"
 
 
 def _joint_levels(levels: Sequence[Sequence]) -> Sequence:

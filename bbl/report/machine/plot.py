@@ -212,9 +212,9 @@ def plot_configurations(
     images[:, pixels] = codes
     order = np.argsort(pixels)
     below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
-    drawn = _image_axes(panel_titles, shape, below, pixels[order]) if axes is None else check_axes(axes, K)
-    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in drawn), TITLE_FONT, 3)
-    for k, ax in enumerate(drawn):
+    panels = _image_axes(panel_titles, shape, below, pixels[order]) if axes is None else check_axes(axes, K)
+    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, 3)
+    for k, ax in enumerate(panels):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
@@ -222,7 +222,7 @@ def plot_configurations(
             fit_names(below, pixels[order], axes_inches(ax)[0] / size, NAME_DEPTH).label_ticks(ax.xaxis)
             ax.tick_params(length=0)
         ax.set_title(panel_titles[k], fontsize=TITLE_FONT)
-    return drawn
+    return panels
 
 
 def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:

@@ -106,15 +106,15 @@ def plot_network(
     nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in shown_pairs]
     names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
     notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
-    drawn, bar = _new_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
+    panels, bar = _new_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
     scale = _scale(np.concatenate([*signed, np.zeros(1)]))
-    headings = _headings(titles, notes, min(axes_inches(ax)[0] for ax in drawn))
-    graphs = zip(drawn, nodes, names, shown_pairs, signed, headings, strict=False)
+    headings = _headings(titles, notes, min(axes_inches(ax)[0] for ax in panels))
+    graphs = zip(panels, nodes, names, shown_pairs, signed, headings, strict=False)
     for ax, graph_nodes, node_names, pairs, values, heading in graphs:
         lines = _graph(ax, node_names, np.searchsorted(graph_nodes, layout.pairs[pairs]), values, scale)
         ax.set_title(heading, fontsize=TITLE_FONT)
-    colour_bar(lines, bar, drawn, "Signed strength (dashed: below 0)")
-    return drawn
+    colour_bar(lines, bar, panels, "Signed strength (dashed: below 0)")
+    return panels
 
 
 def _shown_pairs_note(n: int, total: int) -> str:
@@ -144,9 +144,9 @@ def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[l
     head = 0.15 + title_inches(_headings(titles, notes, side))
     grid = Grid(n, grid_columns(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
     figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
-    drawn = grid.axes(figure)
-    note_shown(drawn[0], n, len(names), "graphs")
-    return drawn, grid.bar_axes(figure)
+    panels = grid.axes(figure)
+    note_shown(panels[0], n, len(names), "graphs")
+    return panels, grid.bar_axes(figure)
 
 
 def _scale(values: np.ndarray) -> dict[str, Any]:

@@ -164,16 +164,16 @@ def plot_logo(
         raise DataError("heights must hold one finite (groups, levels) table per predictor.")
     n_panels = len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     names = [labels.groups[k] for k in shown[:n_panels]]
-    drawn = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
-    note_shown(drawn[0], n_panels, len(shown), "logos")
+    panels = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
+    note_shown(panels[0], n_panels, len(shown), "logos")
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
     letters = [[x.translate(ESCAPED) for x in shorten_names(levels, 12)] for levels in labels.levels]
     if _alphabet(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
-    colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in drawn))
-    for k, ax, title in zip(shown, drawn, titles, strict=False):
+    colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels))
+    for k, ax, title in zip(shown, panels, titles, strict=False):
         for i, table in enumerate(tables):
             _stack(ax, i, table[k], letters[i], colours[i])
         _tick_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
@@ -184,8 +184,8 @@ def plot_logo(
             ax.set_ylabel(ylabel)
         ax.axhline(0, color="0.3", linewidth=0.8)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
-    plain_numbers(*drawn)
-    return drawn
+    plain_numbers(*panels)
+    return panels
 
 
 def _tick_names(labels: Labels, width: float) -> TickNames:

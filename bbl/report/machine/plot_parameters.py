@@ -101,20 +101,20 @@ def plot_parameters(
     half_widths = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
     names = [labels.groups[g] for g in shown]
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
-    maps = _Maps.from_layout(labels, layout, n_maps)
+    map_spec = _MapSpec.from_layout(labels, layout, n_maps)
     if axes is None:
-        drawn, bars = _figure(labels, layout, names, maps, n_maps)
-        note_shown(drawn[0], n_maps or len(names), len(names), "maps")
+        panels, bar_axes = _figure(labels, layout, names, map_spec, n_maps)
+        note_shown(panels[0], n_maps or len(names), len(names), "maps")
     else:
-        drawn, bars = check_axes(axes, 1 + n_maps), [None, None]
+        panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
-        _bars(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half_widths)
+        _bars(panels[0], fields, labels, layout, names, f"Field ${d}h$", half_widths)
     else:
-        _field_map(drawn[0], fields, labels, layout, names, f"Field ${d}h$", half_widths, bars[0])
+        _field_map(panels[0], fields, labels, layout, names, f"Field ${d}h$", half_widths, bar_axes[0])
     if n_maps:
-        _coupling_maps(drawn[1:], theta[:n_maps], labels, layout, names[:n_maps], d, maps, bars[1])
-    return drawn
+        _coupling_maps(panels[1:], theta[:n_maps], labels, layout, names[:n_maps], d, map_spec, bar_axes[1])
+    return panels
 
 
 def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
@@ -126,7 +126,7 @@ def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Maps:
+class _MapSpec:
     """What the cells of the maps of couplings are, and the size of the maps in a new figure."""
 
     shows_levels: bool  # whether a cell is a coupling of two levels, not the norm of a pair of predictors
@@ -137,7 +137,7 @@ class _Maps:
     max_side: float  # inches
 
     @classmethod
-    def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _Maps:
+    def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _MapSpec:
         """Choose cells, names and sizes for `n_maps` maps, one for each group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
@@ -179,37 +179,37 @@ def _group_tick_names(names: list, height: float) -> TickNames:
 
 
 def _figure(
-    labels: Labels, layout: Layout, names: list, maps: _Maps, n_maps: int
+    labels: Labels, layout: Layout, names: list, map_spec: _MapSpec, n_maps: int
 ) -> tuple[list[Axes], list[Axes | None]]:
     """Return axes of a new figure, for the fields and below them for the maps; and the axes of two colour bars.
 
     The bars belong to the fields (None if they are not a map) and to the couplings (None without maps).
     """
-    K, bars = len(names), len(names) * layout.D <= MAX_BARS
-    height = 2.1 if bars else float(np.clip(0.2 * K, 1.2, 6.0))
-    left_margin = 0.85 if bars else 0.5 + _group_tick_names(names, height).depth
-    right_margin = 1.0 if not bars else _legend(labels, names)[2] if labels.response is not None else 0.2
+    K, is_map = len(names), len(names) * layout.D > MAX_BARS
+    height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
+    left_margin = 0.5 + _group_tick_names(names, height).depth if is_map else 0.85
+    right_margin = 1.0 if is_map else _legend(labels, names)[2] if labels.response is not None else 0.2
     width = left_margin + _field_width(layout, K) + right_margin
-    grid = _grid(labels, names[:n_maps], maps, width)
+    grid = _grid(labels, names[:n_maps], map_spec, width)
     width = max(width, grid.size[0])
     below, above = _field_tick_names(labels, layout, K, width - left_margin - right_margin)
     top = 0.2 if above is None else above.depth + 0.25
     maps_top = top + height + below.depth + 0.3
     figure = grid.figure(maps_top, width, 0.3 if 0 < n_maps < K else 0.0)
     fields = axes_at(figure, left_margin, top, width - left_margin - right_margin, height)
-    bar = None if bars else axes_at(figure, width - right_margin + 0.15, top, 0.14, height)
+    bar = axes_at(figure, width - right_margin + 0.15, top, 0.14, height) if is_map else None
     return [fields, *grid.axes(figure, maps_top)], [bar, grid.bar_axes(figure, maps_top) if n_maps else None]
 
 
-def _grid(labels: Labels, names: list, maps: _Maps, width: float) -> Grid:
+def _grid(labels: Labels, names: list, map_spec: _MapSpec, width: float) -> Grid:
     """Return a grid of a map for each group in `names`, as wide as a figure of `width` or wider."""
     if not names:
         return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    columns = grid_columns(len(names), maps.min_side + GAP)
-    left_margin = maps.tick_names(maps.min_side)[1].depth + 0.2
-    max_side = min(maps.max_side, 1.3 * maps.min_side)
-    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, maps.min_side, max_side))
-    below, beside = maps.tick_names(side)
+    min_side, max_side = map_spec.min_side, min(map_spec.max_side, 1.3 * map_spec.min_side)
+    columns = grid_columns(len(names), min_side + GAP)
+    left_margin = map_spec.tick_names(min_side)[1].depth + 0.2
+    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))
+    below, beside = map_spec.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)
 
@@ -255,8 +255,7 @@ def _bars(
     ax.margins(y=0.08)
     ax.set_ylabel(title)
     ax.spines[["top", "right"]].set_visible(False)
-    inch = axes_inches(ax)[0] / D
-    below, above = _field_tick_names(labels, layout, K, inch * D)
+    below, above = _field_tick_names(labels, layout, K, axes_inches(ax)[0])
     below.label_ticks(ax.xaxis)
     ax.tick_params(axis="x", length=0)
     if above is not None:
@@ -306,7 +305,7 @@ def _coupling_maps(
     layout: Layout,
     names: list,
     d: str,
-    map_spec: _Maps,
+    map_spec: _MapSpec,
     bar: Axes | None,
 ) -> None:
     """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one colour scale.

@@ -91,16 +91,16 @@ def plot_term(
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
     bar = None
     if axes is None:
-        drawn, bar = _new_axes(heads[:n], rows, columns, len(joint))
-        note_shown(drawn[0], n, len(maps), "maps")
+        panels, bar = _new_axes(heads[:n], rows, columns, len(joint))
+        note_shown(panels[0], n, len(maps), "maps")
     else:
-        drawn = check_axes(axes, n)
+        panels = check_axes(axes, n)
     colours = diverging_colours(maps[:n])
-    width, height = axes_inches(drawn[0])
+    width, height = axes_inches(panels[0])
     below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
     beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
     titles = _titles(heads[:n], width)
-    for k, ax in enumerate(drawn):
+    for k, ax in enumerate(panels):
         image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
         ax.set_title(titles[k], fontsize=TITLE_FONT)
         ax.tick_params(length=0)
@@ -111,8 +111,8 @@ def plot_term(
         if ax.yaxis.get_tick_params()["labelleft"]:
             ax.set_ylabel(wrap_names([labels.names[term[0]]], height, TITLE_FONT)[0])
         mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, drawn, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
-    return drawn
+    colour_bar(image, bar, panels, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
+    return panels
 
 
 def _titles(heads: list[tuple[str, str]], width: float) -> list[str]:

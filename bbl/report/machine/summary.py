@@ -93,10 +93,12 @@ class Summary:
         return "\n\n".join(parts)
 
     def _facts(self) -> pd.DataFrame:
+        """Return the facts as a frame of texts."""
         return pd.DataFrame({"value": [_value(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object)
 
 
 def _value(value: object) -> str:
+    """Return a key figure as text, a float with `DIGITS` significant digits."""
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 

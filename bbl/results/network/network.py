@@ -25,8 +25,8 @@ from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES,
 from bbl.checks import choice, generator, integer, near_match
 from bbl.design.frames import to_frame
 from bbl.errors import BBLError, OptionError
-from bbl.names import label_index
 from bbl.report.machine.summary import Summary
+from bbl.report.machine.tables import category_frame
 from bbl.report.network.plot import plot_probabilities
 from bbl.report.network.summary import network_summary
 from bbl.report.network.text import bif_text, structure_text
@@ -37,7 +37,7 @@ from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.model import LogLikelihood, MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.network.archive import pack, unpack
-from bbl.results.network.structure import AveragedStructure, Structure, only
+from bbl.results.network.structure import AveragedStructure, Structure, require_single
 from bbl.results.network.tables import NetworkTables
 from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.results.report_page import MAX_TABLE_ROWS
@@ -259,10 +259,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
         Raises
         ------
-        DataError
-            If columns are missing, or values are missing although the model's policy forbids it.
-        LevelError
-            If a level is unknown.
+        DataError, LevelError
+            If columns are missing, values are missing although the model forbids it, or levels are unknown.
         """
         return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
 
@@ -271,7 +269,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
         A table has the axes (class, parents..., feature), and is attributed to its feature alone.
         """
-        only(self.structure, "single sum for its scores")
+        require_single(self.structure, "single sum for its scores")
         network, names = self.network, [label_text(x) for x in self.labels.names]
         assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
         tables, titles = {}, []
@@ -328,8 +326,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         if choice("kind", kind, ("graph", *FIGURES)) in FIGURES:
             return self.evaluate(newdata, weights).plot(kind, ax=ax)
         if var is None:
-            return only(self.structure, "single graph").plot(ax)
-        only(self.structure, "single table")
+            return require_single(self.structure, "single graph").plot(ax)
+        require_single(self.structure, "single table")
         self.values(var)
         table = self.params[var]
         errors = table * np.nan if self._errors is None else self.params_se[var]
@@ -347,7 +345,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Characters of names and levels other than letters, digits and underscores are replaced, and a number is added
         where two names would become equal.
         """
-        structure = only(self.structure, "single network to write")
+        structure = require_single(self.structure, "single network to write")
         network, labels = self.network, self.labels
         assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
         tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
@@ -365,12 +363,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         labels = self.labels
         columns = {labels.response: (y, labels.groups)}
         columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
-        return pd.DataFrame(
-            {
-                name: pd.Categorical.from_codes(column.astype(np.intp), label_index(levels))
-                for name, (column, levels) in columns.items()
-            }
-        )
+        return category_frame(columns, pd.RangeIndex(len(y)))
 
     def _model_parts(self) -> list[Part]:
         """Return the part of the HTML report with the graph, or with a message if networks are averaged."""

@@ -195,12 +195,12 @@ def make_structure(
     return (AveragedStructure if averages else Structure)(class_var, columns, dags, learner, options or {}, score_log)
 
 
-def only(structure: Structure | AveragedStructure, what: str) -> Structure:
-    """Return `structure` if it is one graph; else raise an OptionError: an average has no `what`."""
+def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
+    """Return `structure` if it is a single graph; else raise an OptionError: an average has no `noun`."""
     if isinstance(structure, Structure):
         return structure
     raise OptionError(
-        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {what}; use the learner nb or "
+        f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}; use the learner nb or "
         "tan_cl."
     )
 

@@ -19,7 +19,7 @@ from bbl.bayesnet.predict import Network
 from bbl.errors import OptionError
 from bbl.names import label_index
 from bbl.report.text import missing_text
-from bbl.results.network.structure import Structure, only
+from bbl.results.network.structure import Structure, require_single
 
 __all__ = ["NetworkTables"]
 
@@ -41,7 +41,7 @@ class NetworkTables:
     @cached_property
     def params_se(self: Any) -> dict[Hashable, pd.DataFrame]:
         """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan where there are none."""
-        only(self.structure, "standard errors")
+        require_single(self.structure, "standard errors")
         network = self.network
         assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
         if self._errors is None:

@@ -120,6 +120,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _member_traits(self) -> list[MethodTraits]:
+        """Properties of the members' methods."""
         return [member._traits for member in self.members]
 
     @property
@@ -192,9 +193,11 @@ class AverageResults(ClassifierResults):
         )
 
     def _attribution(self) -> NoReturn:
+        """Raise an OptionError: logarithms of averaged probabilities are no sums over terms."""
         raise OptionError(f"{NOT_A_SUM}, so it explains none.")
 
     def _model_parts(self) -> list[Part]:
+        """Return no parts of the HTML report: an average has no figure of parameters."""
         return []
 
     def plot(

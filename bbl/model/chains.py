@@ -181,8 +181,7 @@ class Chains:
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps; return their states after each sweep as bits, and the number of
-        states.
+        """Advance all chains by `n_sweeps` sweeps; return ``(bits, n)``: the n states after each sweep, as bits.
 
         The bits (D, words) of uint64 tell whether a state has a level (see `bbl._ext.model.moments`), states in
         arbitrary order. `best_codes` is not updated. Each thread of `crew` takes a pack of chains; `n_jobs` should be

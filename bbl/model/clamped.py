@@ -74,7 +74,7 @@ class Clamped:
         new_column = np.full(layout.D + 1, layout.D)
         u_columns = layout.columns(unknown)
         new_column[u_columns] = np.arange(len(u_columns))
-        unknown_levels = np.sort(new_column[columns], axis=0)
+        unknown_levels = np.sort(new_column[columns], axis=0)  # (order, size): of each parameter, padded with D
         self._source = np.flatnonzero(unknown_levels[0] < layout.D)  # parameters with an unknown predictor
         unknown_levels = unknown_levels[:, self._source]
         source_columns = columns[:, self._source]
@@ -85,14 +85,14 @@ class Clamped:
         orders = [k for k in range(2, layout.order + 1) if (order == k).any()]
         terms = [np.unique(predictor_of_column[unknown_levels[:k, order == k]].T, axis=0) for k in orders]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        base = len(u_columns) + 1
-        keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(u_columns)), base)
+        base = len(u_columns) + 1  # parameters of both models are matched by the levels that they belong to
+        source_keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(u_columns)), base)
         small_columns = term_columns(self.layout)
         pad = np.full((max(0, len(unknown_levels) - len(small_columns)), small_columns.shape[1]), -1)
         small_columns = np.concatenate([small_columns, pad])[: len(unknown_levels)]
         small_keys = _keys(np.where(small_columns < 0, len(u_columns), small_columns), base)
         by_key = np.argsort(small_keys)
-        self._target = by_key[np.searchsorted(small_keys[by_key], keys)]  # parameter of the smaller model
+        self._target = by_key[np.searchsorted(small_keys[by_key], source_keys)]  # parameter of the smaller model
 
     def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m)."""
@@ -105,7 +105,7 @@ class Clamped:
 
 
 def _keys(columns: np.ndarray, base: int) -> np.ndarray:
-    """Return a number (T,) that identifies each column (order, T) of level columns below `base`."""
+    """Return a number (T,) for each column of `columns` (order, T), equal only for equal columns; entries < `base`."""
     key = np.zeros(columns.shape[1], dtype=object if base ** len(columns) > 2**62 else np.int64)
     for column in columns:
         key = key * base + column

@@ -107,10 +107,11 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
 
 
 def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
-    """Yield the pair tables of `theta` (..., size) of each shape as a stack, with everything that the maps need.
+    """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each shape of table.
 
-    A tuple ``(tables, cells, (columns_i, columns_j), C, R)``: tables (..., n, L_i - 1, L_j - 1); `cells` as in
-    `equal_tables`; the columns of the fields, (n, L_i - 1) and (n, L_j - 1); the contrasts of levels of i and of j.
+    `tables` (..., n, L_i - 1, L_j - 1) are those of `theta` (..., size), `cells` as in `equal_tables`, the columns of
+    fields (n, L_i - 1) and (n, L_j - 1); C and R are the contrasts of i and j. The maps below use them less the row of
+    the reference level, ``P = C[1:] - C[0]`` and ``Q = R[1:] - R[0]``.
     """
     if layout.order > 2:
         raise ValueError("these gauges are of pairs")
@@ -258,8 +259,7 @@ def level_shares(layout: Layout) -> np.ndarray:
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one predictor's site solution, for a model of
-    pairs.
+    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site solution, in a model of pairs.
 
     The site solution x has a row for each non-reference level of predictor i, and 1 + D columns: the field, then the
     couplings with all columns. In the zero-sum gauge its couplings are ``M_i J_ij M_j``, ``M = I - 1 1'/L``, and its

@@ -173,15 +173,13 @@ class Influence:
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
-    lambda_ : float or tuple of float
-        Penalty of the couplings, or one for each order 2, 3, ...
-    lambdah : float
-        Penalty of the fields. Where both penalties are 0, undetermined parameters have no influence (see `inverse`).
+    lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
+        Penalties of couplings and of fields. If both are 0, undetermined parameters have no influence (see `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as fixed.
     zero_sum : bool, default False
-        Whether penalties apply to, and solutions are averaged in, the zero-sum gauge (tables whose rows and columns
-        sum to zero) in place of the reference gauge (zero at level 0).
+        Whether penalties apply to, and solutions are averaged in, the zero-sum gauge (tables whose rows and columns sum
+        to zero) in place of the reference gauge (zero at level 0).
     """
 
     def __init__(
@@ -248,8 +246,9 @@ class Influence:
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) the effect of ``psi_i`` (n, p) on fields by zero-sum averaging
-        (`reference_fields`).
+        """Add to `influence` (size, n) the effect of psi_i (n, p) on the fields by zero-sum averaging.
+
+        See `reference_fields`.
         """
         layout, columns = self.layout, self._columns[i][1:] - 1
         L = int(layout.n_levels[i])

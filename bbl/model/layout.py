@@ -200,8 +200,7 @@ class Layout:
         return {tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())}
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
-        """Return the fields of one predictor, or the couplings of the term of several, as a view of `theta` (...,
-        size).
+        """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of several.
 
         Leading axes are kept; the axes of the table (L_i - 1, L_j - 1, ...) are in the order of `predictors`. Any array
         with a last axis of length `size` will do (gradients, standard errors).

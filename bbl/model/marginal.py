@@ -66,9 +66,7 @@ class MarginalEnergy(Energy):
         return out
 
     def _log_sum(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m) of the
-        others.
-        """
+        """Return log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m)."""
         layout = self.layout
         neighbours = np.flatnonzero(layout.mask[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]

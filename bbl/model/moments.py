@@ -69,7 +69,8 @@ def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
     return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout))
 
 
-def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:  # of one block of rows
+def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:
+    """Return the `pair_counts` of one block of rows."""
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:
         kernel.shared_counts(sample.codes, layout.start, counts)
@@ -116,6 +117,7 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return the `known_counts` of one block of rows."""
     known_weight, counts = np.zeros((layout.m, layout.m)), np.zeros((layout.D, layout.m))
     for chunk in sample.blocks():
         is_known = np.ones(chunk.codes.shape) if chunk.missing is None else (~chunk.missing).astype(float)
@@ -141,6 +143,7 @@ def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def _block_usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
+    """Return the `usable_weight` of one block of rows."""
     if sample.complete:
         return np.full(layout.m, sample.total)
     return sample.weights @ usable_rows(sample, layout)

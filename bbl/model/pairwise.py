@@ -1,5 +1,6 @@
-"""Pairwise parameters: conversion between a flat vector and fields (D,) with a symmetric coupling matrix (D, D), and
-checks. D counts the non-reference levels (codes 1, 2, ...) of all predictors.
+"""Conversion of pairwise parameters between a flat vector and fields (D,) with a coupling matrix (D, D); checks.
+
+D counts the non-reference levels (codes 1, 2, ...) of all predictors.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Compute `cells`."""
     i, j = layout.pairs.T
     table_start = layout.pair_start - layout.D
     sizes = table_start[1:] - table_start[:-1]
@@ -99,9 +101,7 @@ def check_levels(n_levels) -> np.ndarray:
 
 
 def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of the predictors (m + 1,) as kernel
-    arrays.
-    """
+    """Return checked `h` (D,), `J` (D, D), `n_levels` (m,) and first columns of predictors (m + 1,)."""
     levels = check_levels(n_levels)
     start = np.concatenate(([0], np.cumsum(levels.astype(np.intp) - 1)))
     D = int(start[-1])

@@ -56,6 +56,7 @@ class Regressors:
             self._add_sets(layout)
 
     def _add_sets(self, layout: Layout) -> None:
+        """Add the sets of all terms of order 3, 4, ..."""
         n_before, width = layout.m, np.diff(layout.start)
         n_levels = [layout.n_levels]
         self.mask = np.zeros(
@@ -86,9 +87,7 @@ class Regressors:
         return np.repeat(orders, self.n_levels - 1)
 
     def codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the codes (n, m + S) of predictors and sets, given those of the predictors; the same array without
-        sets.
-        """
+        """Return the codes (n, m + S) of predictors and sets, given those of predictors; the same without sets."""
         if not self.sets:
             return codes
         m, max_levels = self.m, int(self.n_levels.max())

@@ -52,8 +52,6 @@ def unpenalised(
 
     Parameters
     ----------
-    sample : Sample
-    layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution to start from.
     sites : ndarray of int, optional
@@ -185,10 +183,10 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
     """Return, for each site, whether a bound proves that Newton's method converges from `site_theta`.
 
     Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with ``H >= kron(I, M)``, and l the
-    smallest eigenvalue of M. A change v of parameters changes no difference of log odds in a row by more than
-    ``r |v| <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. If
-    ``r/sqrt(l) |g|_{M^-1} <= 1/2``, there is one finite optimum, and Newton steps are soon shorter than
-    `DIVERGING_STEP` (Bach 2010, Propositions 1 and 2). False means that the bound proves nothing.
+    smallest eigenvalue of M. A change v of parameters changes no difference of log odds in a row by more than ``r |v|
+    <= r/sqrt(l) |v|_H``, ``r^2 = 2 (1 + neighbours)``, which bounds third derivatives by second ones. If ``r/sqrt(l)
+    |g|_{M^-1} <= 1/2``, there is one finite optimum, and Newton steps are soon shorter than `DIVERGING_STEP` (Bach
+    2010, Propositions 1 and 2). False means that the bound proves nothing.
     """
     from scipy.linalg import lapack
 
@@ -202,9 +200,8 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
         codes, usable = wide.codes(chunk.codes), usable_rows(chunk, layout)
         X = one_hot(codes, wide)
         field, indicators = J @ X.T + h, X[:, level_rows].T
-        for i, bound, site_field, observed in zip(
-            sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True
-        ):
+        by_site = zip(sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True)
+        for i, bound, site_field, observed in by_site:
             w, max_field = chunk.weights * usable[:, i] / totals[i], np.maximum(site_field.max(axis=0), 0.0)
             p, reference_p = np.exp(site_field - max_field), np.exp(-max_field)
             normaliser = reference_p + p.sum(axis=0)
@@ -289,14 +286,8 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
     A coupling of k predictors compares ``2^k`` cells: each of the k predictors is at its reference level or at the
     coupling's level, and further predictors that share a higher term with all k are at their reference level. The
-    expected count of a cell is that of the model without this coupling but with all couplings of fewer predictors.
-
-    Returns
-    -------
-    expected : ndarray, shape (layout.size - layout.D,)
-        Expected count of the smallest cell.
-    absent : ndarray of bool, shape (layout.size - layout.D,)
-        Whether a cell is empty: the coupling then has no finite value without a penalty.
+    expected count of a cell is that of the model without this coupling but with all couplings of fewer predictors. If a
+    cell is empty, the coupling has no finite value without a penalty. Both arrays are (layout.size - layout.D,).
     """
     if layout.order <= 2:
         weights = cell_counts(sample, layout)

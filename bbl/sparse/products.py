@@ -172,6 +172,7 @@ class Products:
         self._set(np.ascontiguousarray(self.codes[which]), [self.tables[t] for t in which])
 
     def _set(self, codes: np.ndarray, tables: list[np.ndarray]) -> None:
+        """Set the states (T, n) and tables, and what follows from them."""
         self.codes, self.tables = codes, tables
         n_states = np.array([len(table) for table in tables], dtype=np.intp)
         self.sizes = np.array([table.shape[1] for table in tables], dtype=np.intp)
@@ -227,9 +228,9 @@ class Products:
         q, n = link.shape
         D = int(self.sizes[which].sum()) + 1
         out, to_scores = np.zeros((D, q, D, q)), contrasts(q + 1)
-        size = max(1, BLOCK_SIZE // max(D, q + 1))
-        for first in range(0, n, size):
-            rows = slice(first, first + size)
+        block_rows = max(1, BLOCK_SIZE // max(D, q + 1))
+        for first in range(0, n, block_rows):
+            rows = slice(first, first + block_rows)
             feature_block = self.features(rows, which, dtype)
             if q == 1:
                 out[:, 0, :, 0] += (feature_block * curve[rows].astype(dtype)) @ feature_block.T
@@ -266,15 +267,17 @@ def candidate_ratios(
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
     for parent_block in _runs(parents, [problem.size(parent) for parent in parents], max_features):
         parent_products = Products(problem.codes, problem.n_levels, parent_block)
-        products = np.empty((int(parent_products.starts[-1]), q, n), dtype=dtype)  # (feature, contrast) by rows
-        np.multiply(parent_products.features()[:-1, None, :], slope[None], out=products, casting="same_kind")
+        slope_products = np.empty(
+            (int(parent_products.starts[-1]), q, n), dtype=dtype
+        )  # slopes times parents' features
+        np.multiply(parent_products.features()[:-1, None, :], slope[None], out=slope_products, casting="same_kind")
         norms = np.zeros((problem.m, len(parent_block)))
         for predictors in _runs(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK_SIZE // max(1, n))):
-            sums = _predictor_features(problem, predictors, dtype) @ products.reshape(-1, n).T
+            sums = _predictor_features(problem, predictors, dtype) @ slope_products.reshape(-1, n).T
             sizes = [problem.n_levels[i] - 1 for i in predictors]
             norms[predictors[0] : predictors[-1] + 1] = _gradient_norms(sums, sizes, parent_products.sizes, q, group)
         for column, parent in enumerate(parent_block):
-            norms[list(parent), column] = 0.0
+            norms[list(parent), column] = 0.0  # no product with a predictor of the parent
             n_states = levels[list(parent)].prod()
             if levels.max(initial=1) * n_states > MAX_STATES:
                 norms[levels * n_states > MAX_STATES, column] = 0.0

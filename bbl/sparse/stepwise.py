@@ -94,6 +94,7 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
 
 
 def _terms(model: Model) -> list[Term]:
+    """Return the terms of the model's states, with their sub-terms."""
     return close(state.term for state in model.states)
 
 

@@ -40,8 +40,7 @@ def log_odds(link: np.ndarray) -> np.ndarray:
 def _states_of_rows(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and whether it is known (n,
-    1).
+    """Yield, for each term, its states (n,), its features by state (S, d), and whether it is known (n, 1).
 
     `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
     """

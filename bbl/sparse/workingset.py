@@ -242,7 +242,7 @@ def minimise(
     parents: Sequence[Term],
     warm: Mapping[Term, np.ndarray],
     intercept: np.ndarray,
-    once: bool = False,
+    all_pairs: bool = False,
 ) -> Stage:
     """Return the minimum over the terms `base` and all products of a parent and one more predictor.
 
@@ -257,7 +257,7 @@ def minimise(
     warm : mapping of term to ndarray, shape (d, q)
         Products to start the working set with, and their weights.
     intercept : ndarray, shape (q,)
-    once : bool, default False
+    all_pairs : bool, default False
         Whether the parents are all single predictors, so that each pair need only be formed from its first predictor.
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
@@ -268,7 +268,7 @@ def minimise(
         if not parents:
             break
         rounds += 1
-        violation_outside, violators = _violators(problem, penalty, descent, parents, order, once)
+        violation_outside, violators = _violators(problem, penalty, descent, parents, order, all_pairs)
         if not violators or rounds == MAX_ROUNDS:
             violation = max(violation, violation_outside)
             break
@@ -280,36 +280,37 @@ def minimise(
 
 
 def _violators(
-    problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, once: bool
+    problem: Problem, penalty: Penalty, descent: Descent, parents: Sequence[Term], order: int, all_pairs: bool
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation among products outside the working set, and the worst violators.
+    """Return the largest violation by candidates outside the working set, in units of penalties, and violators.
 
-    All products are checked in single precision if its rounding error allows that, and then the likely violators in
-    double precision.
+    All candidates are checked in single precision, if rounding allows that; those that may be violators then in double
+    precision, in batches from the most likely on, until a batch has violators.
     """
     lambda_, slope = penalty.lambdas[order - 1], descent.slope
     rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if single else 1.0
     members, ratio_of = set(descent.products.terms), {}
-    for term_block, ratio in candidate_ratios(problem, slope, parents, penalty.group, single):
-        ratio = ratio / lambda_
-        if once:
-            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in term_block])[None]] = 0.0
+    for parent_block, norms in candidate_ratios(problem, slope, parents, penalty.group, single):
+        ratio = norms / lambda_
+        if all_pairs:  # form each pair from its first predictor only
+            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in parent_block])[None]] = 0.0
         rows, columns = np.nonzero(ratio > threshold)  # (predictor, parent)
         for i, p, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
-            term = tuple(sorted((*term_block[p], i)))
+            term = tuple(sorted((*parent_block[p], i)))
             if term not in members:
                 ratio_of[term] = value
-    likely, batch, max_excess = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(members)), 0.0
-    for first in range(0, len(likely), batch):
-        term_block = likely[first : first + batch]
-        excess = _scaled_gradient_norms(problem, slope, term_block, penalty.group) / lambda_ - 1.0
-        max_excess = max(max_excess, float(excess.max()))
-        worst = [t for t, term_excess in zip(term_block, excess.tolist(), strict=True) if term_excess > MAX_VIOLATION]
-        if worst:
-            return max_excess, sorted(worst)
-    return max(0.0, max_excess), []
+    likely, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(members))
+    max_violation = 0.0
+    for first in range(0, len(likely), batch_size):
+        batch = likely[first : first + batch_size]
+        violation = _scaled_gradient_norms(problem, slope, batch, penalty.group) / lambda_ - 1.0
+        max_violation = max(max_violation, float(violation.max()))
+        violators = [t for t, v in zip(batch, violation.tolist(), strict=True) if v > MAX_VIOLATION]
+        if violators:
+            return max_violation, sorted(violators)
+    return max(0.0, max_violation), []
 
 
 def _scaled_gradient_norms(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:

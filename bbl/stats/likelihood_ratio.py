@@ -120,9 +120,7 @@ def _exact_p(n: np.ndarray) -> float:
 
 
 def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the fields (K, L - 1), the pooled fields (L - 1,) and the statistic q of one predictor with counts n (K,
-    L).
-    """
+    """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n (K, L)."""
     from scipy.special import xlogy
 
     group_counts, pooled_counts = n + prior_count / n.shape[1], n.sum(axis=0) + prior_count / n.shape[1]

@@ -1,9 +1,8 @@
-/* What the compiler and this processor can do with vectors: attributes for code of one width, and the question whether
-   the processor runs it. A kernel compiles its inner loops once for each width and asks here, at run time, which to
-   take.
+/* Vector widths: function attributes of each width, and whether this processor runs it. A kernel compiles its inner
+   loops once for each width and chooses among them at run time.
 
-   Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (what every processor with vector types of the compiler has), and
-   anything less, a plain number. */
+   Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (any processor, if the compiler has vector types), less for plain
+   numbers. */
 #ifndef CPU_H
 #define CPU_H
 
@@ -13,12 +12,13 @@
 #define CPU_32_BYTES __attribute__((target("avx2,fma")))
 #endif
 #if defined(__GNUC__)
-#define CPU_VECTORS 1
-#define CPU_INLINE static inline __attribute__((always_inline)) /* becomes code of its caller's width */
+#define CPU_VECTORS 1 /* the compiler has vector types */
+#define CPU_INLINE static inline __attribute__((always_inline)) /* compiled for the width of its caller */
 #else
 #define CPU_INLINE static inline
 #endif
 
+/* Return whether this processor runs vectors of `bytes` bytes. */
 static inline int cpu_runs(int bytes)
 {
 #ifdef CPU_X86

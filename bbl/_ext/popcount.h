@@ -1,4 +1,5 @@
-/* Population count of the conjunction of two bit rows, one clone per instruction set where the loader can choose. */
+/* Population count of the conjunction of two rows of bits, compiled for several instruction sets where the loader can
+   choose among them. */
 #ifndef POPCOUNT_H
 #define POPCOUNT_H
 #include <stdint.h>
@@ -11,6 +12,7 @@
 #define POPCOUNT_CLONES
 #endif
 
+/* Return the number of ones in x. */
 static inline int popcount_word(uint64_t x)
 {
 #if defined(__GNUC__)
@@ -22,6 +24,7 @@ static inline int popcount_word(uint64_t x)
 #endif
 }
 
+/* Return the number of bits that are 1 in both a and b, of `words` words each. */
 POPCOUNT_CLONES
 static int64_t popcount_and(const uint64_t *a, const uint64_t *b, ptrdiff_t words)
 {

@@ -1,13 +1,15 @@
-/* Random numbers for kernels: one xoshiro256++ stream (Blackman & Vigna 2019), seeded by the caller's Generator. */
+/* Random numbers for kernels from one xoshiro256++ stream (Blackman & Vigna 2019), whose state s is four words, not all
+   0, drawn by the caller. */
 #ifndef BBL_RANDOM_H
 #define BBL_RANDOM_H
 
 #include <math.h>
 #include <stdint.h>
 
+/* x rotated left by k bits */
 static inline uint64_t random_rotated(uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
 
-/* The next 64 bits of the stream, whose state are the four words s, not all zero */
+/* Return the next 64 bits. */
 static inline uint64_t random_bits(uint64_t *s)
 {
     uint64_t result = random_rotated(s[0] + s[3], 23) + s[0], t = s[1] << 17;
@@ -20,44 +22,44 @@ static inline uint64_t random_bits(uint64_t *s)
     return result;
 }
 
-/* Uniform in (0, 1): never one of the ends, so that its logarithm is finite */
+/* Return a uniform number in the open interval (0, 1), so that its logarithm is finite. */
 static inline double random_uniform(uint64_t *s)
 {
     return ((double)(random_bits(s) >> 11) + 0.5) * 0x1.0p-53;
 }
 
-/* Uniform among 0..n-1, n > 0; the bias of one part in 2^53 / n is out of sight */
+/* Return a uniform integer of 0..n - 1, n > 0, up to a bias of n / 2^53. */
 static inline int32_t random_below(uint64_t *s, int32_t n)
 {
     int32_t k = (int32_t)(random_uniform(s) * n);
     return k < n ? k : n - 1;
 }
 
-/* Standard normal, by Box & Muller */
+/* Return a standard normal number, by Box & Muller. */
 static inline double random_normal(uint64_t *s)
 {
     double r = sqrt(-2.0 * log(random_uniform(s)));
     return r * cos(6.283185307179586 * random_uniform(s));
 }
 
-/* Successes among n trials of probability p, exactly: by inversion where few are expected, else by Hoermann's (1993)
-   transformed rejection with squeeze. n is a whole number up to 2^53. */
+/* Return the number of successes in n trials of probability p, exactly: by inversion if n p < 10, else by the
+   transformed rejection with squeeze of Hoermann (1993). n is a whole number up to 2^53. */
 static inline double random_binomial(uint64_t *s, double n, double p)
 {
     if (p > 0.5) return n - random_binomial(s, n, 1.0 - p);
     if (!(p > 0.0) || n <= 0.0) return 0.0;
     if (n * p < 10.0) {
         const double odds = p / (1.0 - p);
-        double k = 0.0, left = random_uniform(s), mass = exp(n * log1p(-p));
-        while (left > mass && k < n) {
-            left -= mass;
+        double k = 0.0, rest = random_uniform(s), probability = exp(n * log1p(-p));
+        while (rest > probability && k < n) {
+            rest -= probability;
             k += 1.0;
-            mass *= odds * (n - k + 1.0) / k;
+            probability *= odds * (n - k + 1.0) / k;
         }
         return k;
     }
-    const double spread = sqrt(n * p * (1.0 - p)), b = 1.15 + 2.53 * spread, a = -0.0873 + 0.0248 * b + 0.01 * p;
-    const double squeeze = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * spread, mode = floor((n + 1.0) * p);
+    const double sd = sqrt(n * p * (1.0 - p)), b = 1.15 + 2.53 * sd, a = -0.0873 + 0.0248 * b + 0.01 * p;
+    const double squeeze = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * sd, mode = floor((n + 1.0) * p);
     for (;;) {
         const double u = random_uniform(s) - 0.5, v = random_uniform(s), edge = 0.5 - fabs(u);
         const double k = floor((2.0 * a / edge + b) * u + n * p + 0.5);
@@ -70,22 +72,24 @@ static inline double random_binomial(uint64_t *s, double n, double p)
     }
 }
 
-/* One step of the Du process on a partition of n items: labels 0..*k-1, of `size` each. Returns the item, and in `to`
-   the label of the group that it goes to, *k for a new one. The partition itself is left as it is. */
+/* Draw a step of the Du process on a partition of n items with labels 0..k - 1 and `size` items in each group: a random
+   item moves to one of the other groups, or, unless it is alone in its group, to a new one, all equally likely.
+
+   Returns the item and writes its new label to to_out, k for a new group. The partition itself is not changed. */
 static inline int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k,
-                                     int32_t *to)
+                                     int32_t *to_out)
 {
-    int32_t item = random_below(s, n), own = label[item];
-    if (size[own] == 1) { /* one of the other k - 1 groups */
+    int32_t item = random_below(s, n), old = label[item];
+    if (size[old] == 1) { /* one of the other k - 1 groups */
         if (k == 1) {
-            *to = own;
+            *to_out = old;
             return item;
         }
-        *to = random_below(s, k - 1);
-        *to += *to >= own;
+        *to_out = random_below(s, k - 1);
+        *to_out += *to_out >= old;
     } else { /* one of the other k - 1 groups or a new one */
-        *to = random_below(s, k);
-        *to += *to >= own;
+        *to_out = random_below(s, k);
+        *to_out += *to_out >= old;
     }
     return item;
 }

@@ -1,21 +1,21 @@
-/* How a solver ended: codes that the kernels write and Python reads. */
+/* Codes of how a solver ended, which kernels write and Python reads. */
 #ifndef SOLVER_H
 #define SOLVER_H
 
-/* Of one predictor */
+/* of one predictor */
 enum solver_status {
     SOLVER_RUNNING = -1,
     SOLVER_CONVERGED = 0,
-    SOLVER_ITMAX = 1,       /* the most iterations were taken */
+    SOLVER_ITMAX = 1,       /* the limit of iterations was reached */
     SOLVER_STUCK = 2,       /* no step makes progress */
     SOLVER_NOT_FINITE = 3,
-    SOLVER_STOPPED = 4      /* from outside */
+    SOLVER_STOPPED = 4      /* by a stop flag */
 };
 
-/* Of a call */
+/* of a call of a kernel */
 enum solver_code {
     SOLVER_DONE = 0,
-    SOLVER_INTERRUPTED = -1,  /* the check for signals wants to stop */
+    SOLVER_INTERRUPTED = -1,  /* by a signal */
     SOLVER_NO_MEMORY = -2
 };
 #endif

@@ -1,11 +1,11 @@
-/* Vectors of numbers for one width: their types, and what every kernel does with them.
+/* Vectors of numbers for one width: types and elementary operations.
 
-   Set before inclusion: LANES (numbers in a vector; with 1 it is a plain number, for compilers without vector types),
-   TARGET (function attribute), NAME(x) (gives x a prefix), and SINGLE for float in place of double. Including the file
-   a second time ends the width: it takes back these names and its own.
+   Set before inclusion: LANES (numbers in a vector; 1 makes it a plain number, for compilers without vector types),
+   TARGET (function attribute), NAME(x) (gives x a prefix), and SINGLE for float instead of double. A second inclusion
+   undefines these names and its own.
 
-   Conventions: REAL is a number and WORD an unsigned integer of its size; `vec` holds LANES of the one, `words` of the
-   other. A mask has all bits of a lane set, or none. */
+   Conventions: REAL is a number and WORD an unsigned integer of the same size; `vec` holds LANES numbers, `words` LANES
+   integers. A mask has all bits of a lane set, or none. */
 #ifndef VECTOR_OPEN
 #define VECTOR_OPEN
 #include <stdint.h>
@@ -41,7 +41,7 @@ TARGET static inline void NAME(store_words)(void *p, words u) { memcpy(p, &u, si
 TARGET static inline words NAME(bits)(vec v) { words u; memcpy(&u, &v, sizeof u); return u; }
 TARGET static inline vec NAME(real)(words u) { vec v; memcpy(&v, &u, sizeof v); return v; }
 
-/* mask ? a : b, by bits */
+/* mask ? a : b, lane by lane */
 TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
 {
     return NAME(real)((mask & NAME(bits)(a)) | (~mask & NAME(bits)(b)));
@@ -49,7 +49,7 @@ TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
 
 TARGET static inline vec NAME(larger)(vec a, vec b) { return NAME(choose)(MASK(a > b), a, b); }
 
-/* As many numbers in single precision */
+/* vf: LANES numbers in single precision */
 #if LANES > 1
 typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
 #define NARROW(v) __builtin_convertvector(v, vf)

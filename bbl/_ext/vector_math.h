@@ -1,6 +1,8 @@
-/* Exponentials, logarithms and long products of vectors, where vector.h is open; including it again ends it.
+/* Exponentials, logarithms and long products of vectors, to be included between the two inclusions of vector.h and, a
+   second time, to undefine its names.
 
-   Conventions: those of vector.h. MANTISSA is the bits of a number's fraction, BIAS what is added to its exponent. */
+   Conventions: those of vector.h. MANTISSA is the number of bits of the fraction of a number, BIAS that of its
+   exponent. exp(x) = 2^n exp(r), with n = round(x / ln 2) and the remainder r in a polynomial. */
 #ifndef VECTOR_MATH_OPEN
 #define VECTOR_MATH_OPEN
 
@@ -13,7 +15,7 @@
 #endif
 
 #ifdef SINGLE
-/* exp(x) for x <= 0, cut at -87 (2e-38); relative error below 2e-7 (polynomial of Cephes' expf). NaN stays NaN. */
+/* exp(x) for x <= 0, clipped at -87 (2e-38); relative error below 2e-7 (polynomial of Cephes' expf). NaN stays NaN. */
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, p;
@@ -30,7 +32,7 @@ TARGET static inline vec NAME(exp)(vec x)
     return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));
 }
 
-/* exp(x) - 1, x cut at -80 and 80; relative error below 3e-7, however small x is */
+/* exp(x) - 1, x clipped to [-80, 80]; relative error below 3e-7, for tiny x too */
 TARGET static inline vec NAME(expm1)(vec x)
 {
     vec t, n, r, p, power;
@@ -66,7 +68,7 @@ TARGET static inline vec NAME(log)(vec z)
     return f + (p * f * f * f - e * 2.12194440e-4f - f * f * 0.5f) + e * 0.693359375f;
 }
 #else
-/* exp(x) for x <= 0, cut at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
+/* exp(x) for x <= 0, clipped at -708 (3e-308); relative error below 3e-16. NaN stays NaN. */
 TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, s, p, q;
@@ -103,14 +105,14 @@ TARGET static inline vec NAME(log)(vec z)
 }
 #endif
 
-/* A product of many numbers >= 1: the exponent is moved out of the product after every factor, so nothing overflows */
+/* Move the exponent of a product of numbers >= 1 to *exponent; done after every factor, it prevents overflow. */
 TARGET static inline vec NAME(split)(vec product, words *exponent)
 {
     *exponent += NAME(bits)(product) >> MANTISSA;
     return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
-/* Its logarithm, `factors` factors having been split */
+/* Return the log of a product after `factors` calls of split. */
 TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
 {
     const REAL magic = (REAL)((WORD)1 << MANTISSA);  /* a number of this size has its integer in its low bits */

@@ -63,8 +63,7 @@ static gibbs_sweep gibbs_choose(int lanes, int by_levels)
 /* Copy the couplings J (D, D) to table_out, which must be zero, in the order in which a sweep reads them.
 
    Lanes are chains: the rows r .. r + R - 1 that are multiplied at once lie at D r as (D, R). Lanes are levels: each
-   site has a table (D + m, A padded), A = L - 1, with a row for every level of every site, reference levels included.
-   */
+   site has a table (D + m, A padded), A = L - 1, with a row for every level of every site, level 0 included. */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                                  int by_levels, int lanes, float *table_out)
 {

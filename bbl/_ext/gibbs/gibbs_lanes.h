@@ -28,8 +28,7 @@ TARGET static inline vec NAME(expf)(vec x)
     return p * NAME(real)((NAME(bits)(t) + 127u) << 23);
 }
 
-/* Return uniform midpoints of 2^23 equal cells of (0, 1): xoshiro128++ (Blackman & Vigna 2021), a stream for each chain
-   */
+/* Return uniform midpoints of 2^23 equal cells of (0, 1), from one stream of xoshiro128++ for each chain. */
 TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 {
     words a = NAME(load_words)(state), b = NAME(load_words)(state + width);
@@ -50,8 +49,7 @@ TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 
 /* Draw site i of all chains from its conditional, given low and up (A, width), and add to the energies.
 
-   Writes the codes and, unless x is NULL, the indicators x (A, width) of the A non-reference levels; sums is scratch.
-   */
+   Writes the codes and, unless x is NULL, the indicators x (A, width) of the non-reference levels; sums is scratch. */
 TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_t i, const float *low, const float *up,
                                    float *x, float *sums)
 {

@@ -1,4 +1,4 @@
-# Eigen: eigenvectors and inverse of a symmetric matrix by LAPACK, without the GIL.
+"""Eigenvectors and inverse of a symmetric matrix by LAPACK, without the GIL."""
 import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
@@ -10,42 +10,42 @@ ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a,
 ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noexcept nogil  # potri likewise
 
 
-cdef void *routine(str name) except NULL:
-    """Return a routine of the LAPACK that scipy brings along."""
+cdef void *lapack_routine(str name) except NULL:
+    """Return the address of a routine of scipy's LAPACK."""
     from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
     return PyCapsule_GetPointer(lapack[name], PyCapsule_GetName(lapack[name]))
 
 
 def eigenvectors(double[:, ::1] matrix):
-    """Return eigenvalues and eigenvectors of a symmetric matrix, which is destroyed; the GIL is released."""
-    cdef int n = <int> matrix.shape[0], found = 0, info = 0, lwork = -1, liwork = -1, size, zero = 0
-    cdef double best, none = 0.0
+    """Return eigenvalues (n,), rising, and eigenvectors (n, n), as columns, of a symmetric matrix; overwrite it."""
+    cdef int n = <int> matrix.shape[0], n_found = 0, info = 0, lwork = -1, liwork = -1, optimal_iwork, zero = 0
+    cdef double optimal_work, none = 0.0
     cdef double[::1] value, work
     cdef double[:, ::1] vector
     cdef int[::1] support, iwork
     cdef syevr_t syevr
     if n < 512:
         return np.linalg.eigh(matrix)
-    # a quarter slower, but without a workspace of 2 D^2 numbers, which would be the most memory of a whole fit;
-    # LAPACK itself, because scipy.linalg.eigh holds the GIL and other threads would wait
-    syevr = <syevr_t> routine("dsyevr")
+    # dsyevr is a quarter slower than eigh, but needs no workspace of 2 n^2 numbers, the most memory of a whole fit;
+    # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
+    syevr = <syevr_t> lapack_routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
-    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &found, &value[0],
-          &vector[0, 0], &n, &support[0], &best, &lwork, &size, &liwork, &info)
-    lwork, liwork = <int> best, size
+    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &n_found, &value[0],
+          &vector[0, 0], &n, &support[0], &optimal_work, &lwork, &optimal_iwork, &liwork, &info)
+    lwork, liwork = <int> optimal_work, optimal_iwork
     work, iwork = np.empty(lwork), np.empty(liwork, dtype=np.intc)
     with nogil:
-        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &found, &value[0],
+        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &n_found, &value[0],
               &vector[0, 0], &n, &support[0], &work[0], &lwork, &iwork[0], &liwork, &info)
-    if info or found < n:
+    if info or n_found < n:
         raise np.linalg.LinAlgError(f"no eigenvectors of the predictors' covariance (LAPACK says {info})")
     return np.asarray(value), np.asarray(vector).T
 
 
 def inverse(double[:, ::1] matrix):
-    """Return the inverse of a symmetric positive definite matrix, in its place; the GIL is released."""
+    """Overwrite a symmetric positive definite matrix with its inverse, and return it."""
     cdef int n = <int> matrix.shape[0], info = 0, i, j
-    cdef potrf_t potrf = <potrf_t> routine("dpotrf"), potri = <potrf_t> routine("dpotri")
+    cdef potrf_t potrf = <potrf_t> lapack_routine("dpotrf"), potri = <potrf_t> lapack_routine("dpotri")
     with nogil:
         potrf(b"U", &n, &matrix[0, 0], &n, &info)
         if info == 0:
@@ -53,7 +53,7 @@ def inverse(double[:, ::1] matrix):
     if info:
         raise np.linalg.LinAlgError(f"the matrix is not positive definite (LAPACK says {info})")
     with nogil:
-        for i in range(n):  # LAPACK's upper triangle, by columns, is the lower one
+        for i in range(n):  # LAPACK's upper triangle, in Fortran order, is the lower triangle here
             for j in range(i):
                 matrix[j, i] = matrix[i, j]
     return np.asarray(matrix)

@@ -1,10 +1,16 @@
-"""Signatures of the moments kernel."""
+"""Types of the kernel of counts."""
 
 from numpy import ndarray as Array
 
 def one_hot(codes: Array, start: Array, out: Array) -> None: ...
 def level_counts(
-    codes: Array, y: Array | None, weights: Array, missing: Array | None, gaps: bool, start: Array, counts: Array
+    codes: Array,
+    y: Array | None,
+    weights: Array,
+    missing: Array | None,
+    missing_is_level: bool,
+    start: Array,
+    counts: Array,
 ) -> None: ...
 def pack(codes: Array, start: Array, bits: Array) -> None: ...
 def pair_counts(bits: Array, counts: Array, weight: float) -> None: ...

@@ -1,9 +1,9 @@
-# Moments: counts of levels, levels as indicators, and how often each pair occurs together, by population counts.
-"""First moments of rows, levels as indicators, and second moments of rows that share a weight.
+"""Counts of levels and of pairs of levels in rows, and indicators of levels.
 
-(a) Each non-reference level is a column of n bits; the count of a pair of columns is the population count of
-    their conjunction, 64 rows at a time, exact in integers.
-(b) Words are taken in chunks such that the chunk of all D columns stays in the second-level cache.
+(a) The D columns are the non-reference levels of all m predictors, those of predictor i from start[i] on. As bits, a
+    column has one bit for each row; the count of a pair of columns is the population count of their conjunction,
+    64 rows at a time, exact in integers.
+(b) Words are taken in chunks, so that a chunk of all D columns stays in the second-level cache.
 """
 import numpy as np
 
@@ -24,12 +24,12 @@ ctypedef fused real_t:
 
 
 cdef inline Py_ssize_t positive(int32_t code) noexcept nogil:
-    """Return 1 for a code above 0, without a branch: which are cannot be foreseen."""
+    """Return 1 if a code is above 0, else 0, without a branch, which would be mispredicted."""
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 
 cdef inline Py_ssize_t column(Py_ssize_t first, int32_t code) noexcept nogil:
-    """Return the column of a level; of a reference level the first one, where 0 is written."""
+    """Return the column of a level of a predictor; the first column for level 0."""
     return first + code - positive(code)
 
 
@@ -44,11 +44,13 @@ def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1
 
 
 def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double[::1] weights,
-                 const uint8_t[:, :] missing, bint gaps, const Py_ssize_t[::1] start, double[:, ::1] counts):
-    """Add the rows' weights to `counts` (K, all levels), those of group y and level a of predictor i at start[i] + a.
+                 const uint8_t[:, :] missing, bint missing_is_level, const Py_ssize_t[::1] start,
+                 double[:, ::1] counts):
+    """Add the weight of each row k to counts[y[k], start[i] + codes[k, i]] for every predictor i.
 
-    Row after row, which is the order of sums that the results are known by. `y` and `missing` may be None; missing
-    values are not counted, or with `gaps` as the last level.
+    counts is (K, all levels), and start counts all levels. y (n,) and missing (n, m) may be None, for one group and no
+    missing values. Missing values are not counted, or, if missing_is_level, counted as the last level. Rows are added
+    in order, which fixes the rounding of the sums.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, group = 0
     with nogil:
@@ -58,7 +60,7 @@ def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double
             for i in range(m):
                 if missing is None or not missing[k, i]:
                     counts[group, start[i] + codes[k, i]] += weights[k]
-                elif gaps:
+                elif missing_is_level:
                     counts[group, start[i + 1] - 1] += weights[k]
 
 
@@ -73,26 +75,26 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
 
 
 def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, double[:, ::1] counts, double weight=1.0):
-    """Add to `counts` (D, D) how often each two levels occur together in rows of one `weight`."""
+    """Add to counts (D, D) the number of rows that have both columns, times the common `weight` of the rows."""
     bits = np.zeros((counts.shape[0], (codes.shape[0] + 63) // 64), dtype=np.uint64)
     pack(codes, start, bits)
     pair_counts(bits, counts, weight)
 
 
 def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight):
-    """Add to `counts` (D, D) how many bits each pair of rows of `bits` shares, times `weight`."""
-    cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk, lo, size, i, j
+    """Add to counts (D, D) the number of bits that two rows of bits (D, words) share, times `weight`."""
+    cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk, first_word, n_words, c, d
     cdef double shared
     chunk = max(64, 65536 // max(D, 1))
-    lo = 0
-    while lo < words:
-        size = min(chunk, words - lo)
+    first_word = 0
+    while first_word < words:
+        n_words = min(chunk, words - first_word)
         with nogil:
-            for i in range(D):
-                for j in range(i, D):
-                    shared = weight * popcount_and(&bits[i, lo], &bits[j, lo], size)
-                    counts[i, j] += shared
-                    if i != j:
-                        counts[j, i] += shared
-        lo += size
+            for c in range(D):
+                for d in range(c, D):
+                    shared = weight * popcount_and(&bits[c, first_word], &bits[d, first_word], n_words)
+                    counts[c, d] += shared
+                    if c != d:
+                        counts[d, c] += shared
+        first_word += n_words
         PyErr_CheckSignals()

@@ -29,8 +29,7 @@ typedef struct {
     double *normals;        /* (d) scratch */
 } exchange_chain;
 
-/* Write the sums of the contrasts over n rows drawn at coefficients phi to c->sums: multinomial counts of all states.
-   */
+/* Write the sums of the contrasts over n rows drawn at coefficients phi to c->sums: multinomial counts of states. */
 static void exchange_draw_states(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;

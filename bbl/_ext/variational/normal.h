@@ -50,8 +50,7 @@ static inline void normal_block(uint32_t *state, double *out)
         const float s = (m - 1.0f) / (m + 1.0f), q = s * s;
         const float log_m = 2.0f * s * (1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9)))));
         r = sqrtf(-2.0f * ((float)e * 0.693147181f + log_m));
-        /* the angle: t within 45 degrees of the x axis, reflected at the y axis and at the diagonal by two random bits
-           */
+        /* the angle: t within 45 degrees of the x axis, reflected at the y axis and the diagonal by random bits */
         const float t = ((float)(int32_t)(angle[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f), p = t * t;
         const float sine = t * (1.0f + p * (-1.0f / 6 + p * (1.0f / 120 - p * (1.0f / 5040))));
         const float cosine = 1.0f + p * (-0.5f + p * (1.0f / 24 + p * (-1.0f / 720 + p * (1.0f / 40320))));

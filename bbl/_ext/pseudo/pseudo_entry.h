@@ -1,9 +1,11 @@
 /* Entry points of the kernel for one vector width and precision; pseudo_kernel.h includes this file last.
 
-   A *site* is a predictor whose conditional distribution given the others is fitted. A *lane block* is V = LANES sites
-   that are evaluated side by side, one in each lane of a vector; A is its number of logits. D columns: the indicators
-   of the non-reference levels of all predictors; D_s of them belong to sites. theta (D_s, 1 + D) has a row for each
-   non-reference level of a site: the field, then the couplings to each column. All functions return a solver_code. */
+   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
+   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays. NAME(f) is the function f for this
+   vector width and precision, REAL its number; EXACT(f) is f in double precision where steps are in single (p->mixed).
+   A is the number of logits, D that of columns, indicators of the non-reference levels of all predictors, of which D_s
+   belong to sites. theta (D_s, 1 + D) has a row for each non-reference level of a site: the field, then the couplings
+   to each column. All functions return a solver_code. */
 
 /* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta; see
    pseudo_options for the penalties and `linear` */

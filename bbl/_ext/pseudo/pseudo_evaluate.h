@@ -1,10 +1,12 @@
 /* Objective and gradient of one lane block; pseudo_kernel.h includes this file after pseudo_bundle.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector, with A logits; D columns, the indicators of the non-reference levels of all predictors. Parameters
-   x (A, 1 + D, V): couplings J, with the field in column 0 centred, h' = h + <J, column means>, so that fields and
-   couplings hardly interact. The objective of a site is the mean log normaliser - <parameters, empirical moments> +
-   penalties: the responses themselves are not read again. */
+   lane of a vector: p the problem, t the block's sites and sizes, w its arrays. `vec` is a vector of V numbers REAL,
+   NAME(f) the function f for this vector width and precision. A is the number of logits, D that of columns, indicators
+   of the non-reference levels of all predictors: predictor j has the columns first_column[j] ... first_column[j + 1]
+   - 1. Parameters x (A, 1 + D, V): in column 0 the centred field h' = h + <J, column means>, so that fields and
+   couplings hardly interact, in column 1 + c the coupling J to column c. The objective of a site is the mean log
+   normaliser - <parameters, empirical moments> + penalties: the responses themselves are not read again. */
 
 /* Write the fields h (A, V) of x, uncentred, and *shift: 0 if every |logit| is below SAFE, so exp cannot overflow */
 TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, REAL *h,

@@ -1,21 +1,18 @@
 /* Passes over the rows for one lane block; pseudo_kernel.h includes this file after pseudo_logits.h.
 
-   A *lane block* is V = LANES sites that are fitted side by side, one in each lane of a vector; lanes never interact.
-   Predictor j has the columns first_column[j] ... first_column[j + 1] - 1, indicators of its non-reference levels; D
-   columns in all. A *composite* is a run of neighbouring predictors coded as one joint variable, with a number, the
-   *joint state*, for each combination of levels; a *chunk* is a run of composites. A *row block* is block_rows rows.
-
-   (a) compute_logits: for each composite a table of the summed couplings of every joint state is built; a row then
-       costs one load and addition per composite. The tables of a chunk stay in the first-level cache for all rows.
-   (b) logits_to_probabilities: logits become probabilities times row weights; log normalisers are summed.
-   (c) sum_rows_to_columns: the gradient needs, for each column, the sum over the rows whose indicator is 1. The rows of
-       a row block are sorted by joint state beforehand, so that a state's sum stays in a register. Joint state 0, all
-       predictors at their reference level, has no parameter and is left out. Wide problems have few rows to a state
-       and use sum_rows_by_subsets instead, unless most joint states are 0.
+   A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
+   lane of a vector: p the problem, t the block's sites and sizes. `vec` is a vector of V numbers REAL, NAME(f) the
+   function f for this vector width and precision. Predictor j has the columns first_column[j] ... first_column[j + 1]
+   - 1, indicators of its non-reference levels, D in all. A *composite* is a run of neighbouring predictors coded as one
+   joint variable; its *joint state* is a number for their levels, 0 if all are at the reference level. A *chunk* is a
+   run of composites whose tables fit the first-level cache together, a *row block* a run of block_rows rows.
 
    Shapes, lane last: planes (A, plane_blocks, block_rows + 1, V), one number for each logit, row and lane of the row
    blocks begin ... end - 1, the last row of each block always zero; parameters x and gradients g (A, 1 + D, V), column
-   0 the field; fields h (A, V); tables (states, V). Offsets and strides count numbers. */
+   0 the field; fields h (A, V); tables (states, V). Offsets and strides count numbers.
+
+   The rows of a row block were sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register.
+   Wide problems have few rows to a state and use sum_rows_by_subsets instead, unless most joint states are 0. */
 
 #ifdef ANCHOR           /* vectors that are summed at once, so that additions need not wait for each other: */
 #define SUMS 4          /* here a vector takes two registers */

@@ -1,17 +1,18 @@
 /* The optimiser's metric, an approximate inverse Hessian; pseudo_kernel.h includes this file after pseudo_evaluate.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector, with A logits. D columns, the indicators of the non-reference levels of all predictors; P = 1 + D.
-   A vector q (A, P, V) has, for each logit, the entry of the field and then those of the couplings to each column.
+   lane of a vector: p the problem, t the block's sites and sizes, w its arrays, list[b] block b. `vec` is a vector of V
+   numbers REAL, `vf` of V floats, NAME(f) the function f for this vector width and precision. A is the number of
+   logits, D that of columns, indicators of the non-reference levels of all predictors; P = 1 + D. A vector q (A, P, V)
+   has, for each logit, the entry of the field and then those of the couplings to each column.
 
    (a) The Hessian at zero couplings is S_i (x) Cov plus penalties: S_i = diag(f_i) - f_i f_i' (A, A) from the level
        frequencies f_i of site i, Cov (D, D) the covariance of the columns. Centring has decoupled the fields. S_i is
        multiplied by kappa, the mean of sum_a p_a (1 - p_a) at the point over that at zero couplings, which for a binary
        site is the exact mean curvature.
-   (b) rotate_logits goes to the eigenvectors of S_i, whose eigenvalues are sigma_a. For each logit a there remains a
-       system with the matrix sigma_a Cov + lambda, which is solved approximately in one of three ways, see the
-       functions: solve_by_eigenvectors of Cov; solve_by_inverse of Cov in wide problems; solve_by_predictor, with the
-       diagonal blocks of Cov alone.
+   (b) rotate_logits goes to the eigenvectors of S_i, with eigenvalues sigma_a. For each logit a there remains a system
+       with the matrix sigma_a Cov + lambda. It is solved by the eigenvectors of Cov, in wide problems by an inverse of
+       Cov, or with the diagonal blocks of Cov alone (solve_by_eigenvectors, solve_by_inverse, solve_by_predictor).
    Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. */
 
 /* Replace q (A, P, V) by E' q (back = 0) or E q (back = 1); the columns of E (A, A, V) are the eigenvectors of S_i */

@@ -1,18 +1,19 @@
 /* Lane blocks that are solved together, and mixed precision; pseudo_kernel.h includes this file after pseudo_task.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector, with A logits; D columns, P = 1 + D. Parameters and gradients are (A, P, V), `size` numbers. A
-   curvature pair of L-BFGS is a step and the change of the gradient along it.
+   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays, s the state of its line searches, o
+   the options. NAME(f) is the function f for this vector width and precision, REAL its number. A is the number of
+   logits, D that of columns, P = 1 + D. Parameters and gradients are (A, P, V), `size` numbers. A curvature pair of
+   L-BFGS is a step and the change of the gradient along it; s.history.rho is 0 for an unused pair.
 
-   (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. Sites need
-       different numbers of steps: as soon as the unfinished lanes fit into fewer blocks, those of one block move into
-       free lanes of the others.
+   (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. As soon as
+       the unfinished lanes fit into fewer blocks, those of one block move into free lanes of the others.
    (b) Mixed precision. An *anchor* is a point in double precision, block->exact.x, with the exact gradient there and
        the probabilities of all rows in single precision. Steps from it are taken in single precision, w.x = change
        since the anchor: only changes of logits, probabilities and gradient are computed, whose relative error is that
-       of single precision however small they are. A lane whose gradient norm has shrunk by ANCHOR_RATIO waits until
-       the block's point becomes the new anchor. A lane has converged when its gradient at an anchor is small enough.
-       Curvature pairs stay valid. */
+       of single precision however small they are. EXACT(f) is the function f in double precision. A lane whose gradient
+       norm has shrunk by ANCHOR_RATIO waits until the block's point becomes the new anchor. A lane has converged when
+       its gradient at an anchor is small enough. Curvature pairs stay valid. */
 
 #ifdef SINGLE
 #define ANCHOR_RATIO 3e-5  /* gradient norm, as a share of the anchor's, at which a lane waits: digits of a float */
@@ -223,7 +224,7 @@ TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blo
                                         pseudo_lane *lane_out)
 {
     lane_block *from = NULL;
-    int b, v, u = 0, n_free = 0;
+    int b, v, u = 0, n_free = 0;  /* u: next lane of `from` to move; n_free: free lanes of the other blocks */
     for (b = 0; b < count; b++)
         if (NAME(n_running)(&blocks[b]) && (!from || NAME(n_running)(&blocks[b]) < NAME(n_running)(from)))
             from = &blocks[b];

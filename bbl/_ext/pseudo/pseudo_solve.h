@@ -1,18 +1,18 @@
 /* Preconditioned L-BFGS of lane blocks; pseudo_kernel.h includes this file after pseudo_metric.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector, with A logits; D columns, the indicators of the non-reference levels of all predictors. Parameters,
-   gradients and directions are (A, 1 + D, V), `size` numbers. A *curvature pair* is a step s and the change y of the
-   gradient along it; block->s.history holds up to max_pairs of them in a ring, with rho = 1 / <s, y>, 0 for an unused
-   pair. The *metric*, an approximate inverse Hessian (pseudo_metric.h), is where the L-BFGS recursion starts.
+   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays, s the state of its line searches, o
+   the options. `vec` is a vector of V numbers REAL, NAME(f) the function f for this vector width and precision.
+   Parameters x, gradients g, directions d are (A, 1 + D, V), `size` numbers, for A logits and D columns. A *curvature
+   pair* is a step s and the change y of the gradient along it; s.history holds up to max_pairs in a ring, with rho =
+   1 / <s, y>, 0 for an unused pair. The *metric* (pseudo_metric.h) is the approximate inverse Hessian of the recursion.
 
-   (a) All lanes of a block take their trial points together, in one evaluation. Each lane has its own step, decision,
-       rho and status: a finished lane has step 0; a lane that must shorten its step keeps its direction and stores an
-       unused pair.
+   (a) The lanes of a block are evaluated together, each at its own trial point; each has its own decision and status. A
+       finished lane has step 0; a lane that must shorten its step keeps its direction and stores an unused pair.
    (b) A trial point is accepted if it decreases the objective f enough or, where the decrease is below rounding, if the
        slope along the direction has shrunk (f is convex). In mixed precision (by_slopes) the slopes alone decide.
-   (c) Several blocks may be solved together (count > 1): the metric, which then takes most of the time, is read once
-       for all. */
+   (c) Several blocks may be solved together (count > 1): the metric, which takes most of the time, is read once for
+       all. */
 
 #define ARMIJO 1e-4           /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
 #define SLOPE_SHRUNK 0.9      /* a slope at the trial point, of the other sign, is accepted up to this share, */
@@ -85,7 +85,7 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
     vec_store(yhy, NAME(metric_form)(p, block, lambda, lambdah, w->x_trial));
     for (ptrdiff_t k = 0; k < LANES; k++)
         scale[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? scale[k] / yhy[k] : 1;
-    memcpy(&factor, scale, sizeof factor);
+    factor = vec_load(scale);
     for (ptrdiff_t k = 0; k < size; k += LANES)
         vec_store(q + k, vec_load(q + k) * factor);
 }
@@ -159,10 +159,8 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     const pair_history *history = &block->s.history;
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = (history->newest + block->t.max_pairs - history->count + 1) % block->t.max_pairs;
-    words mask;
-    vec s;
-    memcpy(&mask, block->s.wants_direction, sizeof mask);
-    s = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
+    const words mask = NAME(load_words)(block->s.wants_direction);
+    vec s = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
         const ptrdiff_t newer = (pair + 1) % block->t.max_pairs;
         const vec factor = vec_load(alpha[pair]) - s * vec_load(history->rho[pair]);
@@ -178,8 +176,8 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     vec_store(block->s.now.slope, s);
 }
 
-/* Compute new directions for the lane blocks with any_wants_direction; blocks with equally many logits share one pass
-   of the metric */
+/* Compute new directions for the lane blocks with any_wants_direction; those with equally many logits share one pass of
+   the metric. alpha, q and sharing have an entry for each of the blocks that share. */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
                                           REAL lambdah)
 {
@@ -215,8 +213,7 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
     REAL *S, *Y, sy[LANES], ss[LANES], yy[LANES];
     vec sum_sy = vec_fill(0.0), sum_ss = vec_fill(0.0), sum_yy = vec_fill(0.0);
-    words mask;
-    memcpy(&mask, accepted, sizeof mask);
+    const words mask = NAME(load_words)(accepted);
     history->newest = (history->newest + 1) % t->max_pairs;
     if (history->count < t->max_pairs)
         history->count++;

@@ -1,10 +1,11 @@
 /* Lane blocks: working memory, parameters in and out; pseudo_kernel.h includes this file after pseudo_solve.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector: t its sites and sizes, w its arrays. A is its number of logits, D the number of columns (indicators
-   of non-reference levels of all predictors), P = 1 + D. theta (D_s, P) has a row for each non-reference level of a
-   site: the field, then the couplings to each column. In vectors (A, P, V) the field is centred: h + <J, column means>.
-   A *composite* is a run of predictors coded as one joint variable, a *chunk* a run of composites. S_i (A, A) is the
+   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays. NAME(f) is the function f for this
+   vector width and precision, REAL its number. A is the number of logits, D that of columns, indicators of the
+   non-reference levels of all predictors; P = 1 + D. theta (D_s, P) has a row for each non-reference level of a site:
+   the field, then the couplings to each column. In vectors (A, P, V) the field is centred: h + <J, column means>. A
+   *composite* is a run of predictors coded as one joint variable, a *chunk* a run of composites. S_i (A, A) is the
    covariance of site i's own columns, Cov (D, D) that of all columns. */
 
 /* Allocate the arrays of t and w in one piece, which is returned, or NULL without memory; t->A, plane_blocks and

@@ -1,1 +1,1 @@
-"""Results: what the verbs return; frozen, their methods only arrange what the rooms below compute."""
+"""Results: the frozen objects that public functions return; their methods arrange what other packages compute."""

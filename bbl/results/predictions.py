@@ -139,6 +139,7 @@ Dask DataFrame, callable, or a table in memory
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
     def predicted_frames() -> Iterator[pd.DataFrame | pd.Series]:
+        """Yield the predictions of one batch after the other."""
         with progress_bar(None, "predicting", verbose) as step:
             for rows in new_frames(self.design, newdata, source):
                 scores = self._new_scores(rows, unseen, priors)

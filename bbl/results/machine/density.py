@@ -73,6 +73,7 @@ class DensityResults(MachineResults):
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
+        """Raise a ClassError for methods of classifiers, else the usual AttributeError."""
         if name in CLASSIFIER_NAMES:
             raise ClassError(
                 f"{name} is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
@@ -109,4 +110,5 @@ class DensityResults(MachineResults):
         return fit_text(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
+        """Return no section on predictions, for the report."""
         return []

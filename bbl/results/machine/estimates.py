@@ -26,7 +26,8 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 class Estimates(ABC):
     """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
 
-    The names are those of statsmodels' discrete models, whose outcomes are the groups here.
+    The argument `of` selects the estimates of each group, or their differences from the pooled fit to all rows, or the
+    differences of a pair of groups. Names are those of statsmodels' discrete models, whose outcomes are groups here.
     """
 
     _labels: Labels

@@ -282,6 +282,7 @@ class Inference(Estimates):
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
     def _covariance(self, g: int) -> np.ndarray:
+        """Return the sandwich covariance (size, size) of the penalised estimates of group `g`."""
         return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)
 
     @verb

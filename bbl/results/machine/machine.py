@@ -118,6 +118,7 @@ class MachineResults(ModelResults):
 
     @property
     def _traits(self) -> MethodTraits:
+        """Properties of the engine and its calibration, for averages and comparisons."""
         engine, calibration = self.engine, self.estimate.calibration
         options = [] if engine.tuned is None else [engine.tuned.option]
         options += [

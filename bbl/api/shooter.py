@@ -283,8 +283,8 @@ def _warn_no_terms_or_separation(
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
 
-    `total` is the sum of the weights of the rows of data. A term entered at the first row of the unbroken run of rows
-    that have it and that ends with the chosen stage; of longer paths only the last stage of each penalty counts.
+    `total` is the sum of the weights of the data. A term entered at the earliest row from which on, up to the chosen
+    row, all compared rows have the term: the last stages of all penalties, or all stages of a single penalty.
     """
     rows: list[tuple] = []
     is_last_stage, terms_of_rows = [], []
@@ -294,10 +294,9 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             is_last_stage.append(is_last)
             terms_of_rows.append(stage.weights.keys())
             tail = (point.ebic, *point.held_out_loss) if is_last else (np.nan,) * 3
-            rows.append(
-                (k, order, point.penalty.lambdas[order - 1], stage.loss / total, stage.objective, len(stage.weights),
-                 stage.violation, *tail, is_last and k == selection.chosen)
-            )  # fmt: skip
+            penalty, n_terms, is_chosen = point.penalty.lambdas[order - 1], len(stage.weights), k == selection.chosen
+            losses = (stage.loss / total, stage.objective)
+            rows.append((k, order, penalty, *losses, n_terms, stage.violation, *tail, is_last and is_chosen))
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
     compared_rows = [r for r in range(chosen_row + 1) if is_last_stage[r] or len(selection.path) == 1]

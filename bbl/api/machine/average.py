@@ -209,13 +209,12 @@ def average(
     _check_members(members)
     first = members[0]
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
-    policies = [member.design.missing for member in members]
-    policy = next((strict for strict in STRICT_POLICIES if strict in policies), first.design.missing)
-    fields = (call_string, replace(first.design, missing=policy), first.training, first.index, members)
-    options: dict[str, Any] = {"priors": first.priors, "stored": first.stored}
+    policies = [member.design.missing for member in members]  # of missing values
+    missing = next((policy for policy in STRICT_POLICIES if policy in policies), first.design.missing)
+    fields = (call_string, replace(first.design, missing=missing), first.training, first.index, members)
+    priors, stored, M = first.priors, first.stored, len(members)
     if weights == "equal":
-        M = len(members)
-        return AverageResults(*fields, np.full(M, 1.0 / M), np.full(M, np.nan), **options)
+        return AverageResults(*fields, np.full(M, 1.0 / M), np.full(M, np.nan), priors=priors, stored=stored)
     rows = first._rows()
     for member in members:
         if not member._can_refit:
@@ -231,6 +230,7 @@ def average(
     for member in members:
 
         def refit(train: Sample, rng: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
+            """Refit the member to the training rows of a fold; there is one setting."""
             return [member._refit(train, rng)]
 
         scored = cross_validate(rows, folds, refit, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
@@ -238,4 +238,4 @@ def average(
     class_totals = first.class_shares * rows.total
     member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
     warn_record(loss, 4)
-    return AverageResults(*fields, member_weights, losses, stored_loss=loss, **options)
+    return AverageResults(*fields, member_weights, losses, stored_loss=loss, priors=priors, stored=stored)

@@ -119,7 +119,7 @@ def cv(
     return table.mean() if flag("mean", mean) else table
 
 
-def _models_by_name(models: Any) -> dict[Any, NetworkResults]:
+def _models_by_name(models: object) -> dict[Any, NetworkResults]:
     """Check `models` and return them by name; models of a list are named by their learner: nb, nb.1, nb.2, ..."""
     if isinstance(models, NetworkResults):
         models = [models]
@@ -178,6 +178,7 @@ def _score_fold(
     if relearn and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
+    # fssj and bsej leave features out of the structure
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
@@ -200,14 +201,9 @@ def _select_columns(sample: Sample, columns: list[int]) -> Sample:
 
 @verb
 def cmi(
-    x: Hashable,
-    y: Hashable,
-    data: TableLike,
-    z: Hashable | None = None,
-    unit: str = "log",
-    *,
+    x: Hashable, y: Hashable, data: TableLike, z: Hashable | None = None, unit: str = "log", *,
     weights: Weights | None = None,
-) -> float:
+) -> float:  # fmt: skip
     """Return the mutual information of the columns x and y, conditional on z if z is given.
 
     Parameters

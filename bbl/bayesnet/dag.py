@@ -55,12 +55,12 @@ class Dag:
         waiting, layers = list(self.features), []
         done: set[int] = set()
         while waiting:
-            ready = tuple(i for i in waiting if done.issuperset(self.parents[i]))
-            if not ready:
+            layer = tuple(i for i in waiting if done.issuperset(self.parents[i]))
+            if not layer:
                 raise ValueError("the arcs have a cycle")
-            done.update(ready)
+            done.update(layer)
             waiting = [i for i in waiting if i not in done]
-            layers.append(ready)
+            layers.append(layer)
         return tuple(layers)
 
     @cached_property

@@ -36,7 +36,7 @@ class Task:
         Classes.
     rng : numpy.random.Generator
         For folds and ties.
-    held : ndarray, shape (k, n), or None
+    fold_weights : ndarray, shape (k, n), or None
         Weights of the rows that each of k folds validates, else 0; None if the learner draws the folds.
     progress : callable or None
         Called for each structure that a search scores.
@@ -46,7 +46,7 @@ class Task:
     n_levels: np.ndarray
     K: int
     rng: np.random.Generator
-    held: np.ndarray | None = None
+    fold_weights: np.ndarray | None = None
     progress: Callable | None = None
 
 
@@ -141,21 +141,26 @@ def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> i
 
 
 def _naive(task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Return naive Bayes."""
     return Learnt((naive(range(len(task.n_levels))),))
 
 
 def _chow_liu(task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Return the tree-augmented naive Bayes of largest `score`."""
     return Learnt((chow_liu(task.sample, task.n_levels, task.K, options["score"], options["root"]),))
 
 
 def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Return the structures of AODE."""
     return Learnt(super_parents(len(task.n_levels)))
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
     """Search greedily by cross-validated accuracy, with the moves of `learner`."""
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
-    fold_weights = stratified_folds(rows, options["k"], task.rng).held if task.held is None else task.held
+    fold_weights = task.fold_weights
+    if fold_weights is None:
+        fold_weights = stratified_folds(rows, options["k"], task.rng).held
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
     dag, score_log = climb(
         learner, rows, task.n_levels, task.K, fold_weights, rng=task.rng, progress=task.progress, **settings
@@ -164,6 +169,7 @@ def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _kdb(task: Task, options: Mapping[str, Any]) -> Learnt:
+    """Return a k-dependence classifier, by mutual information or by search."""
     if options["search"] == "information":
         return Learnt((ordered_kdb(task.sample, task.n_levels, task.K, options["kdbk"]),))
     return _climb("kdb", task, options)

@@ -68,6 +68,7 @@ class Network:
 
     @cached_property
     def _log_theta(self) -> np.ndarray:
+        """``ln theta``, shape (cells, K)."""
         return log_table(self.theta)
 
 

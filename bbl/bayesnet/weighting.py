@@ -72,6 +72,7 @@ def conditional_weights(sample: Sample, n_levels: np.ndarray, K: int) -> np.ndar
     total_weight = max(objective.sample.total, 1.0)
 
     def mean_objective(w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return objective and gradient (m,) per observation."""
         value, gradient = objective(w)
         return value / total_weight, gradient / total_weight
 

@@ -89,8 +89,8 @@ class Prototype:
                 "metric='pearson' has no likelihood to choose the number of groups by. Give groups=(rows, columns).",
                 argument="groups",
             )
-        most = [min(n, self.max_groups) for n in shape]
-        return list(itertools.product(range(1, most[0] + 1), range(1, most[1] + 1)))
+        largest = [min(n, self.max_groups) for n in shape]
+        return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
     def filled(self, cells: Cells) -> float:
         """Return the prototype of a block without cells."""
@@ -103,9 +103,9 @@ class Prototype:
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of least criterion."""
         grid = self._grid(groups, cells.shape)
-        most = max(a for a, _ in grid), max(b for _, b in grid)
+        largest = max(a for a, _ in grid), max(b for _, b in grid)
         check_memory(
-            32.0 * workers * n_levels * sum(cells.shape) * sum(most) + 100.0 * n_levels * cells.n,
+            32.0 * workers * n_levels * sum(cells.shape) * sum(largest) + 100.0 * n_levels * cells.n,
             f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
             "Use fewer groups or fewer threads (n_jobs).",
         )

@@ -25,7 +25,7 @@ def chain(task, options):
 
 def star(task, options):
     """Return a star around the first feature, which asks for folds."""
-    assert task.held is not None and len(task.held) == options["k"]
+    assert task.fold_weights is not None and len(task.fold_weights) == options["k"]
     task.progress()
     return Learnt((Dag(((0, ()), *((i, (0,)) for i in range(1, len(task.n_levels))))),), (0.5,))
 

@@ -44,15 +44,19 @@ class FullBatch:
     weights : ndarray, shape (n,)
     layout : Layout
     K : int
-    tau, ridge : float
-        Weight of couplings against fields, and penalty; ``ridge=inf`` leaves f at 0.
-    offset_penalty : float
-        Penalty of the offsets b and of ln T.
+    tau, ridge, offset_penalty : float
+        Weight of couplings against fields; penalty of f (inf leaves f at 0); penalty of offsets b and ln T.
     scores : ndarray, shape (n, K), optional
         Class scores s; T is 1 without them.
 
     Attributes
     ----------
+    means : ndarray, shape (D,)
+        Shares of the non-reference levels.
+    norms : (float, float)
+        Factors of fields and couplings in the kernel.
+    basis, inverse : sparse array, shape (D, D)
+        From contrasts to the reference gauge, and back.
     evaluations : int
         Number of evaluations of the objective.
     loss : float
@@ -82,7 +86,7 @@ class FullBatch:
         self.means = np.concatenate([shares[columns][1:] for columns in level_columns])
         self.norms = kernel_scale(*kernel_means(codes, self.weights, shares, layout), tau)
         bases = [_uncorrelated(shares[columns]) for columns in level_columns]
-        self.basis = block_diag([basis for basis, _ in bases], format="csr")  # from contrasts to the reference gauge
+        self.basis = block_diag([basis for basis, _ in bases], format="csr")
         self.inverse = block_diag([np.linalg.inv(basis) for basis, _ in bases], format="csr")
         self.row, self.col = cells(layout)  # the two levels, of D, of each coupling
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
@@ -153,10 +157,8 @@ class FullBatch:
         climber.h[:], climber.b[:], climber.shift[:] = theta[:, :D].T, constant, 0.0
         if len(self.row):
             climber.J[self.row, self.col] = theta[:, D:].T
-        scaled_scores = temperature * self.scores
-        value = climber.residual_sums(
-            self.codes, self.y, self.weights, scaled_scores, BATCH, *self.sums, self.residuals
-        )
+        scores = temperature * self.scores
+        value = climber.residual_sums(self.codes, self.y, self.weights, scores, BATCH, *self.sums, self.residuals)
         self.loss, self.evaluations = value, self.evaluations + 1
         pair_sums, level_sums, total = self.sums
         gradient = np.zeros(len(x))

@@ -87,12 +87,14 @@ class PseudoObjective:
         return float(value + 0.5 * (self.ridge @ theta**2)), gradient + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
+        """Return the Hessian at the last point times `v` (size,)."""
         field = self.monomials.fields(v, self.X)
         mean = np.add.reduceat(self.P * field, self.first, axis=1)
         G = self.P * (field - np.repeat(mean, self.width, axis=1)) * self.weights[:, None]
         return self.monomials.adjoint(self.X, G) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
+        """Return the diagonal (size,) of the Hessian at the last point."""
         return self.monomials.adjoint(self.X, self.P * (1.0 - self.P) * self.weights[:, None]) + self.ridge
 
 
@@ -123,10 +125,12 @@ class ExactObjective:
         return float(value + 0.5 * (self.ridge @ theta**2)), self.moments - self.means + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
+        """Return the Hessian at the last point times `v` (size,)."""
         energy = self.monomials.energies(v, self.X)
         return self.monomials.sums(self.X, self.p * (energy - self.moments @ v)) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
+        """Return the diagonal (size,) of the Hessian at the last point."""
         return self.moments * (1.0 - self.moments) + self.ridge
 
 

@@ -31,6 +31,7 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
     rows, shares = remote_value(client, plain_sample), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
+        """Fit all sites in place; return the normaliser of a `Solution`."""
         problem = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
         tasks = [call(client, _solve_share, rows, problem, prior_count, (k, shares)) for k in range(shares)]
         for predictors, theta, share_sites in client.gather(tasks):
@@ -39,6 +40,7 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
                 getattr(sites, name)[predictors] = values[predictors]
 
         def normaliser(half: bool) -> float:
+            """Return eq. (31) on the rows, with its factor of couplings if `half`."""
             with serial_blas():
                 return log_normaliser(prepared(plain_sample, layout, precision, prior_count), layout, site_theta, half)
 

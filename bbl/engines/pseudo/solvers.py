@@ -112,6 +112,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str):
     def solve(
         engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
     ):
+        """Write `site_theta` and `sites` in place."""
         wide = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])

@@ -42,48 +42,48 @@ def features(layout: Layout) -> np.ndarray:
     return out
 
 
-def response_sd(optimum: Approximation, sums: np.ndarray, total: float, rng: np.random.Generator) -> np.ndarray:
+def response_sd(approx: Approximation, sums: np.ndarray, total: float, rng: np.random.Generator) -> np.ndarray:
     """Return the sds (layout.size,) of the parameters in the reference gauge; see `response_covariance`."""
-    covariance = reference_covariance(optimum.layout, response_covariance(optimum, sums, total, rng))
+    covariance = reference_covariance(approx.layout, response_covariance(approx, sums, total, rng))
     return np.sqrt(np.maximum(covariance.diagonal(), 0.0))
 
 
-def response_covariance(optimum: Approximation, sums: np.ndarray, total: float, rng: np.random.Generator) -> np.ndarray:
+def response_covariance(approx: Approximation, sums: np.ndarray, total: float, rng: np.random.Generator) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of the parameters in simplex coding.
 
     `sums` (layout.size,) holds the features summed over rows of weight `total`; `rng` draws the points over which the
     Hessian of the log posterior is averaged. All nan if the bound is not concave at the approximation, so that this is
     no optimum.
     """
-    noise = rng.standard_normal((DRAW_PAIRS, len(optimum.mean)))
+    noise = rng.standard_normal((DRAW_PAIRS, len(approx.mean)))
     with serial_blas():
-        curvature = -bound_hessian(optimum, sums, total, np.concatenate([noise, -noise]))
-        slopes = mean_slopes(optimum)
+        curvature = -bound_hessian(approx, sums, total, np.concatenate([noise, -noise]))
+        slopes = mean_slopes(approx)
         try:
             root = np.linalg.cholesky(curvature)
         except np.linalg.LinAlgError:
-            return np.full((optimum.layout.size, optimum.layout.size), np.nan)
+            return np.full((approx.layout.size, approx.layout.size), np.nan)
         whitened_slopes = np.linalg.solve(root, slopes.T)
         return whitened_slopes.T @ whitened_slopes
 
 
-def _log_scale_entries(at: Approximation) -> np.ndarray:
+def _log_scale_entries(approx: Approximation) -> np.ndarray:
     """Return the position (G,) of each group's log scale, u or v, in the approximation; -1 if it is fixed."""
-    if at.prior.slope:
-        return at.layout.size + np.arange(len(at.groups))
-    kinds = np.repeat([-2, -1], (at.groups.fields, len(at.groups) - at.groups.fields)) + len(at.mean)
-    return kinds if at.scale is None else np.full(len(at.groups), -1)
+    if approx.prior.slope:
+        return approx.layout.size + np.arange(len(approx.groups))
+    kinds = np.repeat([-2, -1], (approx.groups.fields, len(approx.groups) - approx.groups.fields)) + len(approx.mean)
+    return kinds if approx.scale is None else np.full(len(approx.groups), -1)
 
 
-def bound_hessian(at: Approximation, sums: np.ndarray, total: float, noise: np.ndarray) -> np.ndarray:
+def bound_hessian(approx: Approximation, sums: np.ndarray, total: float, noise: np.ndarray) -> np.ndarray:
     """Return the Hessian (2n, 2n) of the evidence lower bound by means and log sds, averaged over draws `noise` (Q, n).
 
     The term with the gradient by a log sd is replaced by -1, its value at an optimum, where that gradient is zero.
     """
-    F, n, sd = features(at.layout), len(at.mean), np.exp(at.log_sd)
+    F, n, sd = features(approx.layout), len(approx.mean), np.exp(approx.log_sd)
     out = np.zeros((2, n, 2, n))
     for draw in noise:
-        H, deviation = log_posterior_hessian(at, F, sums, total, at.mean + sd * draw), sd * draw
+        H, deviation = log_posterior_hessian(approx, F, sums, total, approx.mean + sd * draw), sd * draw
         by_log_sd = H * deviation
         out[0, :, 0] += H
         out[0, :, 1] += by_log_sd
@@ -95,13 +95,13 @@ def bound_hessian(at: Approximation, sums: np.ndarray, total: float, noise: np.n
 
 
 def log_posterior_hessian(
-    at: Approximation, F: np.ndarray, sums: np.ndarray, total: float, x: np.ndarray
+    approx: Approximation, F: np.ndarray, sums: np.ndarray, total: float, x: np.ndarray
 ) -> np.ndarray:
     """Return the Hessian (n, n) of the log posterior of z, u and v at a point x (n,); F: `features` of all states."""
-    size, of, entries = at.layout.size, at.groups.of, _log_scale_entries(at)
-    v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
-    u = x[entries] if at.prior.slope else at.groups.of_kind(v)
-    scale, log_slope = slabbed(u, at.slab)
+    size, of, entries = approx.layout.size, approx.groups.of, _log_scale_entries(approx)
+    v = x[-2:] if approx.scale is None else np.full(2, np.log(approx.scale))
+    u = x[entries] if approx.prior.slope else approx.groups.of_kind(v)
+    scale, log_slope = slabbed(u, approx.slab)
     slope, second = (scale * log_slope)[of], (scale * log_slope * (3.0 * log_slope - 2.0))[of]  # of scales by u
     scale, z = scale[of], x[:size]
     log_p = F @ (scale * z)
@@ -121,29 +121,29 @@ def log_posterior_hessian(
     np.add.at(H, (column, k), (gradient * slope)[has_scale])
     np.add.at(H, (column, column), (gradient * z * second)[has_scale])
     H -= J.T @ (root.T @ root) @ J
-    if at.prior.slope:
-        w = u - at.groups.of_kind(v)
-        curvature = (at.prior.slope(w + STEP) - at.prior.slope(w - STEP)) / (2.0 * STEP)
+    if approx.prior.slope:
+        w = u - approx.groups.of_kind(v)
+        curvature = (approx.prior.slope(w + STEP) - approx.prior.slope(w - STEP)) / (2.0 * STEP)
         H[entries, entries] += curvature
-        if at.scale is None:
-            global_entries = np.repeat([-2, -1], (at.groups.fields, len(entries) - at.groups.fields)) + len(x)
+        if approx.scale is None:
+            global_entries = np.repeat([-2, -1], (approx.groups.fields, len(entries) - approx.groups.fields)) + len(x)
             np.subtract.at(H, (entries, global_entries), curvature)
             np.subtract.at(H, (global_entries, entries), curvature)
             np.add.at(H, (global_entries, global_entries), curvature)
-    if at.scale is None:
+    if approx.scale is None:
         last = np.array([len(x) - 2, len(x) - 1])
-        H[last, last] += (at.prior.hyper_slope(v + STEP) - at.prior.hyper_slope(v - STEP)) / (2.0 * STEP)
+        H[last, last] += (approx.prior.hyper_slope(v + STEP) - approx.prior.hyper_slope(v - STEP)) / (2.0 * STEP)
     return H
 
 
-def mean_slopes(at: Approximation) -> np.ndarray:
+def mean_slopes(approx: Approximation) -> np.ndarray:
     """Return the derivatives (layout.size, 2n) of the parameters' means by means and log sds of the approximation."""
-    size, n, of, entries = at.layout.size, len(at.mean), at.groups.of, _log_scale_entries(at)
-    mean, sd = at.log_scales
-    scale, log_slope = slabbed(mean + sd * NODES[:, None], at.slab)
+    size, n, of, entries = approx.layout.size, len(approx.mean), approx.groups.of, _log_scale_entries(approx)
+    mean, sd = approx.log_scales
+    scale, log_slope = slabbed(mean + sd * NODES[:, None], approx.slab)
     mean_scale, by_mean = NODE_WEIGHTS @ scale, NODE_WEIGHTS @ (scale * log_slope)
     by_log_sd = NODE_WEIGHTS @ (scale * log_slope * sd * NODES[:, None])
-    out, z = np.zeros((size, 2 * n)), at.mean[:size]
+    out, z = np.zeros((size, 2 * n)), approx.mean[:size]
     out[np.arange(size), np.arange(size)] = mean_scale[of]
     has_scale = entries[of] >= 0
     k, column = np.flatnonzero(has_scale), entries[of][has_scale]

@@ -126,7 +126,7 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
 
 
 def group_text(
-    h: Sequence[np.ndarray], J: Mapping[tuple[int, ...], np.ndarray], more: Mapping[str, Any] | None = None
+    h: Sequence[np.ndarray], J: Mapping[tuple[int, ...], np.ndarray], diagnostics: Mapping[str, Any] | None = None
 ) -> str:
     """Return the first fields and couplings of one group as text; predictors and levels are numbered.
 
@@ -136,7 +136,7 @@ def group_text(
         Fields of predictor i.
     J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1), of (i, j, k) to (L_i - 1, L_j - 1, L_k - 1), ...
         Couplings; of (i, j) and (j, i) one is printed.
-    more : mapping of str to object, optional
+    diagnostics : mapping of str to object, optional
         Values by name, one line each at the end.
 
     Examples
@@ -167,7 +167,7 @@ def group_text(
         rows, *other_levels = (range(1, size + 1) for size in np.shape(J[term]))
         table = _coupling_text(np.asarray(J[term]), rows, _joint_levels(other_levels))
         parts.append(f"J[{', '.join(map(str, term))}]:\n{table}")
-    lines = [f"{name}: {_argument(name, value)}" for name, value in (more or {}).items()]
+    lines = [f"{name}: {_argument(name, value)}" for name, value in (diagnostics or {}).items()]
     return "\n\n".join([*parts, *terms_line, *(["\n".join(lines)] if lines else [])])
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_network"]
 
-MAX_NODES = 40  # predictors up to which those without an edge are drawn too
+MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
 MARGIN = 0.1  # inches beyond the names
 MAX_HORIZONTAL_NAMES = 12  # nodes up to which names are horizontal; with more they run along the radius

@@ -143,6 +143,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
+        """Kind and learner of the network, for averages and tables of fits."""
         return MethodTraits(self.kind, self.structure.learner or "by hand")
 
     def values(self, var: Hashable) -> tuple:
@@ -289,6 +290,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
 
     @property
     def _advice(self) -> str:
+        """What to try if the network predicts worse than the shares of the classes."""
         return "Fit bbl.bbl() to the same formula with calibrate='temperature'."
 
     # summary, figures, samples, exports

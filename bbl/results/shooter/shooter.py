@@ -124,6 +124,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
+        """Kind of the model, for averages and tables of fits."""
         return MethodTraits(self.kind, self.kind)
 
     @property
@@ -215,6 +216,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
+        """What to try if the regression predicts worse than the shares of the groups."""
         return CHOOSE
 
     # summary, figures, file

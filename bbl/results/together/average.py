@@ -125,11 +125,13 @@ class AverageResults(ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
+        """Properties of the average, as a member of another average or of a table of fits."""
         return MethodTraits(self.kind, self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]  # left-out rows
+        # for each member a mask (n,) of the rows that it leaves to the others, or None
+        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
         scores = [
             member.class_scores(codes, missing if rows is None else blank(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
@@ -138,6 +140,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
+        """What to try if the average predicts worse than the shares of the groups."""
         return member_advice(self.members)
 
     def log_likelihood(self, rows: Rows) -> NoReturn:

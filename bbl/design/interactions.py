@@ -21,6 +21,7 @@ from bbl.memory import check_memory
 __all__ = ["Cube", "Interactions", "TermSet", "term_keys"]
 
 NONE = np.empty(0, dtype=np.intp)  # no predictors
+PRODUCT_COST = 300  # terms whose cost is that of a product of two small sets
 TermsByOrder = dict[int, np.ndarray]  # from order k to terms (T, k)
 
 
@@ -147,7 +148,7 @@ class _Step(NamedTuple):
     """Predictors and terms that are added or dropped together: `singles`, and cube + added - removed."""
 
     sign: int  # 1 to add, -1 to drop
-    singles: np.ndarray  # predictors, rising
+    singles: np.ndarray  # predictors by themselves (terms of order 1), rising
     cube: Cube
     added: TermsByOrder
     removed: TermsByOrder  # empty but in the first step of a set
@@ -272,7 +273,7 @@ class TermSet:
 
     def product(self, other: TermSet) -> TermSet:
         """Return ``self:other``: the unions of each predictor or term of one set with each of the other."""
-        self.spend(300)
+        self.spend(PRODUCT_COST)
         a, b = self.resolve(), other.resolve()
         if _full_order(a) and _full_order(b):
             if np.array_equal(a.singles, b.singles):
@@ -305,7 +306,7 @@ class TermSet:
                 counts_before, result = _counts(result), result.product(factor)
                 if _counts(result) == counts_before:
                     break
-        result.steps.append(_Step(1, NONE, Cube(), {}, {}, base.used))
+        result.steps.append(_Step(1, NONE, Cube(), {}, {}, base.used))  # predictors without a remaining term stay
         return result
 
     def _from_predictors(self, columns: np.ndarray, order: int) -> TermSet:

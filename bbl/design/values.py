@@ -92,18 +92,10 @@ class Column(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The distinct values of a column and their counts, without its rows.
-
-    Attributes
-    ----------
-    counts : ndarray of int, shape (number of values,)
-        Rows with each value.
-    name, values, kinds, declared, ordered, order_problem
-        As in `Column`.
-    """
+    """The distinct values of a column and their counts, without its rows; other attributes as in `Column`."""
 
     name: Hashable
-    counts: np.ndarray
+    counts: np.ndarray  # rows with each value, (number of values,)
     values: list
     kinds: list[str]
     declared: bool
@@ -166,6 +158,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     count, declared = int(is_missing_row.sum()), dtype is not None
     if count and missing == "raise":
         refuse_missing_training(name, count)
+    # a missing value among `values` stays as a placeholder, which no row has: missing rows get the last code
     pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
     if count:
         codes = np.where(is_missing_row, len(values), codes)
@@ -210,7 +203,7 @@ def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Co
         return column._replace(codes=column.codes[indices.to_numpy()])
     if "missing" not in column.kinds:
         column = column._replace(values=[*column.values, None], kinds=[*column.kinds, "missing"])
-    codes = np.append(column.codes, len(column.kinds) - 1)
+    codes = np.append(column.codes, len(column.kinds) - 1)  # the last is that of nulls
     return column._replace(codes=codes[indices.fill_null(len(series)).to_numpy()])
 
 

@@ -60,8 +60,9 @@ class Dealer:
             raise OptionError(
                 f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
-        # of each group: copies (F,) that each fold has yet to get from chunks; fold f has the copies edges[f:f + 2]
+        # of each group: copies that each fold has yet to get from chunks (F,)
         self.copies_left = [fold_sizes(float(n), deal.nfold) for n in copies]
+        # of each group (F + 1,): consecutive fold f has the copies edges[f] to edges[f + 1]
         self.edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
         self.n_dealt = np.zeros(len(rows))  # copies (rows, if there is `fold_of_row`) of each group that were dealt
         self.waiting: list[list[Sample]] = [[] for _ in rows]  # rows of each group that do not fill a chunk yet

@@ -73,7 +73,7 @@ class OnCluster:
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
 
-    def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
+    def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink) -> int:
         """Make the second pass over each part; store the rows in the sink, and return their number."""
         dealers = [None] * len(self.summaries) if dealer is None else dealer.for_parts(*self._group_sizes(design))
         table = sink if isinstance(sink, TableSink) else None

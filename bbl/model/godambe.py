@@ -71,8 +71,8 @@ def site_hessians(
 
 def _design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` of eq. (11), (n, layout.D)."""
-    wide = regressors(layout)
-    X = one_hot(wide.codes(codes), wide)
+    regs = regressors(layout)
+    X = one_hot(regs.codes(codes), regs)
     _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
     return np.column_stack([np.ones(len(codes)), X]), P
 

@@ -170,21 +170,21 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
         Whether couplings have the factor 1/2 of eq. (31) as printed (1/k for terms of k predictors, each of which is
         part of k fields); R's default is False.
     """
-    wide = regressors(layout)
+    regs = regressors(layout)
     if sample.complete:
-        varying = np.flatnonzero(wide.n_levels > 1)
-        n_levels, mask = wide.n_levels[varying], wide.mask[varying[varying < layout.m]].take(varying, axis=1)
+        varying = np.flatnonzero(regs.n_levels > 1)
+        n_levels, mask = regs.n_levels[varying], regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():
-            codes = wide.codes(chunk.codes).take(varying, axis=1)
+            codes = regs.codes(chunk.codes).take(varying, axis=1)
             problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return log_z / sample.total
-    h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / wide.order if half else 1.0)
+    h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
     by_site, varies = np.zeros(layout.m), layout.n_levels > 1
     with serial_blas():
         for chunk in sample.blocks(ROWS):
-            log_norm, _ = conditionals(one_hot(wide.codes(chunk.codes), wide), layout, h, J)
+            log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs), layout, h, J)
             by_site[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
     return float((by_site / usable_weight(sample, layout))[varies].sum())
 

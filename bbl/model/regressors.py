@@ -40,10 +40,10 @@ class Regressors:
 
     Examples
     --------
-    >>> wide = regressors(Layout([2, 3, 2], [(0, 1), (0, 1, 2)]))
-    >>> [found.tolist() for found in wide.sets], wide.n_levels.tolist()
+    >>> regs = regressors(Layout([2, 3, 2], [(0, 1), (0, 1, 2)]))
+    >>> [found.tolist() for found in regs.sets], regs.n_levels.tolist()
     ([[[0, 1], [0, 2], [1, 2]]], [2, 3, 2, 3, 2, 3])
-    >>> wide.codes(np.array([[1, 2, 0]], dtype=np.uint8))
+    >>> regs.codes(np.array([[1, 2, 0]], dtype=np.uint8))
     array([[1, 2, 0, 2, 0, 0]], dtype=uint8)
     """
 
@@ -166,11 +166,11 @@ def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """Return the `_cells` of terms of order 3, 4, ..."""
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []
-    wide = regressors(layout)
-    if not wide.sets:
+    regs = regressors(layout)
+    if not regs.sets:
         return out
     width, levels = np.diff(layout.start), term_columns(layout)
-    by_order = zip(layout.terms[1:], layout.term_start[1:], wide.set_of_member, strict=True)
+    by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
         count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
         members = [np.repeat(terms[:, a], count) for a in range(k)]
@@ -180,7 +180,7 @@ def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
             joint = np.zeros(rows.shape[1], dtype=np.intp)
             for b in (b for b in range(k) if b != a):
                 joint = joint * width[members[b]] + level[b]
-            cells.append((rows[a], joint + np.repeat(wide.start[set_of_member[:, a]], count)))
+            cells.append((rows[a], joint + np.repeat(regs.start[set_of_member[:, a]], count)))
         out.append(cells)
     return out
 
@@ -195,8 +195,8 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
            [1., 3., 0., 0., 0., 4., 0.],
            [2., 0., 0., 0., 4., 0., 0.]])
     """
-    wide = regressors(layout)
-    out = np.zeros((layout.D, 1 + wide.D))
+    regs = regressors(layout)
+    out = np.zeros((layout.D, 1 + regs.D))
     out[:, 0] = theta[: layout.D]
     for cells, start in zip(_cells(layout), layout.term_start, strict=True):
         for row, col in cells:
@@ -230,9 +230,9 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
     """Return the penalty (D,) of the couplings in each column: the same for all, or one for each order 2, 3, ..."""
-    wide = regressors(layout)
+    regs = regressors(layout)
     if isinstance(lambda_, tuple):
-        return np.asarray(lambda_)[wide.order - 2]
-    out = np.empty(wide.D)
+        return np.asarray(lambda_)[regs.order - 2]
+    out = np.empty(regs.D)
     out.fill(lambda_)
     return out

@@ -98,11 +98,11 @@ def unbounded_parameters(
     checked if it has fewer than `max_parameters` parameters and is all but certain in some row. Each tuple holds the
     site and its level code, then, for a coupling, predictor and level code of each other member of its term.
     """
-    wide = regressors(layout)
+    regs = regressors(layout)
     certain = [
         i
         for i in _nearly_certain_sites(sample, layout, site_theta)
-        if (int(layout.n_levels[i]) - 1) * len(wide.columns_of(i)) < max_parameters
+        if (int(layout.n_levels[i]) - 1) * len(regs.columns_of(i)) < max_parameters
     ]
     unproven: list[int] = []
     for first in range(0, len(certain), SITES_PER_PASS):
@@ -115,7 +115,7 @@ def unbounded_parameters(
     _, determined = unpenalised(sample, layout, site_theta, not_separated, tol=DIVERGING_STEP)
     unbounded = []
     for i in unproven:
-        site_columns, columns = np.arange(layout.start[i], layout.start[i + 1]), wide.columns_of(i)
+        site_columns, columns = np.arange(layout.start[i], layout.start[i + 1]), regs.columns_of(i)
         if i in separated:  # all parameters of the site may diverge; report the largest coupling
             abs_theta = np.abs(site_theta[np.ix_(site_columns, columns)])
             abs_theta[:, 0] *= len(columns) == 1  # the field only counts if the site has no couplings
@@ -127,16 +127,16 @@ def unbounded_parameters(
             if not np.any(is_certain):
                 continue
             row, column = max(undetermined, key=lambda cell: cell[1] > 0)  # a coupling, if any
-        other_members = wide.members(int(column) - 1) if column else []
+        other_members = regs.members(int(column) - 1) if column else []
         unbounded.append((i, int(row - layout.start[i]) + 1, *(code for member in other_members for code in member)))
     return tuple(unbounded)
 
 
 def _separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> set[int]:
     """Return the sites whose observed level has the largest field in every row: ``2 * site_theta`` fits them better."""
-    wide, separated = regressors(layout), set(sites)
+    regs, separated = regressors(layout), set(sites)
     for chunk in sample.blocks(CHUNK_ROWS):
-        X, usable = one_hot(wide.codes(chunk.codes), wide), usable_rows(chunk, layout)
+        X, usable = one_hot(regs.codes(chunk.codes), regs), usable_rows(chunk, layout)
         for i in sorted(separated):
             site = slice(layout.start[i], layout.start[i + 1])
             field = np.column_stack((np.zeros(chunk.n), X @ site_theta[site, 1:].T + site_theta[site, 0]))
@@ -154,8 +154,8 @@ def _nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) 
 
     Bounds come first: a level's field is at most h plus the sum of its largest coupling with each regressor.
     """
-    wide = regressors(layout)
-    regressor_start = wide.start[:-1][np.diff(wide.start) > 0]
+    regs = regressors(layout)
+    regressor_start = regs.start[:-1][np.diff(regs.start) > 0]
     h, J = site_theta[:, 0], site_theta[:, 1:]
     highest = h + np.maximum(np.maximum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
     lowest = h + np.minimum(np.minimum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
@@ -170,10 +170,10 @@ def _max_abs_fields(
     sample: Rows, layout: Layout, site_theta: np.ndarray, level_rows: np.ndarray, dtype=np.float64
 ) -> np.ndarray:
     """Return the largest absolute field over all rows of each level (row of `site_theta`) in `level_rows`."""
-    wide, max_abs = regressors(layout), np.zeros(len(level_rows))
+    regs, max_abs = regressors(layout), np.zeros(len(level_rows))
     h, J = site_theta[level_rows, 0].astype(dtype), np.ascontiguousarray(site_theta[level_rows, 1:].T, dtype=dtype)
     for chunk in sample.blocks(CHUNK_ROWS):
-        field = one_hot(wide.codes(chunk.codes), wide, dtype) @ J
+        field = one_hot(regs.codes(chunk.codes), regs, dtype) @ J
         field += h
         np.maximum(max_abs, np.maximum(field.max(axis=0), -field.min(axis=0)), out=max_abs)
     return max_abs
@@ -190,15 +190,15 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
     """
     from scipy.linalg import lapack
 
-    wide, totals = regressors(layout), usable_weight(sample, layout)
+    regs, totals = regressors(layout), usable_weight(sample, layout)
     level_rows, site_cuts = layout.columns(sites), np.cumsum(layout.n_levels[sites] - 1)[:-1]
     h, J = site_theta[level_rows, :1], site_theta[level_rows, 1:]
-    gradient = np.zeros((len(level_rows), 1 + wide.D))
-    bounds = [_CurvatureBound(np.flatnonzero(wide.mask[i]), wide, sample.n) for i in sites]
+    gradient = np.zeros((len(level_rows), 1 + regs.D))
+    bounds = [_CurvatureBound(np.flatnonzero(regs.mask[i]), regs, sample.n) for i in sites]
     is_near = {}
     for chunk in sample.blocks(CHUNK_ROWS):
-        codes, usable = wide.codes(chunk.codes), usable_rows(chunk, layout)
-        X = one_hot(codes, wide)
+        codes, usable = regs.codes(chunk.codes), usable_rows(chunk, layout)
+        X = one_hot(codes, regs)
         field, indicators = J @ X.T + h, X[:, level_rows].T
         by_site = zip(sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True)
         for i, bound, site_field, observed in by_site:
@@ -211,7 +211,7 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
         gradient[:, 0] += field.sum(axis=1)
         gradient[:, 1:] += field @ X
     for i, bound, site_gradient in zip(sites, bounds, np.split(gradient, site_cuts), strict=True):
-        g = site_gradient[:, wide.columns_of(i)].T
+        g = site_gradient[:, regs.columns_of(i)].T
         matrix = bound.matrix()
         cholesky, singular = lapack.dpotrf(matrix, lower=1)
         squared_norm = np.inf
@@ -233,8 +233,8 @@ class _CurvatureBound:
     them: M is then a multiple of unweighted pair counts. `neighbours` are the regressors of the site.
     """
 
-    def __init__(self, neighbours: np.ndarray, wide: Regressors, n_rows: int):
-        self.neighbours, self.layout = neighbours, Layout(wide.n_levels[neighbours])
+    def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
+        self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
         self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n_rows))
 

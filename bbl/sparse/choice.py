@@ -133,10 +133,10 @@ def choose(
 
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
     """Return the penalties of a path, from the smallest at which no term is chosen down to a share of it."""
-    top = largest_penalty(problem, group, screen)
-    if top <= 0:  # nothing to choose from
+    largest = largest_penalty(problem, group, screen)
+    if largest <= 0:  # nothing to choose from
         return [Penalty((1.0,) * order, group)]
-    return [Penalty((float(v),) * order, group) for v in top * np.geomspace(1.0, SMALLEST_SHARE, PATH_LENGTH)]
+    return [Penalty((float(v),) * order, group) for v in largest * np.geomspace(1.0, SMALLEST_SHARE, PATH_LENGTH)]
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
@@ -196,7 +196,10 @@ def _held_out_losses(
     workers: int,
     progress: Callable | None,
 ) -> np.ndarray:
-    """Return the mean held-out losses (points, 2) of raw and of refitted weights, by cross-validation."""
+    """Return the mean held-out losses (points, 2) of raw and of refitted weights, by cross-validation.
+
+    Raw losses are nan if `refit` is True, refitted ones if it is False.
+    """
     sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
     folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
     tasks = [(problem, points, screen, refit, folds.train[f], folds.held[f]) for f in range(len(folds))]

@@ -68,8 +68,8 @@ def score_table(
     table = [[correct.sum() / total, float(lower), float(upper), share.max()]]
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
-    recall, mean_factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())
-    table.append([float(mean_factors @ recall), *sum_limits(recall, lower, upper, mean_factors), 1.0 / occurs.sum()])
+    recall, factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())  # of a mean
+    table.append([float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()])
     log_p = log_probabilities(scores)
     max_log_loss = -max(float(log_p.min()), LEAST)
     for loss, max_loss, baseline in (

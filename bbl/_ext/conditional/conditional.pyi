@@ -8,28 +8,8 @@ class Climber:
     b: Array
     shift: Array
     def __init__(self, start: Array, pairs: Array, means: Array, K: int, scale: tuple[float, float]) -> None: ...
-    def epoch(
-        self,
-        codes: Array,
-        y: Array,
-        weights: Array,
-        given_scores: Array,
-        order: Array,
-        batch_size: int,
-        rate: float,
-        final_rate: float,
-        momentum: float,
-        ridge: float,
-    ) -> float: ...
-    def residual_sums(
-        self,
-        codes: Array,
-        y: Array,
-        weights: Array,
-        given_scores: Array,
-        batch_size: int,
-        pairs_out: Array,
-        levels_out: Array,
-        total_out: Array,
-        residuals_out: Array,
-    ) -> float: ...
+    def epoch(self, codes: Array, y: Array, weights: Array, given_scores: Array, order: Array, batch_size: int,
+              rate: float, final_rate: float, momentum: float, ridge: float) -> float: ...  # fmt: skip
+    def residual_sums(self, codes: Array, y: Array, weights: Array, given_scores: Array, batch_size: int,
+                      pairs_out: Array, levels_out: Array, total_out: Array,
+                      residuals_out: Array) -> float: ...  # fmt: skip

@@ -3,37 +3,12 @@
 from numpy import ndarray as Array
 
 def slopes(link: Array, y: Array, weights: Array, contrasts: Array, slope_out: Array, curve_out: Array) -> float: ...
-def gradients(
-    codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, slope: Array, out: Array
-) -> None: ...
-def add_terms(
-    codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, theta: Array, out: Array
-) -> None: ...
-def descend(
-    codes: Array,
-    states: Array,
-    table: Array,
-    table_start: Array,
-    theta_start: Array,
-    penalty: Array,
-    group: bool,
-    curve: Array,
-    max_intercept: float,
-    tolerance: float,
-    itmax: int,
-    stop: Array,
-    z: Array,
-    theta: Array,
-    intercept: Array,
-) -> int: ...
-def descend_gram(
-    hessian: Array,
-    theta_start: Array,
-    penalty: Array,
-    group: bool,
-    tolerance: float,
-    itmax: int,
-    stop: Array,
-    slope: Array,
-    theta: Array,
-) -> int: ...
+def gradients(codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, slope: Array,
+              out: Array) -> None: ...  # fmt: skip
+def add_terms(codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, theta: Array,
+              out: Array) -> None: ...  # fmt: skip
+def descend(codes: Array, states: Array, table: Array, table_start: Array, theta_start: Array, penalty: Array,
+            group: bool, curve: Array, max_intercept: float, tolerance: float, itmax: int, stop: Array, z: Array,
+            theta: Array, intercept: Array) -> int: ...  # fmt: skip
+def descend_gram(hessian: Array, theta_start: Array, penalty: Array, group: bool, tolerance: float, itmax: int,
+                 stop: Array, slope: Array, theta: Array) -> int: ...  # fmt: skip

@@ -95,18 +95,18 @@ def bbl(
         ``"(missing)"`` of their predictor; or the model is fitted to the known values of each row (see Notes).
         `predict` treats them in the same way, and sums missing predictors out under "marginal".
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
-        How ln Z is computed: the true sum over states, eq. (31) without (the paper's default) or with its factor
-        1/2, eq. (32), or annealed importance sampling. "auto" is exact where that is cheap, else "half", which the
-        accuracy benchmark found best.
+        How ln Z is computed. "exact": the sum over all states. "pseudo", "half": eq. (31) without its factor 1/2 (the
+        paper's default), or with it. "mf": eq. (32). "ais": annealed importance sampling. "auto": "exact" where that
+        is cheap, else "half", the best in the accuracy benchmark.
     calibrate : {"none", "offset", "temperature"}, default "none"
-        Whether to correct class scores by an offset per group, or offsets and one temperature, fitted to the scores
-        of 5 shuffled folds.
+        Correction of class scores: by an offset for each group; or by offsets and a common temperature. Both are fitted
+        to the out-of-fold scores of 5 shuffled folds.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class shares for predictions, in place of the shares in the training rows: for groups that were sampled
         separately, or will be more or less frequent in new rows. Parameters and likelihood do not depend on them. An
         array is in the order of the groups, and needs groups of declared order, numbers or booleans.
     seed : int, numpy.random.Generator or None, default 0
-        For folds and for sampling ln Z; None for fresh entropy.
+        For the folds, and for methods that sample; None for fresh entropy.
     n_jobs : int, optional
         Threads; None or -1 for all cores. Results do not depend on it.
     client : dask.distributed.Client, optional

@@ -1,7 +1,7 @@
 """Two-way clustering by prototypes: rows, then columns, go in turn to the group whose block prototypes fit best.
 
-Axis 0 are rows, axis 1 columns. The groups of the axis that moves number k, those of the other axis k_other. A pair
-is a row and a column; L is the number of levels of a categorical cell.
+Axis 0 are rows, axis 1 columns. The n lines (rows or columns) of the axis that moves have k groups, those of the other
+axis k_other groups. A pair is a row and a column; L is the number of levels of a categorical cell.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class PrototypeFit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Weights and weighted values of each row (n, L k_other) and group (k, L k_other), by group of the other axis."""
+    """Sums of the cells of an axis by group of the other axis, with "levels" by level and group."""
 
-    counts: np.ndarray
-    sums: np.ndarray
-    block_counts: np.ndarray
-    block_sums: np.ndarray
+    counts: np.ndarray  # weights of each line, (n, L k_other)
+    sums: np.ndarray  # weighted values of each line, (n, L k_other)
+    block_counts: np.ndarray  # weights of each group of lines, (k, L k_other)
+    block_sums: np.ndarray  # weighted values of each group of lines, (k, L k_other)
 
 
 def add_rows(labels: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray:
@@ -81,14 +81,14 @@ class Table:
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return the weighted sum of squares (n,) that turns a row's `costs` into squared distances; else 0."""
+        """Return what to add to the `costs` of each line (n,): with "squared" its weighted sum of squares, else 0."""
         if self.metric != "squared":
             return np.zeros(self.size(axis))
         side = self.side(axis)
         return np.bincount(side.row, side.weight * side.value**2, side.shape[0])
 
     def sums(self, axis: int, labels: np.ndarray, other: np.ndarray, k: int, k_other: int) -> Sums:
-        """Return the sums of the cells by group of the other axis; `labels` (n,) and `other` are those of both axes."""
+        """Return the sums of the cells of an axis; `labels` (n,) are its labels, `other` those of the other axis."""
         counts, sums = self.grouped(self.side(axis), axis, other, k_other)
         return Sums(counts, sums, add_rows(labels, counts, k), add_rows(labels, sums, k))
 
@@ -112,9 +112,9 @@ class Table:
             return np.log(smoothed / smoothed.sum(axis=1, keepdims=True)).reshape(counts.shape)
 
     def costs(self, counts: np.ndarray, sums: np.ndarray, prototype: np.ndarray) -> np.ndarray:
-        """Return the cost of each row in each group, shape (n, k), from the row's sums (n, L k_other).
+        """Return the cost of each line in each group, (n, k), from sums (n, L k_other) and prototypes (k, L k_other).
 
-        "squared": squared distance less `misfit`; "levels": deviance; "pearson": n (1 - r), where n is the weight.
+        "squared": squared distance less `misfit`; "levels": deviance; "pearson": the line's weight times (1 - r).
         """
         if self.metric == "levels":
             return -2.0 * (counts @ np.maximum(prototype, -1e9).T)
@@ -123,15 +123,15 @@ class Table:
             cost = counts @ (A * A).T
             cost -= sums @ (2.0 * A).T
             return cost
-        n = counts.sum(axis=1, keepdims=True)
+        weight = counts.sum(axis=1, keepdims=True)
         positive_counts = np.maximum(counts, 1e-300)
-        mean_x, mean_a = sums.sum(axis=1, keepdims=True) / n, counts @ A.T / n
-        var_x = (sums * sums / positive_counts).sum(axis=1, keepdims=True) / n - mean_x**2
-        var_a = counts @ (A * A).T / n - mean_a**2
+        mean_x, mean_a = sums.sum(axis=1, keepdims=True) / weight, counts @ A.T / weight
+        var_x = (sums * sums / positive_counts).sum(axis=1, keepdims=True) / weight - mean_x**2
+        var_a = counts @ (A * A).T / weight - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            r = np.where(scale > 1e-12, (sums @ A.T / n - mean_x * mean_a) / scale, 0.0)
-        return n * (1.0 - np.clip(r, -1.0, 1.0))
+            r = np.where(scale > 1e-12, (sums @ A.T / weight - mean_x * mean_a) / scale, 0.0)
+        return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
     def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
         """Return the objective of `labels` of an axis and `other` of the other one, from which `sums` were computed.
@@ -148,7 +148,7 @@ class Table:
 
 
 def _pattern_costs(table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood of the pattern of observed cells of rows `tied` in each group, (len(tied), k).
+    """Return minus the log-likelihood of the pattern of observed cells of lines `tied` in each group, (len(tied), k).
 
     Whether a cell is observed is a Bernoulli variable with one rate for each block.
     """
@@ -163,9 +163,9 @@ def _pattern_costs(table: Table, axis: int, labels, other, k: int, k_other: int,
 def _assign(
     table: Table, axis: int, sums: Sums, old: np.ndarray, other: np.ndarray, k_other: int, misfit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the best group of each row (n,), its cost there (n,), and the tolerance within which costs are equal.
+    """Return the best group of each line (n,), its cost there (n,), and the tolerance within which costs are equal.
 
-    Among equal costs a row stays in its `old` group (n,), unless another group fits its pattern of observed cells
+    Among equal costs a line stays in its `old` group (n,), unless another group fits its pattern of observed cells
     better. `other` holds the labels of the other axis, `misfit` (n,) the constants of the costs.
     """
     prototypes = table.prototypes(sums.block_counts, sums.block_sums)

@@ -10,7 +10,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -282,14 +281,16 @@ class Posterior(Engine):
         drawn = to_reference(layout, drawn)
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
 
-    def _with_hidden(self, sample, layout, c, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def _with_hidden(
+        self, sample: Sample, layout: Layout, c: float, rng: np.random.Generator, workers: int, progress
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws (chains, draws, size) of the parameters of the predictors, and the state that the fit stores.
 
         Draws are in the reference gauge; ``state["hidden"]`` holds those of the widened layout.
         """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
-        tasks = [(*shared, stream, report_share, self.hidden_pairs) for stream in rng.spawn(self.chains)]
+        tasks = [(*shared, chain_rng, report_share, self.hidden_pairs) for chain_rng in rng.spawn(self.chains)]
         chains = run_tasks(hidden_draws, tasks, min(workers, self.chains), shared=True)
         wide = self.widened(layout)
         drawn = to_reference(wide, np.array([chain.coefficients for chain in chains]))
@@ -300,7 +301,9 @@ class Posterior(Engine):
         }
         return drawn[..., visible_columns(wide, layout)], state
 
-    def _sample(self, sample, layout, rng, workers, progress) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def _sample(
+        self, sample: Sample, layout: Layout, rng: np.random.Generator, workers: int, progress: Callable | None
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws (chains, draws, size) in simplex coding, and diagnostics of each chain, which the fit stores."""
         sampler, states = self.resolve(layout), n_states(layout)
         problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= MAX_STATES)
@@ -314,9 +317,10 @@ class Posterior(Engine):
             approximate = replace(approximate, adjust=adjust)
         if sampler == "pseudo":
             problem = replace(approximate, tau=self.tau)
-        run = partial(draw_chains, problem, "exchange" if sampler == "exchange" else "nuts", centre, hessian)
+        kernel = "exchange" if sampler == "exchange" else "nuts"
         sweeps = self.sweeps if sampler == "exchange" and states > MAX_STATES else 0
-        chains = run((self.chains, self.warmup, self.draws), rng, sweeps, workers, progress)
+        counts = (self.chains, self.warmup, self.draws)
+        chains = draw_chains(problem, kernel, centre, hessian, counts, rng, sweeps, workers, progress)
         state = {
             "accepted": np.array([chain.accepted for chain in chains]),
             "diverged": np.array([chain.diverged for chain in chains]),

@@ -83,11 +83,7 @@ class Problem:
         layout, rows = self.layout, self.sample
         group, kind = coefficient_groups(layout)
         codings = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)]
-        row_arguments: dict = {}
-        if self.pseudo:
-            row_arguments = {"codes": np.ascontiguousarray(rows.codes, dtype=np.int32), "weights": rows.weights}
-        if self.adjust is not None:
-            row_arguments |= {"centre": self.adjust.centre, "adjust": self.adjust.matrix, "tilt": self.adjust.tilt}
+        adjust = self.adjust
         return Target(
             layout.n_levels,
             layout.start,
@@ -101,7 +97,11 @@ class Problem:
             float(self.tau),
             self.horseshoe,
             self.enumerate,
-            **row_arguments,
+            codes=np.ascontiguousarray(rows.codes, dtype=np.int32) if self.pseudo else None,
+            weights=rows.weights if self.pseudo else None,
+            centre=None if adjust is None else adjust.centre,
+            adjust=None if adjust is None else adjust.matrix,
+            tilt=None if adjust is None else adjust.tilt,
         )
 
 
@@ -132,7 +132,7 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     from scipy.optimize import minimize
 
     target = replace(problem, horseshoe=False).target()
-    n = max(problem.sample.total, 1.0)
+    n = max(problem.sample.total, 1.0)  # observations
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the log density per observation, and its gradient."""
@@ -162,7 +162,7 @@ def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.
 
 
 def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adjustment:
-    """Return the curvature adjustment of the pseudo-likelihood at its mode `centre` (d,), where `hessian` (d, d) holds.
+    """Return the curvature adjustment of the pseudo-likelihood, from its mode `centre` (d,) and Hessian (d, d) there.
 
     The adjusted curvature is ``H K^-1 H``, where H is the Hessian and K the variance of the score, both including the
     prior's precision; in no direction is it larger than H.

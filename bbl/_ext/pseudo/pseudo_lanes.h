@@ -24,7 +24,7 @@
 TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t chunk, const REAL *x, REAL *tables)
 {
     const pseudo_composites *composites = &p->composites;
-    ptrdiff_t c, j, b, s, n_states;
+    ptrdiff_t c, j, b, s, n_states;  /* s < n_states: joint states of the predictors before j */
     for (c = composites->first_composite[chunk]; c < composites->first_composite[chunk + 1]; c++) {
         REAL *t = tables + (composites->first_state[c]
                             - composites->first_state[composites->first_composite[chunk]]) * LANES;
@@ -82,9 +82,9 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t logit_stride = (1 + p->D) * LANES, block_stride = (composites->block_rows + 1) * LANES;
     const ptrdiff_t plane_stride = t->plane_blocks * block_stride;
-    ptrdiff_t a, Q, q, chunk, b;
+    ptrdiff_t a, Q, q, chunk, b;  /* Q logits are computed at once: a ... a + Q - 1 */
     for (a = 0; a < t->A; a += Q) {
-        int initialised = 0;
+        int initialised = 0;  /* whether the planes hold the fields; the last chunk adds them at the latest */
         Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_LOGITS_AT_ONCE ? t->A - a : PSEUDO_LOGITS_AT_ONCE;
         for (chunk = 0; chunk < composites->n_chunks; chunk++) {
             const ptrdiff_t *first = composites->first_composite, width = first[chunk + 1] - first[chunk];
@@ -244,8 +244,9 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
+    /* tables that the first-level cache holds: an anchor has larger numbers than the kernel that the codes are for */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    ptrdiff_t b, k, u, s, first, width, group;
+    ptrdiff_t b, k, u, s, first, width, group;  /* codes are stored for `width` tables from `first` on */
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(rows);

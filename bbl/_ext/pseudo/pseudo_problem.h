@@ -171,6 +171,7 @@ static void *pseudo_allocate(pseudo_problem *p, size_t count, size_t item_bytes)
 /* Make `array` point to `count` zeroed items that the problem owns, or NULL, see pseudo_allocate */
 #define PSEUDO_ALLOCATE(p, array, count) ((array) = pseudo_allocate(p, (size_t)(count), sizeof *(array)))
 
+/* Free all memory that the problem owns */
 static void pseudo_free(pseudo_problem *p)
 {
     while (p->n_owned)

@@ -15,7 +15,7 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
     memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
     for (ptrdiff_t a = 0; a < A; a++)
         E_out[a * A + a] = 1.0;
-    for (ptrdiff_t sweep = 0; sweep < 12; sweep++) {
+    for (ptrdiff_t sweep = 0; sweep < 12; sweep++) {  /* about six suffice: convergence is quadratic */
         double off = 0.0, trace = 0.0;
         for (ptrdiff_t a = 0; a < A; a++) {
             trace += fabs(S[a * A + a]);
@@ -26,7 +26,7 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
             break;
         for (ptrdiff_t a = 1; a < A; a++)
             for (ptrdiff_t b = 0; b < a; b++) {
-                double t, cs, sn;
+                double t, cs, sn;  /* tangent, cosine and sine of the rotation's angle */
                 if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
                     continue;
                 t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
@@ -101,7 +101,7 @@ static void pseudo_site_metrics(pseudo_problem *p)
         }
         if (A <= PSEUDO_MAX_ROTATED)
             pseudo_eigen_jacobi(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
-        for (a = 0; a < A; a++)
+        for (a = 0; a < A; a++)  /* rounding must leave them positive */
             sigma[a] = sigma[a] > 0.25 * p->rows.half_row ? sigma[a] : 0.25 * p->rows.half_row;
     }
     free(f);

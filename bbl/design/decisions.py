@@ -57,7 +57,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
-    """Return one number for each group (K,), not all zero, from `values` as in `check_priors` of any sum."""
+    """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but of any sum."""
     original, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, whole=True)

@@ -167,8 +167,8 @@ class Design:
             See `bbl.design.formula.parse`.
         data : DataFrame (pandas, polars), pyarrow Table or dict of columns
         weights : column name or array_like of shape (n,), optional
-            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a pandas
-            Series must have the index of `data`. Rows of weight 0 are dropped before levels are collected.
+            Frequencies. The formula's ``.`` leaves their column out. An array goes by position; a pandas Series must
+            have the index of `data`. Rows of weight 0 are dropped before levels are collected.
         xlevels : dict of column name to list of levels, optional
             All levels of a predictor, in order, whether they occur or not. For the response only the order.
         novarOk : bool, default False
@@ -230,7 +230,7 @@ class Design:
             for name in terms.predictors
         )
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
-        factors, is_missing = [], None
+        factors, is_missing = [], None  # is_missing: marks (n, m), or None if no value is missing
         for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
                 codes = codes.astype(factor_codes.dtype)
@@ -246,9 +246,8 @@ class Design:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared)
-        return EncodedTable(
-            design, Sample(codes, counts, y, is_missing if missing == "marginal" else None), index, keep
-        )
+        sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
+        return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:
         """Return the group of each row of the training data as codes, shape (n,); 0 where it is missing."""

@@ -42,6 +42,7 @@ MISSING = "0.9"  # grey of cells that the model does not have
 MAX_FONT = 9.0  # points of the names along an axis, at most
 MIN_FONT = 6.0  # points of the names along an axis, at least
 TITLE_FONT = 10.0  # points of the title of a panel
+LEGEND_FONT = 8.5  # points by which the names in a legend are wrapped
 LINE_HEIGHT = 1.2  # height of a line of text, in units of the font size
 ESCAPED = str.maketrans({"$": r"\$"})  # dollars in names must not start mathematics
 SHORTEST = 5  # characters to which a name may be shortened

@@ -13,6 +13,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.report.canvas import (
     COLOURS,
+    LEGEND_FONT,
     TITLE_FONT,
     axes_inches,
     check_axes,
@@ -112,7 +113,7 @@ def plot_calibration(
     _label_axes(labels, names, pairs, together)
     if together:
         response = wrap_names([labels.response], 2.0, TITLE_FONT, 2)[0]
-        named_legend(pairs[0][0], lines, wrap_names(names, 2.0, 8.5, 2), title=response, loc="upper left")
+        named_legend(pairs[0][0], lines, wrap_names(names, 2.0, LEGEND_FONT, 2), title=response, loc="upper left")
     return panels
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bbl.report.canvas import (
+    LEGEND_FONT,
     LINE_HEIGHT,
     MAX_FONT,
     TITLE_FONT,
@@ -76,7 +77,7 @@ def plot_coefficients(
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
-        texts = wrap_names(groups, 2.0, 8.5, 1)
+        texts = wrap_names(groups, 2.0, LEGEND_FONT, 1)
         named_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
     plain_numbers(ax)
     return ax

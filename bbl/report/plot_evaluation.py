@@ -11,6 +11,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError
 from bbl.report.canvas import (
     COLOURS,
+    LEGEND_FONT,
     MAX_FONT,
     TITLE_FONT,
     axes_inches,
@@ -131,7 +132,7 @@ def plot_roc(
     areas = [auc(score[:, k], y == k, weights)[0] for k in shown]
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines, names = [], []
-    texts = wrap_names([labels.groups[k] for k in shown], 1.6, 8.5, 1)
+    texts = wrap_names([labels.groups[k] for k in shown], 1.6, LEGEND_FONT, 1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
     for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):
         if np.isnan(area):

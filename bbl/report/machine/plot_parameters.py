@@ -20,6 +20,7 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 from bbl.model.parameters import Parameters
 from bbl.report.canvas import (
+    LEGEND_FONT,
     MISSING,
     SEQUENTIAL,
     TITLE_FONT,
@@ -230,10 +231,10 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
 
 def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
     """Return texts, title and inches of the legend of the bars, for the groups `names`."""
-    texts = wrap_names(names, GROUP_WIDTH, 8.5, 3 if len(names) <= 6 else 1)
+    texts = wrap_names(names, GROUP_WIDTH, LEGEND_FONT, 3 if len(names) <= 6 else 1)
     title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, 3)[0]
     columns = 1 if len(names) <= 10 else 2
-    inches = columns * (0.6 + max(text_inches(x, 8.5) for x in texts))
+    inches = columns * (0.6 + max(text_inches(x, LEGEND_FONT) for x in texts))
     return texts, title, max(inches, text_inches(title, TITLE_FONT) + 0.2)
 
 

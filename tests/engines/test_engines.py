@@ -8,6 +8,7 @@ import pytest
 import reference as oracle
 
 from bbl.boltzmann.estimate import fit_group
+from bbl.boltzmann.task import Run
 from bbl.engines import MeanField, NaiveBayes, PseudoLikelihood, make_engine
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.layout import Layout
@@ -177,7 +178,7 @@ def test_neither_repetition_nor_the_order_of_rows_changes_a_bit(engine, log_z, w
         others.append(replace(sample.rows(again), weights=np.ones(len(again))))
     grid = (0.0, 0.5)
     found, *same = (
-        fit_group(s, layout, engine, grid, log_z, 1, rng=np.random.default_rng(1)) for s in (sample, *others)
+        fit_group(s, layout, engine, grid, log_z, Run(1, np.random.default_rng(1))) for s in (sample, *others)
     )
     for fits in same:
         for (one, *ln_z), (other, *other_ln_z) in zip(found, fits, strict=True):

@@ -51,7 +51,7 @@ class Draws(NamedTuple):
 def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator) -> Chain:
     """Return a chain without partitions yet; `popularity` (items,) holds the weights w, which alpha = 0 fixes."""
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
-    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)
+    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
     return Chain(cells.start, cells.column, cells.shape[1], alpha, sigma, step, np.log(w), stream, stop_flag())
 
 

@@ -115,7 +115,7 @@ class Genetic:
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run the algorithm from `n_init` populations and return the best individual of all runs."""
+        """Run the algorithm from `n_init` populations and return the best individual; `groups` must be None."""
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
         names = ("population", "generations", "crossover", "mutation", "elitism", "refine")
@@ -198,7 +198,7 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions of least posterior expected loss."""
+        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be None."""
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape
         most_rated = int(np.diff(cells.start).max())  # items of one rater

@@ -101,7 +101,10 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of least criterion."""
+        """Fit from `n_init` random starts for each pair of numbers of groups; return the fit of least criterion.
+
+        `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for numeric cells.
+        """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)
         check_memory(

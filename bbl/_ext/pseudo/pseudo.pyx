@@ -116,10 +116,8 @@ cdef class PseudoProblem:
 
     Attributes
     ----------
-    n_tasks : int
-        Number of tasks.
-    lanes : int
-        Sites per task, at most.
+    n_tasks, lanes : int
+        Number of tasks; sites per task, at most.
     order : ndarray of intp, shape (n_sites,)
         The sites, task by task.
     nbytes : int
@@ -293,41 +291,18 @@ cdef class PseudoProblem:
               const double[::1] more=None, const double[:, ::1] linear=None, bint zero_sum=False):
         """Minimise the objectives of one task's sites from `theta`, in place; the GIL is released.
 
-        Parameters
-        ----------
-        task : int
-            0 .. n_tasks - 1.
-        lambda_, lambdah : float
-            Penalties of couplings and fields.
-        tolerance : float
-            Norm of its gradient (Euclidean) at which a site has converged.
-        itmax : int
-            Most iterations of a site.
-        theta : ndarray of float, shape (D_s, 1 + D)
-            Start point and result.
-        grad_norm, value : ndarray of float, shape (n_sites,), optional
-            Gradient norm and objective, written at the task's sites.
-        n_iter, n_eval, status : ndarray of int32, shape (n_sites,), optional
-            Iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further progress, 3 not finite, 4 stopped;
-            written at the task's sites.
-        stop : ndarray of int32, shape (1,), optional
-            The run ends soon after another thread sets it to a non-zero number.
-        more : ndarray of float, shape (D,), optional
-            Penalties that are added to `lambda_` for the couplings of each column: equal within a predictor.
-        linear : ndarray of float, shape (D_s, 1 + D), optional
-            ``sum(linear * theta)`` is subtracted from the objectives.
-        zero_sum : bool, default False
-            Whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
+        - `task`: 0 .. n_tasks - 1; `theta` (D_s, 1 + D): start point and result.
+        - `lambda_`, `lambdah`: penalties of couplings and fields.
+        - `tolerance`: Euclidean norm of its gradient at which a site has converged; `itmax`: most iterations of a site.
+        - `grad_norm`, `value`, `n_iter`, `n_eval`, `status` (n_sites,): written at the task's sites, new arrays unless
+          given: gradient norm, objective, iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further
+          progress, 3 not finite, 4 stopped. They are returned as a dict, by name.
+        - `stop` (1,): the run ends soon after another thread sets it to a non-zero number.
+        - `more` (D,): penalties that are added to `lambda_` for the couplings of each column, equal within a predictor.
+        - `linear` (D_s, 1 + D): ``sum(linear * theta)`` is subtracted from the objectives.
+        - `zero_sum`: whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
 
-        Returns
-        -------
-        dict
-            The five arrays by name.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            In the main thread; `theta` then holds the best parameters so far.
+        Raises KeyboardInterrupt in the main thread; `theta` then holds the best parameters so far.
         """
         cdef pseudo_problem p = self.p  # a copy: other threads may solve with other penalties and metrics
         cdef const float[:, :, ::1] panels

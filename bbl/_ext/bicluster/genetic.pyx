@@ -3,7 +3,8 @@
 An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
 order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
 minimised, is the deviance of all blocks plus a penalty for each. A rating r = 0..levels-1 in a block of centre mu has
-the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to (-1/2, levels - 1/2).
+the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to (-1/2, levels - 1/2). A step of
+the Du process moves one item, drawn at random, to another group or a new one, all equally likely.
 
 Arguments of all functions: item, user, rating and weight (n,) are the ratings; mle chooses the centre (see `centre`).
 """
@@ -64,15 +65,15 @@ cdef double deviance(const double *counts, int32_t levels, double mu, double sig
 
 cdef double score(const double *counts, int32_t levels, double mu, double sigma) noexcept nogil:
     """Return sigma times the derivative of a block's log-likelihood by mu."""
-    cdef double derivative = 0.0, total = 0.0, a, b
+    cdef double derivative = 0.0, total = 0.0, low, high
     cdef int32_t r
     for r in range(levels):
         if counts[r] > 0.0:
             total += counts[r]
-            a, b = (r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma
-            derivative += counts[r] * (density(a) - density(b)) / max(interval(a, b), TINY)
-    a, b = (-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma
-    return derivative - total * (density(a) - density(b)) / max(interval(a, b), TINY)
+            low, high = (r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma
+            derivative += counts[r] * (density(low) - density(high)) / max(interval(low, high), TINY)
+    low, high = (-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma
+    return derivative - total * (density(low) - density(high)) / max(interval(low, high), TINY)
 
 
 cdef double centre(const double *counts, int32_t levels, double sigma, int mle) noexcept nogil:
@@ -251,7 +252,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
     cdef bint is_item = i < m.items
     cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
     cdef int32_t target, source = labels[i], source_size = 0, r
-    cdef Py_ssize_t c, block_k
+    cdef Py_ssize_t c, block_k  # block_k: first count of the block with group k of the other side
     cdef double change, best_change = 0.0, removal = 0.0
     cdef double *counts
     cdef int32_t members = m.items if is_item else m.users
@@ -268,7 +269,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
     for k in range(members):
         source_size += labels[k if is_item else m.items + k] == source
-    for target in range(-1, min(n_groups + 1, members)):  # first -1: the change by removing i from its group
+    for target in range(-1, min(n_groups + 1, members)):  # -1 first: the change by removing i
         if target == source:
             continue
         g = source if target < 0 else target

@@ -6,7 +6,8 @@ loyalty of group T, gamma_T its logit, and r = 1, 2, ... the rank that T gives t
 
 P (items) and Q (raters) hold the group of each item and rater, 0..KP-1 and 0..KQ-1 in any order. Prior: partitions and
 rankings are uniform, gamma is normal around 0, and w is Dirichlet, represented by independent gamma variables, whose
-sum cancels in the likelihood.
+sum cancels in the likelihood. A step of the Du process moves one item (or rater), drawn at random, to another group or
+a new one, all equally likely.
 """
 import numpy as np
 
@@ -170,7 +171,8 @@ cdef class Chain:
     cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior) noexcept nogil:
         """Accept or reject P and rank, which concern all groups of raters; return whether they are accepted.
 
-        log_prior is the log ratio of the priors times that of the proposals. Accepting writes loglik and log_e alone.
+        log_prior is the log ratio of prior times proposal density. If accepted, loglik and log_e are updated, and the
+        caller has to update P and rank.
         """
         cdef int32_t T
         cdef double log_ratio = log_prior
@@ -186,7 +188,10 @@ cdef class Chain:
         return True
 
     cdef bint propose_in_group(self, int32_t T, double log_prior) noexcept nogil:
-        """Accept or reject the values in the state that concern group T alone; otherwise as `propose`."""
+        """Accept or reject new parameters of group T, which are in the state already; return whether they are accepted.
+
+        If not, the caller has to restore them. log_prior is as in `propose`.
+        """
         cdef double proposed
         self.write_log_e(T, self.P, self.rank, &self.new_log_e[T, 0])
         proposed = self.group_loglik(T, self.P, self.rank, &self.new_log_e[T, 0])
@@ -200,82 +205,84 @@ cdef class Chain:
         """Propose one step of the Du process on the items.
 
         In each ranking, an item group that disappears loses its rank, and a new one gets a rank drawn uniformly. The
-        probability 1 / (K + 1) of that rank is the ratio of the priors of the rankings, so the two cancel.
+        probability 1 / (n_groups + 1) of that rank is the ratio of the priors of the rankings, so the two cancel.
         """
-        cdef int32_t to, T, k, place, old, K = self.KP
-        cdef int32_t i = random_du_step(&self.stream[0], &self.P[0], &self.sizeP[0], <int32_t> self.items, K, &to)
-        old = self.P[i]
-        if to == old:
+        cdef int32_t to_group, T, k, place, from_group, n_groups = self.KP
+        cdef int32_t i = random_du_step(&self.stream[0], &self.P[0], &self.sizeP[0], <int32_t> self.items, n_groups,
+                                        &to_group)
+        from_group = self.P[i]
+        if to_group == from_group:
             return
         for T in range(self.KQ):
-            for k in range(K):
+            for k in range(n_groups):
                 self.new_rank[T, k] = self.rank[T, k]
-            if to == K:
-                place = random_below(&self.stream[0], K + 1) + 1
-                for k in range(K):
+            if to_group == n_groups:
+                place = random_below(&self.stream[0], n_groups + 1) + 1
+                for k in range(n_groups):
                     self.new_rank[T, k] += self.new_rank[T, k] >= place
-                self.new_rank[T, K] = place
-            elif self.sizeP[old] == 1:
-                place = self.new_rank[T, old]
-                for k in range(K):
+                self.new_rank[T, n_groups] = place
+            elif self.sizeP[from_group] == 1:
+                place = self.new_rank[T, from_group]
+                for k in range(n_groups):
                     self.new_rank[T, k] -= self.new_rank[T, k] > place
         self.new_P[:] = self.P
-        self.new_P[i] = to
+        self.new_P[i] = to_group
         if not self.propose(self.new_P, self.new_rank, 0.0):
             return
-        self.P[i] = to
-        self.sizeP[old] -= 1
-        self.sizeP[to] += 1
-        if to == K:
+        self.P[i] = to_group
+        self.sizeP[from_group] -= 1
+        self.sizeP[to_group] += 1
+        if to_group == n_groups:
             self.KP += 1
-            self.sizeP[to] = 1
-        elif self.sizeP[old] == 0:  # the last group takes the number of the empty one
+            self.sizeP[to_group] = 1
+        elif self.sizeP[from_group] == 0:  # the last group takes the number of the empty one
             self.KP -= 1
-            self.sizeP[old] = self.sizeP[self.KP]
+            self.sizeP[from_group] = self.sizeP[self.KP]
             for k in range(<int32_t> self.items):
                 if self.P[k] == self.KP:
-                    self.P[k] = old
+                    self.P[k] = from_group
             for T in range(self.KQ):
-                self.new_rank[T, old] = self.new_rank[T, self.KP]
+                self.new_rank[T, from_group] = self.new_rank[T, self.KP]
         for T in range(self.KQ):
             for k in range(self.KP):
                 self.rank[T, k] = self.new_rank[T, k]
 
     cdef void move_rater(self) noexcept nogil:
         """Propose one step of the Du process on the raters; parameters of a new group are drawn from the prior."""
-        cdef int32_t to, k, old, K = self.KQ
-        cdef int32_t j = random_du_step(&self.stream[0], &self.Q[0], &self.sizeQ[0], <int32_t> self.raters, K, &to)
+        cdef int32_t to_group, k, from_group, n_groups = self.KQ
+        cdef int32_t j = random_du_step(&self.stream[0], &self.Q[0], &self.sizeQ[0], <int32_t> self.raters, n_groups,
+                                        &to_group)
         cdef double before, after
-        old = self.Q[j]
-        if to == old:
+        from_group = self.Q[j]
+        if to_group == from_group:
             return
-        if to == K:
-            self.new_group(K)
-            self.write_log_e(K, self.P, self.rank, &self.log_e[K, 0])
-            self.loglik[K] = 0.0
-            self.sizeQ[K] = 0
-        before = self.rater_loglik(j, old, self.P, self.rank, &self.log_e[old, 0])
-        after = self.rater_loglik(j, to, self.P, self.rank, &self.log_e[to, 0])
+        if to_group == n_groups:
+            self.new_group(n_groups)
+            self.write_log_e(n_groups, self.P, self.rank, &self.log_e[n_groups, 0])
+            self.loglik[n_groups] = 0.0
+            self.sizeQ[n_groups] = 0
+        before = self.rater_loglik(j, from_group, self.P, self.rank, &self.log_e[from_group, 0])
+        after = self.rater_loglik(j, to_group, self.P, self.rank, &self.log_e[to_group, 0])
         if log(random_uniform(&self.stream[0])) >= after - before:
             return
-        self.Q[j] = to
-        self.sizeQ[old] -= 1
-        self.sizeQ[to] += 1
-        self.KQ += to == K
-        if self.sizeQ[old] == 0:
+        self.Q[j] = to_group
+        self.sizeQ[from_group] -= 1
+        self.sizeQ[to_group] += 1
+        self.KQ += to_group == n_groups
+        if self.sizeQ[from_group] == 0:
             self.KQ -= 1
-            self.sizeQ[old] = self.sizeQ[self.KQ]
-            self.gamma[old], self.log_lambda[old] = self.gamma[self.KQ], self.log_lambda[self.KQ]
-            self.rank[old, :] = self.rank[self.KQ, :]
-            self.log_e[old, :] = self.log_e[self.KQ, :]
+            self.sizeQ[from_group] = self.sizeQ[self.KQ]
+            self.gamma[from_group], self.log_lambda[from_group] = self.gamma[self.KQ], self.log_lambda[self.KQ]
+            self.rank[from_group, :] = self.rank[self.KQ, :]
+            self.log_e[from_group, :] = self.log_e[self.KQ, :]
             for k in range(<int32_t> self.raters):
                 if self.Q[k] == self.KQ:
-                    self.Q[k] = old
-        if to == self.KQ:  # renumbered to replace the empty group
-            to = old
-        self.loglik[to] = self.group_loglik(to, self.P, self.rank, &self.log_e[to, 0])
-        if old < self.KQ:
-            self.loglik[old] = self.group_loglik(old, self.P, self.rank, &self.log_e[old, 0])
+                    self.Q[k] = from_group
+        if to_group == self.KQ:  # renumbered to replace the empty group
+            to_group = from_group
+        self.loglik[to_group] = self.group_loglik(to_group, self.P, self.rank, &self.log_e[to_group, 0])
+        if from_group < self.KQ:
+            self.loglik[from_group] = self.group_loglik(from_group, self.P, self.rank, &self.log_e[from_group, 0])
 
     cdef void move_gamma(self, int32_t T) noexcept nogil:
         """Propose a random-walk step of the loyalty of group T of raters."""

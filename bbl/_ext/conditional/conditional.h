@@ -23,7 +23,7 @@ typedef struct {
     double *u, *u_velocity, *h, *level_sums;  /* (D, K); level_sums: residuals summed over the rows with a column */
     double *b, *b_velocity, *total_sums;      /* (K); total_sums: residuals summed over all rows */
     double *shift;                            /* (K) score of the row of reference levels, less b */
-    float *level_sums_f, *h_drop;           /* (D, K) scratch: level_sums rounded; what a step takes off h */
+    float *level_sums_f, *h_drop;             /* (D, K) scratch: level_sums rounded; the decrease of h by a step */
     float *scratch;                           /* (2, K) */
 } conditional_model;
 
@@ -206,7 +206,7 @@ CPU_INLINE void conditional_transform_pair(const conditional_model *c, ptrdiff_t
 
 /* Step of the couplings J[a][b0 .. b1), in single precision as J is; clears their pair sums.
 
-   h_a and shift are updated; what the step takes off h_b is added to h_drop. `binary` says that both predictors have
+   h_a and shift are updated; the decrease of h_b is added to h_drop. `binary` says that both predictors have
    two levels: then pair sums are still to be centred, and P_i g P_j = 4 g. */
 CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int binary,
                                      ptrdiff_t K_, double rate_, double momentum_, double ridge_)

@@ -3,7 +3,7 @@
    Conventions: K groups, n rows, r functions. Scores, residuals and hits (the weight of each group at each row) are
    (K, n), the coefficients A of the functions (K, r), row_weight (n) the sums of hits over groups. n is a multiple of
    MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill it up. The unknowns are A, the offsets b (K) and ln T, T
-   being the factor (inverse temperature) of given scores. */
+   being the factor (inverse temperature, "heat") of given scores. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"

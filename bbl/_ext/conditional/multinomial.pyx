@@ -36,7 +36,7 @@ cdef class Regression:
     given_scores : ndarray, shape (n, K) or (0, K)
         Scores s; with none, T stays 1.
     ridge, slight : float
-        An infinite ridge leaves A at 0.
+        Penalties of A, and weak ones of b and ln T; an infinite ridge leaves A at 0.
     """
 
     cdef const double[::1, :] functions
@@ -63,7 +63,10 @@ cdef class Regression:
         self.ridge, self.slight = ridge, slight
 
     cdef double value(self, const double[::1] x, double[::1] gradient_out) noexcept nogil:
-        """Return the objective at x, laid out as in `minimise`, and write the gradient; N counts padding rows too."""
+        """Return the objective at x, laid out as in `minimise`, and write its gradient.
+
+        N counts the rows and the padding; heat is T; residual (K, N) holds the linear predictors, then the residuals.
+        """
         cdef int n = <int> self.functions.shape[0], r = <int> self.functions.shape[1]
         cdef int K = <int> self.residual.shape[0], N = <int> self.residual.shape[1]
         cdef Py_ssize_t k, g, n_coefficients = <Py_ssize_t> r * K

@@ -1,13 +1,13 @@
 """Sparse multinomial logistic regression on products of predictors, by coordinate descent over terms.
 
 (a) A term has a state in each of the n rows, a row of `codes` (T, n), and a table (states, d) of its d features in each
-state. All tables lie one after the other, that of term t from ``table_start[t]`` on; the matrix of features is never
-made. The weights (d, q) of its features for q contrasts of the K classes are the rows of `theta` (D, q) from
-``theta_start[t]`` to ``theta_start[t + 1]``. Shapes: states (T,), table_start (T,), theta_start (T + 1,). (b) By row
-and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in `descend`,
-the slope z of its quadratic model. The curvature (n,) of the model is one number for each row: exact for two classes,
-else an upper bound. (c) Terms of two states, such as products of binary predictors, use the vectorised loops of
-sparse.h.
+    state. The tables lie one after the other, that of term t from ``table_start[t]`` on; the matrix of features is
+    never made. The weights (d, q) of a term for q contrasts of the K classes are the rows ``theta_start[t]`` to
+    ``theta_start[t + 1]`` of `theta` (D, q). Shapes: states (T,), table_start (T,), theta_start (T + 1,).
+(b) By row and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in
+    `descend`, the slope z of a quadratic model of F. The curvature (n,) of the model is one number for each row:
+    exact for two classes, else an upper bound.
+(c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h.
 """
 from libc.math cimport exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, uint8_t, uint16_t

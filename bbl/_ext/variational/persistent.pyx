@@ -86,7 +86,7 @@ cdef class Tables:
         """Write the sums of the features in simplex coding over states of total weight `total`.
 
         counts (D, D) holds sums over pairs of non-reference levels, and of single levels on the diagonal. With total 0
-        it may be a gradient by the parameters of the reference gauge; then simplex is that by those in simplex coding.
+        it may be a gradient by the parameters of the reference gauge; then simplex is the gradient by simplex coding.
         """
         cdef int status
         cdef persistent_source s
@@ -179,7 +179,7 @@ def log_scales(ptrdiff_t n_fields, const double[::1] mean, const double[::1] sd,
 def slab(double slab_scale, double[::1] scale, double[::1] share_out):
     """Limit `scale` (G,), in place, to ``scale / sqrt(1 + (scale / slab_scale)^2)``; write slopes to share_out (G,).
 
-    The slopes are those of ln scale by its logarithm before; see `variational.priors.slabbed`.
+    A slope is d ln(scale after) / d ln(scale before); see `variational.priors.slabbed`.
     """
     cdef ptrdiff_t G = scale.shape[0]
     if G < 1 or share_out.shape[0] != G:

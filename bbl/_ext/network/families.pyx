@@ -75,7 +75,7 @@ def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ss
 cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double *values, bint to_cells,
                    Py_ssize_t K, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
                    const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double *out) except -1:
-    """Add values of each row to `out` at its cells in all families, or, unless `to_cells`, values of its cells to its row.
+    """Add values of rows to `out` at their cells in all families, or, unless `to_cells`, values of cells to rows.
 
     values is (n, K) and out (cells, K) if `to_cells`, else values is (cells, K) and out (n, K).
     """

@@ -15,7 +15,7 @@ try:
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError("bbl.sklearn needs scikit-learn 1.6 or later: pip install boltzmann-bayes[sklearn]") from error
+    raise ImportError("bbl.sklearn needs scikit-learn 1.8 or later: pip install boltzmann-bayes[sklearn]") from error
 
 __all__ = ["PrototypeBiclustering"]
 

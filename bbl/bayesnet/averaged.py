@@ -8,11 +8,11 @@ import numpy as np
 
 from bbl.bayesnet.dag import Dag, naive
 from bbl.bayesnet.families import Families, class_probabilities, dirichlet
-from bbl.bayesnet.predict import Network, estimate
+from bbl.bayesnet.predict import Network, class_scores, estimate
 from bbl.memory import check_memory
 from bbl.rows.on_disk import Rows
 
-__all__ = ["Averaged", "arc_posterior", "average", "naive_average", "super_parents"]
+__all__ = ["Averaged", "Refitted", "arc_posterior", "average", "naive_average", "super_parents"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +95,14 @@ def naive_average(
     without_arc = dirichlet(pooled, families.sums(pooled), families.cell_widths, smooth)
     theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
     return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
+
+    network: Network | Averaged
+
+    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return ``ln P(y, known features)`` (n, K) for rows (n, m)."""
+        return class_scores(self.network.log_joint(codes, missing))

@@ -27,7 +27,8 @@ cdef enum:
     # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3, not W4)
     FEW_LEVELS = 8
 
-CONVERGED, STUCK = SOLVER_CONVERGED, SOLVER_STUCK
+CONVERGED = SOLVER_CONVERGED
+STUCK = SOLVER_STUCK
 
 
 cdef int check_signals() noexcept nogil:

@@ -102,8 +102,9 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 # Gauss-Hermite quadrature for the standard normal distribution
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
-NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+_RULE = np.polynomial.hermite_e.hermegauss(15)
+NODES = _RULE[0]
+NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:

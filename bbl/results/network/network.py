@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 import pandas as pd
 
-from bbl.bayesnet.averaged import Averaged
+from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, fit
 from bbl.bayesnet.predict import Network, class_scores, log_table
@@ -397,17 +397,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
         )
         text += f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else ""
         return text + self._loss_text()
-
-
-@dataclass(frozen=True)
-class Refitted:
-    """A network that was refitted to the training rows of a fold; cross-validation calls `class_scores`."""
-
-    network: Network | Averaged
-
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln P(y, known features)`` (n, K) for rows (n, m)."""
-        return class_scores(self.network.log_joint(codes, missing))
 
 
 def _sum_at_class(log_p: np.ndarray, rows: Sample) -> float:

@@ -16,8 +16,9 @@ from bbl.bayesnet.families import Families, class_probabilities, dirichlet, gaps
 from bbl.memory import check_memory
 from bbl.model.elimination import Factor, elimination_order, log_sum
 from bbl.rows.on_disk import Rows
+from bbl.rows.sample import Sample
 
-__all__ = ["Network", "add_features", "class_scores", "estimate", "log_table"]
+__all__ = ["Network", "add_features", "class_scores", "estimate", "log_table", "sum_at_class"]
 
 ELIMINATION_CELLS = 2**21  # cells of all rows and classes that one elimination holds at a time: 16 MiB
 
@@ -87,6 +88,13 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
     counts = families.count(sample)
     theta = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
     return Network(dag, families, class_probabilities(sample, K, smooth), theta)
+
+
+def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing."""
+    if (rows.response < 0).any():
+        return float("nan")
+    return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:

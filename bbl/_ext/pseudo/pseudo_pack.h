@@ -288,7 +288,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
             work = 0.0;
             stopped = -(o->check() != 0);
         }
-        if (o->stop && *(const volatile int32_t *)o->stop)
+        if (!stopped && o->stop && *(const volatile int32_t *)o->stop)
             stopped = 1;
     }
     for (b = 0; b < count; b++) {

@@ -19,7 +19,7 @@ import pandas as pd
 from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, fit
-from bbl.bayesnet.predict import Network, class_scores, log_table
+from bbl.bayesnet.predict import Network, class_scores, log_table, sum_at_class
 from bbl.bayesnet.sampling import draw
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice, generator, integer, near_match
@@ -176,7 +176,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
     def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
         chunks = rows.chunks(BLOCK)
-        return float(sum(_sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
+        return float(sum(sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
 
     def _new_rows(self, newdata: Any) -> Sample:
         """Encode a table of features and class; rows that the design drops for missing values are left out."""
@@ -202,7 +202,7 @@ class NetworkResults(NetworkTables, ClassifierResults):
         """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
         rows = self._rows() if newdata is None else self._new_rows(newdata)
         scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
-        return _sum_at_class(log_probabilities(scores), rows)
+        return sum_at_class(log_probabilities(scores), rows)
 
     def score(  # type: ignore[override]  # `kind` may be the table, as in score(newdata) of other models
         self, kind: Any = "accuracy", newdata: Any = None, weights: Any = None, *, priors: Any = None, costs: Any = None
@@ -397,10 +397,3 @@ class NetworkResults(NetworkTables, ClassifierResults):
         )
         text += f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else ""
         return text + self._loss_text()
-
-
-def _sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing."""
-    if (rows.response < 0).any():
-        return float("nan")
-    return float(rows.weights @ log_p[np.arange(rows.n), rows.response])

@@ -26,6 +26,8 @@ __all__ = [
     "score_settings",
 ]  # fmt: skip
 
+LESS_IS_BETTER = ("logloss", "brier", "pnll")
+
 
 class Classifier(Protocol):
     """Interface of a cross-validated model: class scores of encoded rows."""
@@ -167,9 +169,11 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Compute a score of every setting; return the table and the position of the best setting.
+    """Compute a score of each of the S settings; return the table and the position of the best setting.
 
-    The table has shape (S, 3) for ``"auc"``: value, lower and upper limit of the interval; else (S, 1).
+    `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log pseudo-likelihood of rows)
+    or another key of `SCORES`; `calibrate` is the `kind` of `calibrated`. The table has shape (S, 3) for ``"auc"``:
+    value, and lower and upper confidence limit; else (S, 1). A setting with a score of nan is only best if all are nan.
     """
     table: list[tuple[float, ...]] = []
     for setting_scores in scored.scores:
@@ -181,7 +185,7 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
         else:
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
     values = np.array(table)
-    to_maximise = -values[:, 0] if score in ("logloss", "brier", "pnll") else values[:, 0]
+    to_maximise = -values[:, 0] if score in LESS_IS_BETTER else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
 

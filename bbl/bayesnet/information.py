@@ -131,11 +131,12 @@ def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple
 def _level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
     """Return the counts of pairs of levels, shape (K, levels of the run, levels of the run and all later features).
 
-    Pairs are counted within the run, then between the run and ``len(run)`` later features at a time.
+    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later features. A single later
+    feature is counted together with the run.
     """
     m, run_levels = len(n_levels), int(n_levels[run].sum())
-    later = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))  # the last feature is in no run
-    edges = [run[0], *later, m]
+    later = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
+    block_edges = [run[0], *later, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)
@@ -145,12 +146,14 @@ def _level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> 
             if rows.missing is not None:
                 codes[rows.missing] = 0
             column = 0
-            for low, high in pairwise(edges):
-                features = np.arange(low, high) if low == run[0] else np.array([*run, *range(low, high)])
-                pairs = pair_counts(Sample(codes.take(features, axis=1), rows.weights), Layout(n_levels[features] + 1))
-                pairs = pairs[:run_levels, 0 if low == run[0] else run_levels :]
-                counts[c, :, column : column + pairs.shape[1]] += pairs
-                column += pairs.shape[1]
+            for low, high in pairwise(block_edges):
+                is_run = low == run[0]
+                features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
+                with_block = Sample(codes.take(features, axis=1), rows.weights)
+                block_counts = pair_counts(with_block, Layout(n_levels[features] + 1))
+                block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
+                counts[c, :, column : column + block_counts.shape[1]] += block_counts
+                column += block_counts.shape[1]
     return counts
 
 

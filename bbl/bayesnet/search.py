@@ -67,20 +67,24 @@ class Validation:
         """Return the contribution (N, K) of a unit to the log joint of the validated rows."""
         log_joint = self.cache.get(unit)
         if log_joint is None:
-            log_joint = self._fit(unit)
+            log_joint = self._compute_contribution(unit)
             if self.cached_bytes + log_joint.nbytes <= MAX_CACHED_BYTES:
                 self.cache[unit] = log_joint
                 self.cached_bytes += log_joint.nbytes
         return log_joint
 
-    def _fit(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K), with tables from the rows that each fold does not validate."""
+    def _compute_contribution(self, unit: Unit) -> np.ndarray:
+        """Return a unit's contribution (N, K) to the log joint; tables are of the rows outside a row's fold.
+
+        The fold is one more column of the codes, after the features; `context` is its position and number of levels.
+        """
+        n_folds = self.context[1]
         families = Families(unit, self.n_levels, self.K, self.context)
         counts = families.count(self.sample)
-        fold_counts = counts.reshape(self.context[1], families.cells, self.K)
+        fold_counts = counts.reshape(n_folds, families.cells, self.K)
         training_counts = (fold_counts.sum(axis=0) - fold_counts).reshape(counts.shape)
-        widths = np.tile(families.cell_widths, self.context[1])
-        theta = dirichlet(training_counts, families.sums(training_counts), widths, self.smooth)
+        cell_widths = np.tile(families.cell_widths, n_folds)
+        theta = dirichlet(training_counts, families.sums(training_counts), cell_widths, self.smooth)
         out = np.zeros((self.sample.n, self.K))
         return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
 

@@ -31,7 +31,7 @@ def levels_deviance(counts: np.ndarray) -> float:
 
 
 def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float) -> float:
-    """Return minus twice the integrated completed likelihood (Keribin et al. 2015).
+    """Return minus twice the log integrated completed likelihood, in its large-sample form (Keribin et al. 2015).
 
     Parameters
     ----------

@@ -157,7 +157,7 @@ def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
 
 
 def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `weights` (1, n) with all set to zero but those of at most `n_rows` rows, drawn at random."""
+    """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to zero."""
     out, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
     out[0, rows] = weights[0, rows]
     return out

@@ -61,17 +61,21 @@ def _positions(part: Layout, whole: Layout) -> np.ndarray:
 def log_z_of_chosen(
     fits: Sequence[EngineFit],
     layout: Layout,
-    parts: Sequence[Sample],
+    group_samples: Sequence[Sample],
     engine: Engine,
     log_z: str,
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z of the groups (K,), how it was computed, and its standard errors (K,); a group has its own terms."""
+    """Return ln Z (K,) of groups that chose different terms, how it was computed, and its standard errors (K,).
+
+    All are computed in the same way: exactly only if that is possible for each group. Standard errors are 0 unless ln Z
+    is annealed. `layout` is that of fits that name none; a group without rows has ln Z = 0 unless computed exactly.
+    """
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
-    kind = next((k for k in kinds if k != "exact"), "exact")  # one for all groups
+    kind = next((each for each in kinds if each != "exact"), "exact")
     value, error = np.zeros(len(fits)), np.zeros(len(fits))
-    for k, (fit, group_sample, rng) in enumerate(zip(fits, parts, rngs, strict=True)):
+    for k, (fit, group_sample, rng) in enumerate(zip(fits, group_samples, rngs, strict=True)):
         fit_layout = fit.layout or layout
         if kind == "exact":
             value[k] = exact_log_z(fit_layout, fit.theta[None])[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -153,11 +153,12 @@ def covariance(sample: Rows, layout: Layout, column: np.ndarray, prior_count: fl
     return C
 
 
-def _inverses(C: np.ndarray, grid: list[float], clip: bool):
-    """Yield the inverse of eq. (21)'s matrix at each eps, and whether it had to be kept from being singular.
+def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np.ndarray, bool]]:
+    """Yield, for each eps, the inverse of ``eps C + (1 - eps) tr(C)/D I`` (eq. 21), and whether it was near-singular.
 
-    A covariance put together from different rows may have negative eigenvalues. With `clip` these are zero: that is
-    the nearest matrix without, and no farther from the true covariance, which has none either.
+    A covariance C (D, D) of which different rows give different elements may have negative eigenvalues. With `clip`
+    these are set to zero. That gives the nearest matrix without negative eigenvalues; since the true covariance has
+    none either, C does not move away from it.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 
@@ -180,6 +181,6 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool):
     if clip:
         values = np.maximum(values, 0.0)
     for eps in grid:
-        d = (1.0 - eps) * mean + eps * values
-        floor = SINGULAR * d.max() or 1.0  # nothing varies, so that nothing is coupled
-        yield (vectors / np.maximum(d, floor)) @ vectors.T, bool((d < floor).any())
+        shrunk = (1.0 - eps) * mean + eps * values
+        floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies, so that none is coupled
+        yield (vectors / np.maximum(shrunk, floor)) @ vectors.T, bool((shrunk < floor).any())

@@ -152,7 +152,7 @@ def max_lines(room: float, size: float) -> int:
 
 
 def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
-    """Return ascending positions (n,), moved as little as possible (least squares) so that they lie `gap` apart.
+    """Return ascending positions (n,), moved as little as possible (least squares) to be at least `gap` apart.
 
     Isotonic regression of ``positions - gap * arange(n)`` by pooling adjacent violators.
     """

@@ -99,12 +99,14 @@ class Evaluation:
     def scores(self) -> pd.DataFrame:
         """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and ``baseline``.
 
-        The limits hold in small samples, too. Accuracy: Clopper & Pearson; balanced accuracy: combined from these
-        limits by group (Zou & Donner 2008); log-loss and Brier score: Gaffke (2005) for bounded numbers, where the
-        bound of the log-loss is the worst possible one for these rows; AUC: the wider of Newcombe (2006) and DeLong.
+        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson; balanced accuracy: from
+        such limits of each group's recall (Zou & Donner 2008); log-loss and Brier score: Gaffke (2005) for bounded
+        numbers (the bound of the log-loss is the largest that these predictions could give, whatever the groups); AUC:
+        the wider of Newcombe (2006) and DeLong.
         With more than two groups the AUC is the mean over the groups, each against the rest. Weights that are no counts
         are scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities
-        below 1e-15 by 1e-15, see `floored`. With `costs` there is a row ``cost``, the mean cost.
+        below 1e-15 by 1e-15, see `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its
+        baseline is that of always predicting the cheapest group.
         """
         table = score_table(self.class_scores, self.observed, self.predicted, self._effective_weights, self.level)
         frame = pd.DataFrame(table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"])

@@ -11,6 +11,8 @@ from bbl.memory import check_memory
 __all__ = ["matched_size", "mutual_information", "neighbour_weights"]
 
 BLOCK_CELLS = 2**24  # pairs of rows that are compared at a time
+FIRST_GAIN = 10.0  # of the log size per nat of excess information; that of step t is a t-th of it
+ARRAYS = 4  # of shape (batch, concentrations, L) at a time
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on the concentration of the Dirichlet
 
 
@@ -55,10 +57,11 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> float:
-    """Return the number of independent rows whose pairs of columns would by chance have the same mutual information.
+    """Return the number of independent rows whose columns by chance share as much information as those of `codes`.
 
-    Robbins-Monro on the logarithm of the size. Each step draws pairs of columns, frequencies of each column from its
-    Dirichlet posterior, and a table of independent rows with these frequencies (Ingraham & Marks 2017, section 8.3.1).
+    That is the mean mutual information of pairs of columns. Robbins-Monro on the logarithm of the size: each step draws
+    pairs of columns, frequencies of each column from its Dirichlet posterior given as many rows as the current size,
+    and a table of independent rows with these frequencies (Ingraham & Marks 2017, section 8.3.1).
 
     Parameters
     ----------
@@ -72,7 +75,7 @@ def matched_size(
         Called with the share of the steps that were done since the last call.
     """
     m, L = codes.shape[1], int(n_levels.max())
-    check_memory(8.0 * batch * len(CONCENTRATIONS) * L * 4, "An effective sample size", "Use a smaller batch.")
+    check_memory(8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS, "An effective sample size", "Use a smaller batch.")
     total, is_level = weights.sum(), np.arange(L) < n_levels[:, None]
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
     information_of_pair: dict[tuple[int, int], float] = {}
@@ -86,7 +89,8 @@ def matched_size(
         p, q = (_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
         joint = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
         tables = rng.multinomial(size, joint / joint.sum(axis=1, keepdims=True)).reshape(batch, L, L)
-        log_size += (mutual_information(tables).mean() - observed) * 10.0 / (t + 1)
+        # more information by chance than observed: too few rows
+        log_size += (mutual_information(tables).mean() - observed) * FIRST_GAIN / (t + 1)
         if progress is not None:
             progress(1.0 / n_steps)
     return float(np.exp(log_size))

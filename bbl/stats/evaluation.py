@@ -55,8 +55,9 @@ def score_table(
     Returns
     -------
     ndarray
-        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`), and the baseline: the same prediction for
-        every row, by the shares of the groups. Balanced accuracy is the mean recall of the groups that occur. The AUC
+        Columns: estimate, lower limit, upper limit (see `bbl.stats.limits`; coverage `level`), and the baseline:
+        the score of the same prediction for every row, by the shares of the groups (balanced accuracy: one over the
+        number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the groups that occur. The AUC
         of more than two groups is the mean AUC of each group against all others; its limits are the means of the
         groups' limits, wide enough for any correlation of the groups.
     """
@@ -68,16 +69,17 @@ def score_table(
     table = [[correct.sum() / total, float(lower), float(upper), share.max()]]
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
-    recall, factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())  # of a mean
+    recall, factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())
     table.append([float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()])
     log_p = log_probabilities(scores)
-    max_log_loss = -max(float(log_p.min()), LEAST)
+    max_log_loss = -max(float(log_p.min()), LEAST)  # the largest that any group would give in these rows
     for loss, max_loss, baseline in (
         (row_loss(log_p, y), max_log_loss, -float(share[occurs] @ np.log(share[occurs]))),
         (brier_loss(log_p, y), 2.0, 1.0 - float(share @ share)),
     ):
         table.append([float(weights @ loss / total), *mean_limits(loss, weights, 0.0, max_loss, level), baseline])
     group_areas = areas(scores, y, weights, level)
+    # two groups have the same AUC
     group_areas = group_areas[1:] if K == 2 else group_areas[~np.isnan(group_areas[:, 0])]
     table.append([*(group_areas.mean(axis=0) if len(group_areas) else [np.nan] * 3), 0.5])
     return np.array(table)

@@ -118,7 +118,7 @@ cdef class Chain:
             self.Q[i] = Q[i]
             self.sizeQ[Q[i]] += 1
         for T in range(self.KQ):
-            self.new_group(T)
+            self.draw_group(T)
             if gamma is not None:
                 self.gamma[T] = gamma[T]
                 self.log_lambda[T] = -log1p(exp(-self.gamma[T]))
@@ -129,18 +129,18 @@ cdef class Chain:
             self.write_log_e(T, self.P, self.rank, &self.log_e[T, 0])
             self.loglik[T] = self.group_loglik(T, self.P, self.rank, &self.log_e[T, 0])
 
-    cdef void new_group(self, int32_t T) noexcept nogil:
+    cdef void draw_group(self, int32_t T) noexcept nogil:
         """Draw gamma and the ranking of group T of raters from their prior."""
-        cdef int32_t k, other, rank_k
+        cdef int32_t k, other, swapped
         self.gamma[T] = self.sigma * random_normal(&self.stream[0])
         self.log_lambda[T] = -log1p(exp(-self.gamma[T]))
         for k in range(self.KP):
             self.rank[T, k] = k + 1
         for k in range(self.KP - 1, 0, -1):
             other = random_below(&self.stream[0], k + 1)
-            rank_k = self.rank[T, k]
+            swapped = self.rank[T, k]
             self.rank[T, k] = self.rank[T, other]
-            self.rank[T, other] = rank_k
+            self.rank[T, other] = swapped
 
     cdef void write_log_e(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, double *log_e_out) noexcept nogil:
         """Write ln e_k(v), k = 0..top, for group T of raters under the partition P and the ranking `rank`."""
@@ -257,7 +257,7 @@ cdef class Chain:
         if to_group == from_group:
             return
         if to_group == n_groups:
-            self.new_group(n_groups)
+            self.draw_group(n_groups)
             self.write_log_e(n_groups, self.P, self.rank, &self.log_e[n_groups, 0])
             self.loglik[n_groups] = 0.0
             self.sizeQ[n_groups] = 0

@@ -81,7 +81,7 @@ cdef class Regression:
             for k in range(<Py_ssize_t> N * K):
                 residual[k] = 0.0
         objective = self.residuals(N, K, given_scores, heat, &x[n_coefficients], &self.hits[0, 0], &self.row_weight[0],
-                               residual)
+                                   residual)
         if has_coefficients and r:
             self.gemm(b"T", b"N", &r, &K, &n, &one, F, &n, residual, &N, &zero, &gradient_out[0], &r)
             for k in range(n_coefficients):

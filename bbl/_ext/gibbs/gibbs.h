@@ -187,8 +187,9 @@ static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 
 /* Run n_sweeps sweeps of one pack; return a solver_code.
 
-   With draws_out, the state after every `thin` sweeps is written as in gibbs_record; `since` sweeps have passed since
-   the last one that was written. */
+   The states of the pack, their energies, its best states and, if p->bits, its marks of levels are updated in place.
+   With draws_out, every `thin` sweeps the states of the first n chains are written to draws_out (n, n_draws, m), codes
+   of code_bytes bytes, and their energies to energies_out (n, n_draws); `since` sweeps have passed since the last. */
 static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
                      ptrdiff_t since, ptrdiff_t n, ptrdiff_t n_draws, int code_bytes, char *draws_out,
                      float *energies_out)
@@ -198,15 +199,15 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
     const gibbs_sweep sweep = gibbs_choose(lanes, g->by_levels);
     gibbs_scratch s;
     ptrdiff_t i, c, first_row, t;
-    char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *next;
+    char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *free_memory;
     if (!memory)
         return SOLVER_NO_MEMORY;
-    next = memory + (64 - (uintptr_t)memory % 64) % 64;
-    s.x = gibbs_take(&next, indicators);
-    s.low = gibbs_take(&next, (size_t)height * width);
-    s.up = gibbs_take(&next, (size_t)height * width);
-    s.sums = gibbs_take(&next, 16 * (size_t)height);
-    s.rows = (int32_t *)gibbs_take(&next, rows);
+    free_memory = memory + (64 - (uintptr_t)memory % 64) % 64;  /* each of the five arrays is rounded up to 64 bytes */
+    s.x = gibbs_take(&free_memory, indicators);
+    s.low = gibbs_take(&free_memory, (size_t)height * width);
+    s.up = gibbs_take(&free_memory, (size_t)height * width);
+    s.sums = gibbs_take(&free_memory, 16 * (size_t)height);
+    s.rows = (int32_t *)gibbs_take(&free_memory, rows);
     memset(s.x, 0, 4 * indicators);
     for (i = 0, first_row = 0; i < g->m; first_row += g->n_levels[i++])
         for (c = 0; c < width; c++) {

@@ -176,25 +176,25 @@ cdef double bound_curvature(const double *sums, const double *table, Py_ssize_t 
     return min(state_bound, gram_bound)
 
 
-cdef double step_group(double *weight, const double *slope, double curve, double penalty, Py_ssize_t size,
-                   double *step) noexcept nogil:
-    """Take the proximal step of `size` weights under `penalty` times their norm, in place; return the norm of the step.
+cdef double step_group(double *weight, const double *gradient, double curve, double penalty, Py_ssize_t size,
+                       double *step) noexcept nogil:
+    """Take the proximal step of `size` weights in place and write it to `step`; return its norm.
 
-    slope, step: (size,); curve: a bound of the curvature.
+    The step s minimises gradient's + curve/2 |s|^2 + penalty |weight + s|; curve is a bound of the curvature.
     """
     cdef Py_ssize_t a
-    cdef double norm = 0.0, shrinkage, new_weight, length = 0.0
+    cdef double pull, pull_norm = 0.0, scale, new_weight, step_norm = 0.0
     for a in range(size):
-        new_weight = curve * weight[a] - slope[a]
-        norm += new_weight * new_weight
-    norm = sqrt(norm)
-    shrinkage = 0.0 if norm <= penalty else (1.0 - penalty / norm) / curve
+        pull = curve * weight[a] - gradient[a]  # curve times the weight that is optimal without a penalty
+        pull_norm += pull * pull
+    pull_norm = sqrt(pull_norm)
+    scale = 0.0 if pull_norm <= penalty else (1.0 - penalty / pull_norm) / curve
     for a in range(size):
-        new_weight = shrinkage * (curve * weight[a] - slope[a]) if shrinkage else 0.0
+        new_weight = scale * (curve * weight[a] - gradient[a]) if scale else 0.0
         step[a] = new_weight - weight[a]
         weight[a] = new_weight
-        length += step[a] * step[a]
-    return sqrt(length)
+        step_norm += step[a] * step[a]
+    return sqrt(step_norm)
 
 
 cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q,

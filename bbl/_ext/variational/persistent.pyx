@@ -238,6 +238,6 @@ def step(tuple adam, const ptrdiff_t[::1] cuts, const double[:, ::1] noise, cons
     o.rate, o.decay_first, o.decay_second, o.unbias_first, o.unbias_second = adam
     with nogil:
         squares = persistent_step(&o, &cuts[0], G, first, end, Q, noise.shape[1], first_moment.shape[1], &noise[0, 0],
-                                &scale[0, 0], &gradient[0, 0], &sd[0], &mean[0], &log_sd[0], &first_moment[0, 0],
-                                &second_moment[0, 0])
+                                  &scale[0, 0], &gradient[0, 0], &sd[0], &mean[0], &log_sd[0], &first_moment[0, 0],
+                                  &second_moment[0, 0])
     return squares

@@ -192,8 +192,9 @@ def bnc(
     Parameters
     ----------
     learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}
+        Name of a function of `bbl.networks` that learns a structure.
     formula, data, weights, missing, xlevels
-        As in `nb`.
+        As in `bbl.networks.nb`.
     smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap, priors
         As in `lp`.
     dag_args : dict, optional
@@ -229,15 +230,19 @@ def bnc(
     learner_options = dict(dag_args or {})
     folds = learner_options.pop("folds", None)
     rng = generator(seed)
-    in_memory = "awnb_trees" if awnb_trees or awnb_bootstrap else LEARNERS[learner].rows_reason(learner_options)
-    in_memory = "wanbia" if wanbia is True else in_memory  # the argument that needs all rows in memory; "" if none
-    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory, verbose)
+    # the argument that needs all rows in memory; "" if none does
+    in_memory_argument = (
+        "awnb_trees" if awnb_trees or awnb_bootstrap else LEARNERS[learner].rows_reason(learner_options)
+    )
+    if wanbia is True:
+        in_memory_argument = "wanbia"
+    prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), in_memory_argument, verbose)
     class_shares = _check_shares(priors, prepared)
     labels = prepared.design.labels
     LEARNERS[learner].check_options(learner_options, labels.names)
     recipe_options = (smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
-    empty = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
-    _make_recipe(empty, *recipe_options)  # raises most errors of options before a long search
+    unlearnt = make_structure(class_var=labels.response, columns=labels.names, dags=(), learner=learner)
+    _make_recipe(unlearnt, *recipe_options)  # raises most errors of options before a long search
     learnt = learn_structure(learner, prepared, learner_options, folds, rng, verbose)
     recipe = _make_recipe(learnt, *recipe_options)
     arguments = {"learner": learner, "formula": formula, "data": "data", "smooth": smooth}

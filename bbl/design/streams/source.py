@@ -73,7 +73,7 @@ class Source:
         return isinstance(name, Hashable) and name in self.columns
 
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
-        """Yield all rows with the columns `names`; an error of the reader becomes a DataError with its place."""
+        """Yield all rows with the columns `names`; an error of the reader becomes a DataError that names the place."""
         place = self.text
         batches = self.read(list(dict.fromkeys(names)))
         try:

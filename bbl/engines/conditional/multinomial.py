@@ -34,16 +34,26 @@ def difference_covariance(
     p: np.ndarray,
     weights: np.ndarray,
     ridge: float,
-    offset_penalty: float,
+    intercept_penalty: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of the weights of the functions in class ``pair[0]`` less those in ``pair[1]``.
+    """Return the covariance (r, r) of the coefficients of class ``pair[0]`` less those of class ``pair[1]``.
 
-    It is ``H^-1 I H^-1`` with the information I, the covariance of the score for fixed rows and classes drawn from `p`,
-    and ``H = I + n ridge``. Weights sum to zero over classes at the optimum, so contrasts of classes represent them.
+    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score of fixed rows with classes drawn
+    from `p`. H is I plus the diagonal matrix of penalties times the number of observations. Coefficients sum to zero
+    over classes at the optimum, so they are computed in contrasts of classes.
 
-    `functions` has shape (n, r), `p` (n, K) are the probabilities of the classes at the optimum of the penalised
-    likelihood, `weights` (n,) the numbers of observations; both penalties are per observation.
+    Parameters
+    ----------
+    functions : ndarray, shape (n, r)
+        Regressors, without the constant, which is added as the last one.
+    p : ndarray, shape (n, K)
+        Probabilities of the classes at the optimum of the penalised likelihood.
+    weights : ndarray, shape (n,)
+        Number of observations of each row.
+    ridge, intercept_penalty : float
+        Penalties of coefficients and of intercepts, per observation.
+    pair : (int, int)
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -51,7 +61,7 @@ def difference_covariance(
     total = weights.sum()
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
-    penalty = np.tile(np.append(np.full(r, ridge), offset_penalty), K - 1)
+    penalty = np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
     H[np.diag_indices_from(H)] += penalty
     C = contrasts(K)
     contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])

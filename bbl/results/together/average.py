@@ -148,10 +148,10 @@ class AverageResults(ClassifierResults):
         self.check_likelihood()
 
     def check_likelihood(self) -> NoReturn:
-        """Raise an OptionError: an average has no likelihood of rows."""
+        """Raise an OptionError, which other results do only in some cases: an average has no likelihood of rows."""
         raise OptionError(
-            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and fit.members "
-            "have what they have.",
+            f"{NO_LIKELIHOOD}, so neither AIC nor BIC; evaluate() tells how good its predictions are, and the "
+            "members in fit.members may have a likelihood.",
             argument="method",
         )
 

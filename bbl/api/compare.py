@@ -29,9 +29,10 @@ def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame
     -------
     DataFrame
         One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing if the method
-        does not have them, or the model has another number of observations than the first model); and the test against
-        the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC and clAIC are better, among models of
-        one kind.
+        does not have them); and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC
+        and clAIC are better. They are missing if they cannot be compared with those of the first model: with another
+        number of observations, or with a likelihood of other variables. Most models have a likelihood of the response
+        and all predictors, which then have to be the same; `shooter` has one of the response given the predictors.
 
     Notes
     -----

@@ -1,6 +1,7 @@
 """Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on the same folds.
 
-A *setting* is a value of the tuned option, its *grid* the rising settings that are tried. An engine with costly fits
+A *setting* is a value of the tuned option, its *grid* the rising settings that are tried. *Variants* are engines that
+differ in other options; each is tuned over the same grid. An engine with costly fits
 (`Engine.stepwise`) does not fit the whole grid: it fits every second setting from the strongest penalty on, until the
 log-loss has clearly risen, then the neighbours of the best settings.
 """
@@ -307,7 +308,8 @@ def _tune_together(
 def _walk_variants(fit: Callable[..., float], n: int, top: int, exhaustive: bool, report: Callable | None) -> None:
     """Call ``fit(variant, k)``, which returns the loss, for `n` variants and settings `k` from `top` (strongest) to 0.
 
-    A variant ends after two losses in a row above `NEIGHBOUR_RATIO` times its least, unless the walk is `exhaustive`.
+    The walk leaves a variant when two losses in a row exceed `NEIGHBOUR_RATIO` times the variant's least loss so far,
+    unless it is `exhaustive`.
     """
     for v in range(n):
         n_risen, least = 0, np.inf

@@ -264,7 +264,8 @@ def _read_cells(
 ) -> tuple[np.ndarray, pd.Index, Sequence[Any], Factor | None]:
     """Return the values (I, J) of a matrix or wide frame, nan where missing, row labels, column labels, and levels.
 
-    `holds` and `levels` are as in `_read_values`.
+    `holds` is one of `CELL_KINDS`, `levels` the levels of the training data, None for training data. Levels are
+    returned as None for plain numbers.
     """
     if isinstance(data, np.ndarray | list | tuple):
         array = np.asarray(data)
@@ -284,12 +285,15 @@ def _read_cells(
     frame = to_frame(data, argument)
     if not frame.n or not frame.columns:
         raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
-    cells = [frame.column(name).reset_index(drop=True) for name in frame.columns]  # one Series for each column
-    share_categories = len({cs.dtype for cs in cells}) == 1 and isinstance(cells[0].dtype, pd.CategoricalDtype)
-    if holds != "levels" and levels is None and not (share_categories and cells[0].cat.ordered):
-        values = np.column_stack([_to_floats(name, cs) for name, cs in zip(frame.columns, cells, strict=True)])
+    columns = [frame.column(name).reset_index(drop=True) for name in frame.columns]
+    share_categories = len({c.dtype for c in columns}) == 1 and isinstance(columns[0].dtype, pd.CategoricalDtype)
+    are_ordered = share_categories and columns[0].cat.ordered
+    are_numbers = holds != "levels" and levels is None and not are_ordered
+    if are_numbers:
+        values = np.column_stack([_to_floats(name, c) for name, c in zip(frame.columns, columns, strict=True)])
         return values, frame.index, frame.columns, None
-    all_cells = pd.concat(cells if share_categories else [cs.astype(object) for cs in cells], ignore_index=True)
+    # all cells, column after column
+    all_cells = pd.concat(columns if share_categories else [c.astype(object) for c in columns], ignore_index=True)
     flat_values, levels = _read_values("value", all_cells, holds, levels)
     return flat_values.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels
 

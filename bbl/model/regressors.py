@@ -153,8 +153,8 @@ def regressors(layout: Layout) -> Regressors:
 def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """Return the positions of the couplings of terms of order 2, 3, ... in a matrix (layout.D, D) of all sites.
 
-    For each order k, rows and columns (couplings,) for each of the k members of a term as the site. The layout keeps
-    them.
+    An entry by order k = 2, 3, ..., each a list of k pairs (rows, columns): the a-th is that of the couplings as seen
+    from member a of their term as the site, with one number for each coupling. The layout keeps the list.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
@@ -164,23 +164,26 @@ def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 
 
 def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the `_cells` of terms of order 3, 4, ..."""
+    """Return the `_cells` of terms of order 3, 4, ...: row of the site's level, column of the other members' levels.
+
+    The other members of a term are a regressor, a set, whose joint level counts the last member's level fastest.
+    """
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []
     regs = regressors(layout)
     if not regs.sets:
         return out
-    width, levels = np.diff(layout.start), term_columns(layout)
+    width, member_columns = np.diff(layout.start), term_columns(layout)  # the latter by position in the term
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
-        count, rows = np.diff(start), levels[:k, start[0] : start[-1]]
-        members = [np.repeat(terms[:, a], count) for a in range(k)]
-        level = [rows[a] - layout.start[members[a]] for a in range(k)]
+        n_couplings, columns = np.diff(start), member_columns[:k, start[0] : start[-1]]
+        members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
+        level = [columns[a] - layout.start[members[a]] for a in range(k)]  # 0 for the first non-reference level
         cells = []
         for a in range(k):
-            joint = np.zeros(rows.shape[1], dtype=np.intp)
+            joint_level = np.zeros(columns.shape[1], dtype=np.intp)
             for b in (b for b in range(k) if b != a):
-                joint = joint * width[members[b]] + level[b]
-            cells.append((rows[a], joint + np.repeat(regs.start[set_of_member[:, a]], count)))
+                joint_level = joint_level * width[members[b]] + level[b]
+            cells.append((columns[a], joint_level + np.repeat(regs.start[set_of_member[:, a]], n_couplings)))
         out.append(cells)
     return out
 

@@ -12,7 +12,7 @@ from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
 from bbl.report.text import label_text
 from bbl.results.model import ModelResults
 
-__all__ = ["Fits", "check_fits", "compare_fits", "criteria"]
+__all__ = ["Fits", "check_fits", "compare_fits", "criteria", "is_comparable"]
 
 Fits = ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults]
 
@@ -60,7 +60,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan for those that it lacks.
 
-    The criteria are nan if `fit` and `first` have different numbers of observations: they would count other rows.
+    AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with those of `first`; see `is_comparable`.
     """
     functions: dict[str, Callable[[], float]] = {
         "logLik": fit.logLik, "AIC": lambda: fit.aic, "BIC": lambda: fit.bic, "clAIC": fit._composite_aic,
@@ -71,6 +71,18 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
             values[title] = float(criterion())
         except BBLError:
             values[title] = float("nan")
-    if fit.nobs() != first.nobs():
+    if not is_comparable(fit, first):
         values |= dict.fromkeys(("AIC", "BIC", "clAIC"), float("nan"))
     return values
+
+
+def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
+    """Return whether the likelihoods of two fits are of the same variables in as many observations.
+
+    A likelihood P(x, y) is that of the response and all predictors, which have to be the same; P(y|x) is that of the
+    response alone.
+    """
+    joint = fit._traits.models_predictors
+    same_predictors = set(fit.labels.names) == set(other.labels.names) or not joint
+    same_variables = joint == other._traits.models_predictors and fit.labels.response == other.labels.response
+    return fit.nobs() == other.nobs() and same_variables and same_predictors

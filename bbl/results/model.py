@@ -97,6 +97,8 @@ class MethodTraits:
         ``"temperature"`` or ``"none"``.
     can_calibrate : bool
         Whether the method can be calibrated, and the fit is not.
+    models_predictors : bool
+        Whether the likelihood is that of response and predictors, P(x, y), not P(y|x).
     """
 
     name: str
@@ -107,6 +109,7 @@ class MethodTraits:
     needs_complete_rows: bool = False
     calibration: str = "none"
     can_calibrate: bool = False
+    models_predictors: bool = True
 
 
 @dataclass(frozen=True, repr=False)

@@ -144,7 +144,8 @@ def test_criteria_of_other_rows_are_not_set_side_by_side():
     assert found.tolist() == [False, True, False]
     frame = bbl.etable(fits).frame.loc[["AIC", "BIC", "clAIC"]]
     assert (frame["(2)"] == "").all() and (frame[["(1)", "(3)"]] != "").all(axis=None)
-    assert "other rows" in repr(bbl.etable(fits)) and "other rows" not in repr(bbl.etable(fits[:1]))
+    assert "as many observations" in repr(bbl.etable(fits))
+    assert "as many observations" not in repr(bbl.etable(fits[:1]))
 
 
 def test_terms_of_three_predictors_are_tested():
@@ -305,3 +306,17 @@ def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
         for call in (fit.logLik, lambda fit=fit: fit.aic, lambda fit=fit: fit.bic):
             with pytest.raises(OptionError, match=r"P\(x\|y\)|An average"):
                 call()
+
+
+def test_criteria_of_other_variables_are_not_set_side_by_side():
+    """P(x, y) of fewer predictors, P(y|x) and P(x) are of other variables: their AIC says nothing beside the first."""
+    titanic = bbl.datasets.load_titanic()
+    formulas = ("Survived ~ Sex + Age", "Survived ~ Sex * Age", "Survived ~ Sex", "~ Sex + Age")
+    fits = [bbl.bbl(formula, titanic, "Freq", verbose=0) for formula in formulas]
+    fits += [bbl.shooter(formula, titanic, "Freq", refit=False, verbose=0) for formula in (formulas[0], formulas[2])]
+    criteria = bbl.anova(*fits)[["logLik", "AIC", "BIC"]]
+    assert criteria["logLik"].notna().all()
+    assert criteria["AIC"].notna().tolist() == criteria["BIC"].notna().tolist() == [True] * 2 + [False] * 4
+    given_predictors = bbl.anova(*fits[4:])
+    assert given_predictors["AIC"].notna().all()  # P(y|x) is of the response, whatever the predictors
+    assert "the same variables" in repr(bbl.etable(fits)) and "the same variables" not in repr(bbl.etable(fits[:2]))

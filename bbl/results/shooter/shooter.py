@@ -125,7 +125,7 @@ class ShooterResults(ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Kind of the model, for averages and tables of fits."""
-        return MethodTraits(self.kind, self.kind)
+        return MethodTraits(self.kind, self.kind, models_predictors=False)
 
     @property
     def order_counts(self) -> pd.Series:

@@ -18,7 +18,7 @@ from bbl.report.machine.inference_table import absent
 from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
-from bbl.results.comparison import Fits, check_fits, criteria
+from bbl.results.comparison import Fits, check_fits, criteria, is_comparable
 from bbl.results.machine.estimates import Compared
 from bbl.results.machine.inference import resolve_of
 from bbl.results.machine.machine import MachineResults
@@ -64,8 +64,8 @@ def model_table(
     note = "Standard errors in brackets."
     if stars:
         note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
-    if any(fit.nobs() != first.nobs() for fit in named.values()):
-        note += " Criteria are those of models with as many observations as the first: others count other rows."
+    if not all(is_comparable(fit, first) for fit in named.values()):
+        note += " AIC, BIC and clAIC are shown of models with as many observations and the same variables as the first."
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note)
 

@@ -26,10 +26,14 @@ LONGEST_SUPPORT = 20_000
 
 
 def compare_groups(one: Evidence, other: Evidence) -> Comparison:
-    """Return the test of the difference of two groups, which share no rows."""
-    terms = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
-    kind, family = np.maximum(one.kind, other.kind), partial(_difference, one, other)
-    difference = Comparison(one.layout, one.theta - other.theta, terms, kind, family)
+    """Return the test of the difference of two groups, which share no rows.
+
+    Fields of predictors without interactions are tested by counts of levels, see `_with_odds_ratios`.
+    """
+    # covariances of independent estimates add
+    covariances = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
+    kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
+    difference = Comparison(one.layout, one.theta - other.theta, covariances, kind, partial(_difference, one, other))
     return _with_odds_ratios(difference, one.counts, other.counts)
 
 
@@ -99,6 +103,7 @@ def _uneven(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
 
 
 def _difference(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
+    """Return the exact distribution of the difference of parameter k; None without one. See `Evidence.family`."""
     first, second = one.family(k, finite), other.family(k, finite)
     return None if first is None or second is None else first.less(second)
 

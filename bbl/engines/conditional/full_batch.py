@@ -158,26 +158,29 @@ class FullBatch:
         if len(self.row):
             climber.J[self.row, self.col] = theta[:, D:].T
         scores = temperature * self.scores
+        # fills self.sums and self.residuals: fitted probabilities less indicators of the groups, weighted
         value = climber.residual_sums(self.codes, self.y, self.weights, scores, BATCH, *self.sums, self.residuals)
         self.loss, self.evaluations = value, self.evaluations + 1
         pair_sums, level_sums, total = self.sums
         gradient = np.zeros(len(x))
-        f, offsets = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
+        of_functions, of_offsets = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
         if self.has_functions:
             fields = np.sqrt(self.norms[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
             couplings = np.empty((0, K))
             if len(self.row):
-                a, b = m[self.row, None], m[self.col, None]
-                centred = pair_sums[self.row, self.col] - level_sums[self.row] * b - level_sums[self.col] * a
-                centred += total * a * b
+                # sums of the products of centred indicators with the residuals
+                row_mean, col_mean = m[self.row, None], m[self.col, None]
+                centred = pair_sums[self.row, self.col] - level_sums[self.row] * col_mean
+                centred = centred - level_sums[self.col] * row_mean + total * row_mean * col_mean
                 couplings = np.sqrt(self.norms[1]) * self._change_basis(self._spread(centred), self.basis.T)
                 couplings = couplings[self.row, self.col]
-            gradient[f] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f]
-        gradient[offsets] = self.offset_penalty * x[offsets]
+            gradient[of_functions] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[of_functions]
+        gradient[of_offsets] = self.offset_penalty * x[of_offsets]
         gradient[-K - 1 : -1] += total
         if len(self.scores):
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
-        value += 0.5 * self.ridge * float(x[f] @ x[f]) + 0.5 * self.offset_penalty * float(x[offsets] @ x[offsets])
+        squares = (float(x[part] @ x[part]) for part in (of_functions, of_offsets))
+        value += sum(0.5 * penalty * s for penalty, s in zip((self.ridge, self.offset_penalty), squares, strict=True))
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:

@@ -199,7 +199,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return LogLikelihood(self.log_likelihood(rows), self.nparams, rows.n)
 
     def cLogLik(self, newdata: Any = None) -> float:
-        """Return the conditional log-likelihood: the sum of ``ln P(class | known features)``."""
+        """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known features)``.
+
+        Priors of the classes are those that predictions use. The result is nan if the class of a row is missing.
+        """
         rows = self._rows() if newdata is None else self._new_rows(newdata)
         scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
         return sum_at_class(log_probabilities(scores), rows)

@@ -20,6 +20,7 @@ import pandas as pd
 
 from bbl.design.design import Design
 from bbl.design.frames import Frame, declared_order, to_frame
+from bbl.design.streams.parquet import SUFFIXES
 from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
@@ -101,7 +102,7 @@ def read_training(path: Path, missing: Collection[str], types: Mapping[Any, str]
 
 def _is_parquet(path: Path) -> bool:
     """Return whether the ending of a path is that of a Parquet file."""
-    return path.suffix.lower() in (".parquet", ".pq")
+    return path.suffix.lower() in SUFFIXES
 
 
 def model_types(design: Design) -> dict[Any, str]:

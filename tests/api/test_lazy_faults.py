@@ -175,3 +175,14 @@ def test_a_note_alone_is_shown_once_the_bar_is():
     step(0.0, "pass 3")
     step()
     assert shown == ["pass 3", 0.0, "refresh", 1.0]
+
+
+def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path):
+    table = lazydata.make_table(600, m=3)
+    first, *names = table.columns[1:]
+    table.iloc[:300].drop(columns=first).to_parquet(tmp_path / "a.parquet")
+    table.iloc[300:].to_parquet(tmp_path / "b.parquet")
+    for files in (tmp_path, [tmp_path / "b.parquet", tmp_path / "a.parquet"]):
+        with pytest.raises(bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"):
+            bbl.bbl("y ~ .", files)
+        assert bbl.bbl(f"y ~ {' + '.join(names)}", files).labels.names == tuple(names)

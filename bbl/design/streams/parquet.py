@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyarrow import Schema
     from pyarrow.dataset import Dataset, Fragment
 
-__all__ = ["dataset_source", "parquet_source"]
+__all__ = ["SUFFIXES", "dataset_source", "parquet_source"]
 
 PART_ROWS = 2**19  # least number of rows of a Parquet file that one task of a cluster reads
 SUFFIXES = (".parquet", ".parq", ".pq")
@@ -68,7 +68,25 @@ def parquet_source(paths: list[str], argument: str) -> Source:
         raise DataError(
             f"{argument}: {files[0]!r} cannot be read as Parquet ({error}). Check the file.", argument=argument
         ) from error
-    return dataset_source(data, "the Parquet data" if len(files) > 1 else repr(files[0]))
+    if len(files) == 1:
+        return dataset_source(data, repr(files[0]))
+    return dataset_source(data.replace_schema(_schema_of_all(data)), "the Parquet data")
+
+
+def _schema_of_all(data: Dataset) -> Schema:
+    """Return the schema of the first file, followed by the columns that only later files have."""
+    import pyarrow as pa
+
+    schema = data.schema
+    for fragment in data.get_fragments():
+        try:
+            file_schema = fragment.physical_schema
+        except (pa.ArrowException, OSError):  # reading the file raises an error that names it
+            continue
+        for field in file_schema:
+            if field.name not in schema.names:
+                schema = schema.append(field)
+    return schema
 
 
 def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:

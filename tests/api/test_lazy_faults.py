@@ -184,5 +184,5 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path)
     table.iloc[300:].to_parquet(tmp_path / "b.parquet")
     for files in (tmp_path, [tmp_path / "b.parquet", tmp_path / "a.parquet"]):
         with pytest.raises(bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"):
-            bbl.bbl("y ~ .", files, method="nb")
-        assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="nb").labels.names == tuple(names)
+            bbl.bbl("y ~ .", files, method="naive")
+        assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(names)

@@ -205,3 +205,18 @@ def test_folds_have_posteriors_of_their_own_and_an_estimator_takes_the_method(ti
         model = BBLClassifier("bayes", options=options).fit(rows[["Sex", "Age"]], rows["Survived"])
     assert model.score(rows[["Sex", "Age"]], rows["Survived"]) > 0.7
     assert np.isfinite(model.predict_proba(rows[["Sex", "Age"]])).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"prior": "conjugate", "hidden": 2}])
+def test_a_loaded_model_has_the_records_of_its_sampler(tmp_path, options):
+    titanic = bbl.datasets.load_titanic()
+    short = {"draws": 20, "chains": 2, "warmup": 20, "verbose": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", **short, **options)
+    fit.save(tmp_path / "fit.bbl")
+    loaded = bbl.load(tmp_path / "fit.bbl")
+    for before, after in zip(fit.posterior.state, loaded.posterior.state, strict=True):
+        vectors = {name: values for name, values in before.items() if values.ndim == 1}
+        assert vectors.keys() == after.keys() and vectors
+        assert all(np.array_equal(values, after[name]) for name, values in vectors.items())

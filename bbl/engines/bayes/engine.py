@@ -70,7 +70,7 @@ class Posterior(Engine):
         the warning. A formula without interactions makes a restricted machine. ``coef()`` holds the parameters of
         the predictors when every unit is -1; predictions sum over the units.
     c : float, optional
-        Precision of the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
+        Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``; half of a group's observations by default.
     tau : float, default 1.0
         Standard deviation of the normal prior, or of the slab that bounds the scales of the horseshoe (inf: no bound).
     seed : int, optional
@@ -323,7 +323,7 @@ class Posterior(Engine):
         chains = draw_chains(problem, kernel, centre, hessian, counts, rng, sweeps, workers, progress)
         state = {
             "accepted": np.array([chain.accepted for chain in chains]),
-            "diverged": np.array([chain.diverged for chain in chains]),
+            "diverged": np.array([chain.diverged for chain in chains], dtype=float),
         }
         return np.array([chain.draws for chain in chains]), state
 

@@ -91,23 +91,27 @@ def pack(
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return the arrays ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``; empty with draws."""
-    if all(run.sd is None or run.draws is not None for run in runs):
+    """Return the arrays ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``; no ``sd`` if drawn."""
+    if all(run.sd is None for run in runs):
         return {}
-    names = {name for run in runs for name in run.state}
-    arrays = {"sd": np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])}
+    names = {
+        name for run in runs for name, values in run.state.items() if values.ndim == 1
+    }  # not draws of hidden units
+    arrays = {}
+    if all(run.draws is None for run in runs):
+        arrays["sd"] = np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])
     for name in sorted(names):
         arrays[STATE_PREFIX + name] = _stack_runs([run.state.get(name, np.zeros(0)) for run in runs])
     return arrays
 
 
 def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
-    """Return ``sd``, and ``draws`` or ``state``, of run number `run` for `EngineFit`; empty without a posterior."""
+    """Return ``sd``, ``state`` and any ``draws`` of run number `run` for `EngineFit`; empty without a posterior."""
+    state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
     if draws is not None:
-        return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws}
+        return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws, "state": state}
     if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():
         return {}
-    state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
     return {"sd": arrays["sd"][run], "state": state}
 
 

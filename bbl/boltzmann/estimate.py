@@ -157,7 +157,7 @@ def fit_group(
     Returns a list of (fit, ln Z, standard error of ln Z); ln Z is nan if it is "exact", which is computed for all
     groups together. With `warm_starts`, fits are just precise enough to compare settings. The fits' matrices (D, D) of
     site solutions are dropped unless `keep_sites` or `warm_starts` ask for them. A group without rows gets parameters
-    of zero and a share of zero. Only an engine that samples uses ``run.rng`` and ``run.progress``.
+    of zero and a share of zero. Engines that sample use ``run.rng`` and ``run.progress``, ``log_z="ais"`` the former.
     """
     if not sample.n:
         if run.progress is not None:

@@ -77,7 +77,7 @@ def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
 
 
 def refuse_missing_newdata(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values, where the fit had ``missing="raise"``."""
+    """Raise a DataError if a column of new data has missing values; callers decide where these are refused."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())

@@ -153,7 +153,8 @@ class TwoWay:
                     f"newdata has not the {self.shape[1]} columns of the table. Give them all; nan where missing.",
                     argument="newdata",
                 )
-            order = pd.Index(list(columns)).get_indexer(pd.Index(list(self.columns.levels)))
+            # by text, as they are compared above: 1 and "1" are the same column
+            order = pd.Index(list(map(str, columns))).get_indexer(pd.Index(list(map(str, self.columns.levels))))
             values = np.asarray(values)[:, order]
         return _list_cells(values, np.ones(len(values))), index
 

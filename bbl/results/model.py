@@ -98,7 +98,7 @@ class MethodTraits:
     can_calibrate : bool
         Whether the method can be calibrated, and the fit is not.
     models_predictors : bool
-        Whether the likelihood is that of response and predictors, P(x, y), not P(y|x).
+        Whether a likelihood is that of response and predictors, P(x, y), not P(y|x).
     """
 
     name: str

@@ -12,6 +12,8 @@ from bbl.bayesnet.parameters import Recipe
 from bbl.bayesnet.parameters import fit as fit_tables
 from bbl.bayesnet.predict import class_scores as network_scores
 from bbl.boltzmann.averaging import fit_average
+from bbl.boltzmann.task import Run
+from bbl.boltzmann.task import Task as FitTask
 from bbl.boltzmann.tuning import NFOLD
 from bbl.crossval import Scored, score_settings
 from bbl.design.labels import Labels
@@ -229,7 +231,7 @@ def run_auto(data: Data, split) -> Iterator[tuple]:
     levels = tuple(tuple(range(L)) for L in data.n_levels)
     labels = Labels("y", tuple(range(data.K)), tuple(f"x{i}" for i in range(len(levels))), levels)
     rng = np.random.default_rng(0)
-    found = fit_average(sample, labels, Layout(data.n_levels), log_z="auto", workers=1, rng=rng)
+    found = fit_average(FitTask(sample, Layout(data.n_levels), data.K, labels=labels), Run(rng=rng))
     log_p = log_probabilities(found.class_scores(codes))
     setting = " ".join(f"{member.engine.name}:{w:.2f}" for member, w in zip(found.members, found.weights, strict=True))
     yield (AUTO, "auto", "temperature", *metrics(log_p, y), setting, np.nan, time.process_time() - begin)

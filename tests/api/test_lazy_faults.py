@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bbl
@@ -186,3 +188,14 @@ def test_a_column_that_the_first_file_lacks_is_not_left_out_in_silence(tmp_path)
         with pytest.raises(bbl.errors.DataError, match=rf"a.parquet' has no column '{first}', which others have"):
             bbl.bbl("y ~ .", files, method="naive")
         assert bbl.bbl(f"y ~ {' + '.join(names)}", files, method="naive").labels.names == tuple(names)
+
+
+def test_a_column_of_a_later_file_may_be_declared_without_gaps(tmp_path):
+    table = lazydata.make_table(600, m=3)
+    table.iloc[:300].to_parquet(tmp_path / "a.parquet", index=False)
+    later = pa.Table.from_pandas(table.iloc[300:].assign(z=1), preserve_index=False)
+    fields = [field.with_nullable(field.name != "z") for field in later.schema]
+    pq.write_table(later.cast(pa.schema(fields)), tmp_path / "b.parquet")
+    assert bbl.bbl("y ~ x0 + x1", tmp_path, method="naive").labels.names == ("x0", "x1")
+    with pytest.raises(bbl.errors.DataError, match=r"a.parquet' has no column 'z'"):
+        bbl.bbl("y ~ .", tmp_path, method="naive")

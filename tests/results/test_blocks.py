@@ -292,3 +292,10 @@ def test_many_groups_have_no_numbers_and_thin_lines(closed):
     X = np.random.default_rng(0).normal(size=(80, 60))
     ax = bbl.bicluster(None, X, (40, 20), n_init=1).plot()
     assert len(ax.get_yticks()) == 0 and "80 in 40 groups" in ax.get_ylabel() and len(ax.get_xticks()) > 5
+
+
+def test_columns_of_new_rows_are_matched_by_text(fits):
+    """A table from an array has columns 0, 1, ...; the same columns of a CSV file are "0", "1", ..."""
+    fit, values = fits["matrix"], A[[1, 0]][:, COLUMNS]
+    new = pd.DataFrame(values, columns=[str(c) for c in range(values.shape[1])])
+    assert fit.assign(new.iloc[:, ::-1]).tolist() == fit.assign(values).tolist()

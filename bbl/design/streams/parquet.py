@@ -77,16 +77,15 @@ def _schema_of_all(data: Dataset) -> Schema:
     """Return the schema of the first file, followed by the columns that only later files have."""
     import pyarrow as pa
 
-    schema = data.schema
+    fields = {field.name: field for field in data.schema}
     for fragment in data.get_fragments():
         try:
             file_schema = fragment.physical_schema
         except (pa.ArrowException, OSError):  # reading the file raises an error that names it
             continue
         for field in file_schema:
-            if field.name not in schema.names:
-                schema = schema.append(field)
-    return schema
+            fields.setdefault(field.name, field.with_nullable(True))  # it is missing in the first file
+    return pa.schema(fields.values(), metadata=data.schema.metadata)
 
 
 def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None) -> Source:
@@ -191,7 +190,7 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list) -> None:
-    """Refuse a file that lacks one of the columns `names`, or has it of another kind than the `schema` of the first."""
+    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the source's `schema`."""
     for name in names:
         if name in partition_keys:
             continue
@@ -201,10 +200,10 @@ def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema:
                 column=name,
                 argument="data",
             )
-        file_type, first_type = file_schema.field(name).type, schema.field(name).type
-        if _kind(file_type) != _kind(first_type) and "none" not in (_kind(file_type), _kind(first_type)):
+        file_type, source_type = file_schema.field(name).type, schema.field(name).type
+        if _kind(file_type) != _kind(source_type) and "none" not in (_kind(file_type), _kind(source_type)):
             raise DataError(
-                f"column {name!r} is of type {file_type} in {place}, and of type {first_type} elsewhere: values could "
+                f"column {name!r} is of type {file_type} in {place}, and of type {source_type} elsewhere: values could "
                 "not be told to be the same. Write the file again with one type.",
                 column=name,
                 argument="data",

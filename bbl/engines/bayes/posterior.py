@@ -255,7 +255,7 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
 def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the first point: phi from the normal approximation, scales of the horseshoe near the sizes of phi.
 
-    `root` (d, d) is the lower triangle of the covariance.
+    `root` (d, d) is the lower Cholesky factor of the covariance.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
@@ -273,7 +273,7 @@ def _windows(warmup: int) -> list[int]:
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
-    """Return the lower triangle of the covariance of points (n, size), shrunk slightly towards the identity."""
+    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards a small multiple of I."""
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
     covariance.flat[:: len(covariance) + 1] += 1e-3 * 5.0 / (n + 5.0)

@@ -67,7 +67,7 @@ class Conditional(Engine):
     epochs : int, default 8
         Passes of minibatches over the rows if over 5,000 are distinct; L-BFGS over all rows follows.
     early_stopping : bool, default False
-        Whether the fit ends before its optimum, which predicts better where the optimum is certain of all training
+        Whether the fit ends before its optimum, which may predict better where the optimum is certain of all training
         rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to `ridge` by factors of 10, with few steps for
         each; with more rows, the fit ends after the minibatches.
 

@@ -43,7 +43,11 @@ SETTLED = 0.02  # largest mean gradient of a converged sampled fit, in standard 
 
 
 class Fitted(NamedTuple):
-    """Parameters (size,), log-likelihood per observation, norm of the remaining gradient, iterations, convergence."""
+    """Result of `fit_jointly`: parameters (size,), the objective per observation, and how the fit ended.
+
+    The objective `value` is the log pseudo-likelihood or log-likelihood less the penalty, nan for sampled gradients;
+    `norm` is the norm of its remaining gradient.
+    """
 
     theta: np.ndarray
     value: float

@@ -42,7 +42,7 @@ def plot_terms(
 
 
 def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
-    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or if there is one, the order.
+    """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order (one penalty).
 
     `path` is `ShooterResults.path`. Return the Axes of the loss.
     """

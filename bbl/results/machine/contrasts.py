@@ -52,7 +52,7 @@ class DifferenceInference(Estimates):
     Raises
     ------
     OptionError
-        If the fit refines another, was made by minibatches, or has an infinite ridge.
+        If the fit refines another, has over 5,000 distinct rows, stopped early, or has an infinite ridge.
 
     Examples
     --------

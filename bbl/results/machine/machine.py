@@ -134,6 +134,7 @@ class MachineResults(ModelResults):
             needs_complete_rows=bool(engine.joint),
             calibration="none" if calibration is None else "temperature",
             can_calibrate=calibration is None,
+            models_predictors=not engine.joint,
         )
 
     def coef(self) -> Coefficients:

@@ -85,9 +85,9 @@ def _have_same_rows(large: MachineResults, small: MachineResults, small_columns:
     rows, small_rows, n_levels = large._rows(), small._rows(), large.design.n_levels
     codes = np.ascontiguousarray(small_rows.codes[:, small_columns])
     reordered = Sample(codes, small_rows.weights, small_rows.y, small_rows.missing)
-    group_rows = [
+    group_rows = (  # of one group at a time
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered)] for y in range(len(labels.groups))
-    ]
+    )
     return all(
         np.array_equal(a.codes, b.codes)
         and np.array_equal(a.weights, b.weights)

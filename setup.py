@@ -1,11 +1,11 @@
-"""Build of the Cython kernels in bbl/_ext, several at a time; everything else is declared in pyproject.toml."""
+"""Build of the Cython kernels in bbl/_ext, and the list of packages; everything else is declared in pyproject.toml."""
 
 import multiprocessing
 import os
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 DEBUG = os.environ.get("BBL_DEBUG") == "1"
@@ -66,4 +66,9 @@ class Build(build_ext):
         super().run()
 
 
-setup(ext_modules=extensions, cmdclass={"build_ext": Build}, options={"build_ext": {"parallel": CORES}})
+setup(
+    packages=[*find_packages(include=["bbl", "bbl.*"]), "bbl.data"],  # the folder of bbl.data is data/, not bbl/data/
+    ext_modules=extensions,
+    cmdclass={"build_ext": Build},
+    options={"build_ext": {"parallel": CORES}},
+)

@@ -73,9 +73,13 @@ def test_what_a_tag_builds_is_published_after_all_of_it_is_built():
         assert yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
 
 
-def test_every_package_folder_is_declared():
-    folders = {path.rsplit("/", 1)[0].replace("/", ".") for path in SOURCES}
-    assert folders | {"bbl.data"} == set(PROJECT["tool"]["setuptools"]["packages"])
+def test_every_package_folder_is_found():
+    folders = {path.rsplit("/", 1)[0] for path in SOURCES}
+    assert {f"{folder}/__init__.py" for folder in folders} <= set(SOURCES), "setup.py takes folders with __init__.py"
+    names = {"bbl.data", *(folder.replace("/", ".") for folder in folders)}
+    options = PROJECT["tool"]["setuptools"]
+    declared = options["package-dir"].keys() | options["package-data"].keys()
+    assert declared - {"*"} <= names and "packages" not in options
 
 
 def test_python_versions_agree():

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any
 
 import numpy as np
 
+import bbl.results
 from bbl.checks import verb
 from bbl.errors import BBLError, ModelFileError
-from bbl.results.bicluster.bicluster import BiclusterResults
-from bbl.results.machine.density import DensityResults
-from bbl.results.machine.fit import BBLResults
-from bbl.results.network.network import NetworkResults
-from bbl.results.shooter.shooter import ShooterResults
-from bbl.results.together.average import AverageResults
 from bbl.storage import read_any
 
 __all__ = ["load", "restored"]
 
-KINDS: dict[str, Any] = {  # classes of results, by the kind that is stored in a model file
-    results.kind: results
-    for results in (BBLResults, DensityResults, NetworkResults, ShooterResults, BiclusterResults, AverageResults)
-}
+
+def _find_kinds() -> dict[str, Any]:
+    """Return the classes of results by the kind that is stored in a model file: all of `bbl.results` with a `kind`."""
+    modules = [import_module(found.name) for found in walk_packages(bbl.results.__path__, "bbl.results.")]
+    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
+
+
+KINDS = _find_kinds()
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:

@@ -60,5 +60,5 @@ def load(path: str | os.PathLike) -> Any:
     kind, meta, arrays = read_any(path, KINDS)
     try:
         return restored(kind, meta, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BBLError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
         raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

@@ -71,6 +71,14 @@ def test_arrays_that_no_fit_has(content, tmp_path, name, change):
         bbl.load(tmp_path / "forged.bbl")
 
 
+def test_counts_whose_sum_is_infinite(content, tmp_path):
+    _, meta, arrays = content
+    old = {name: value for name, value in meta.items() if name != "nobs"}  # the first files had no number of rows
+    write_model(tmp_path / "forged.bbl", old, arrays | {"counts": np.full_like(arrays["counts"], 1e308)})
+    with np.errstate(over="ignore"), pytest.raises(ModelFileError, match="infinity"):
+        bbl.load(tmp_path / "forged.bbl")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

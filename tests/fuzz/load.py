@@ -169,7 +169,7 @@ def table(seed: int = 1) -> dict:
 
 @cache
 def tree():
-    return networks.bnc("tan_cl", "y ~ .", table(), 1.0, manb_prior=0.3)
+    return networks.bnc("tan_cl", "y ~ .", table(), 1.0)
 
 
 @cache

@@ -1,17 +1,19 @@
-"""Specifications of the arrays in a model file (dtype, shape, range), and the check of arrays against them."""
+"""Tables of the arrays in a model file (dtype, shape and range of each), and the check of arrays against a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-__all__ = ["FINITE", "NON_NEGATIVE", "PROBABILITY", "ArraySpec", "check_arrays", "refuse_unknown"]
+__all__ = ["FINITE", "NON_NEGATIVE", "POSITIVE", "PROBABILITY", "ArraySpec", "check_arrays", "check_types"]
 
 LARGEST_FLOAT = float(np.finfo(float).max)
 FINITE = (-LARGEST_FLOAT, LARGEST_FLOAT)
 NON_NEGATIVE = (0.0, LARGEST_FLOAT)
+POSITIVE = (float(np.nextafter(0.0, 1.0)), LARGEST_FLOAT)
 PROBABILITY = (0.0, 1.0)
 
 
@@ -19,45 +21,63 @@ PROBABILITY = (0.0, 1.0)
 class ArraySpec:
     """Required dtype, shape and range of an array of a model file.
 
+    A *symbol* is the name of a length, such as ``"K"``; ``"K+1"`` is one more than a known length.
+
     Attributes
     ----------
-    kind : {"f", "i", "b"}
-        ``dtype.kind``: floats, signed integers or bools.
-    shape : tuple of int or None
-        None for an axis of any length.
-    interval : tuple of two floats, optional
-        Least and largest value; nan is refused. By default any value is accepted, nan included.
-    required : bool, default True
-        Whether every model file of the same kind has the array.
+    kind : {"f", "i", "u", "b"}
+        ``dtype.kind``: floats, signed integers, unsigned integers or bools.
+    shape : tuple of int or str
+        Lengths and symbols.
+    interval : tuple of a float and a float or str, optional
+        Least and largest value, or least value and a symbol above all values; nan is refused. By default any value is
+        accepted, nan included.
+    required : bool or str, default True
+        Whether every model file of the same kind has the array, or the name of an array that it comes with.
+    sum_tolerance : float, optional
+        Largest distance of the sum of all values from 1; any sum is accepted by default.
     """
 
     kind: str
-    shape: tuple[int | None, ...]
-    interval: tuple[float, float] | None = None
-    required: bool = True
+    shape: tuple[int | str, ...]
+    interval: tuple[float, float | str] | None = None
+    required: bool | str = True
+    sum_tolerance: float | None = None
 
-    def admits(self, array: np.ndarray) -> bool:
-        """Return whether an array has this dtype and shape, and no value outside the interval."""
+    def admits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
+        """Return whether an array is as specified; a symbol that `sizes` lacks is added with the length of its axis."""
         if array.dtype.kind != self.kind or array.ndim != len(self.shape):
             return False
-        if any(required not in (None, length) for required, length in zip(self.shape, array.shape, strict=True)):
-            return False
-        return self.interval is None or bool(((array >= self.interval[0]) & (array <= self.interval[1])).all())
+        for axis, length in zip(self.shape, array.shape, strict=True):
+            if length != (axis if isinstance(axis, int) else sizes.setdefault(axis, length)):
+                return False
+        if self.interval is not None:
+            low, high = self.interval
+            is_below = array < sizes[high] if isinstance(high, str) else array <= high
+            if not (is_below & (array >= low)).all():
+                return False
+        return self.sum_tolerance is None or bool(abs(array.sum() - 1.0) <= self.sum_tolerance)
 
 
-def check_arrays(arrays: Mapping[str, np.ndarray], specs: Mapping[str, ArraySpec]) -> None:
-    """Raise a ValueError if an array is missing or violates its specification; arrays without one are ignored.
+def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], **sizes: int) -> None:
+    """Raise a ValueError unless `arrays` are those of a `table`; `sizes` are the known values of its symbols.
 
-    Kernels rely on shapes and ranges, and the checksum of a file does not prove that this package wrote it.
+    Any other symbol has the length that it has in the first array of the table. Kernels rely on shapes and ranges, and
+    the checksum of a file does not prove that this package wrote it.
     """
-    for name, spec in specs.items():
-        if spec.required and name not in arrays:
+    if unknown := arrays.keys() - table.keys():
+        raise ValueError(f"{min(unknown)!r} is no array of such a model")
+    sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
+    for name, spec in table.items():
+        if name in arrays:
+            if not spec.admits(arrays[name], sizes):
+                raise ValueError(f"the array {name!r} is not as saved")
+        elif spec.required in arrays if isinstance(spec.required, str) else spec.required:
             raise ValueError(f"it lacks the array {name!r}")
-        if name in arrays and not spec.admits(arrays[name]):
-            raise ValueError(f"the array {name!r} is not as saved")
 
 
-def refuse_unknown(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> None:
-    """Raise a ValueError for an array whose name is not in `names`, those of the arrays of a kind of model."""
-    if unknown := arrays.keys() - set(names):
-        raise ValueError(f"{sorted(unknown)[0]!r} is no array of such a model")
+def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    """Raise a ValueError unless each entry of a dict in a model file that `types` names is of its type."""
+    for name, expected in types.items():
+        if type(stored[name]) is not expected:
+            raise ValueError(f"{name!r} is not as saved")

@@ -13,6 +13,7 @@ from bbl.engines.conditional import engine as conditional
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.stats.averaging import averaged_scores, convex_weights
 from bbl.stats.calibration import fit_calibration
+from bbl.storage import read_model, write_model
 
 
 def make_frame(n=240, seed=0, K=2):
@@ -129,6 +130,25 @@ def test_a_file_has_it_all(auto, data, tmp_path):
         )
         assert again.nobs() == auto.nobs() and str(again.summary()) == str(auto.summary())
     pd.testing.assert_frame_equal(again.fitted(), auto.with_priors("equal").fitted())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: {"member_weights": arrays["member_weights"] * 0.9},
+        lambda arrays: {"member_weights": arrays["member_weights"][:-1]},
+        lambda arrays: {"losses": arrays["losses"][:-1]},
+        lambda arrays: {"priors": np.ones(1)},
+        lambda arrays: {"other": np.ones(1)},
+    ],
+)
+def test_files_of_averages_that_cannot_have_been_saved_are_refused(auto, change, tmp_path):
+    path = tmp_path / "fit.bbl"
+    auto.save(path)
+    meta, arrays = read_model(path, auto.kind)
+    write_model(path, meta, arrays | change(arrays), auto.kind)
+    with pytest.raises(bbl.errors.ModelFileError, match="array"):
+        bbl.load(path)
 
 
 def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):

@@ -208,6 +208,8 @@ HOSTILE = {
     "cells out of range": change("cells_column", lambda a: spoil(a, 99)),
     "cells that end elsewhere": change("cells_start", lambda a: a + 1),
     "values of another kind": change("values", lambda a: a.astype(int)),
+    "cells of no weight": change("cells_weight", lambda a: spoil(a, 0.0)),
+    "an array of its own": lambda meta, arrays: arrays.update(other=np.zeros(1)),
     "another method": lambda meta, arrays: meta["method"].update(name="mcmc"),
     "no method": lambda meta, arrays: meta.pop("method"),
     "a number as call": lambda meta, arrays: meta.update(call=3),

@@ -15,13 +15,33 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.methods import make_method
 from bbl.design.twoway import TwoWay
 from bbl.names import distinct_names
-from bbl.results.array_table import FINITE, ArraySpec, check_arrays
+from bbl.results.array_table import FINITE, POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 
 SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns and types
 CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
+
+TABLE = {
+    "sums": ArraySpec("f", ("a", "b", "L"), FINITE),
+    "rows": ArraySpec("i", ("I",), (0, "a")),
+    "columns": ArraySpec("i", ("J",), (0, "b")),
+    "values": ArraySpec("f", (2,)),
+    "history": ArraySpec("f", ("n_iter",)),
+    "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),
+    "population": ArraySpec("i", ("members", "items"), required=False),
+    "fitness": ArraySpec("f", ("members",), required="population"),
+    "draws_rows": ArraySpec("i", ("chains", "draws", "I"), (0, "I"), required=False),
+    "draws_columns": ArraySpec("i", ("chains", "draws", "J"), (0, "J"), required="draws_rows"),
+    "draws_log_posterior": ArraySpec("f", ("chains", "draws"), required="draws_rows"),
+    "draws_loyalty": ArraySpec("f", ("chains", "I"), required="draws_rows"),
+    "draws_popularity": ArraySpec("f", ("chains", "J"), required="draws_rows"),
+    "cells_start": ArraySpec("i", ("I+1",), required=False),
+    "cells_column": ArraySpec("i", ("cells",), (0, "J"), required="cells_start"),
+    "cells_value": ArraySpec("f", ("cells",), FINITE, required="cells_start"),
+    "cells_weight": ArraySpec("f", ("cells",), POSITIVE, required="cells_start"),
+}
 
 
 def selection_frame(values: np.ndarray) -> pd.DataFrame:
@@ -76,10 +96,10 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     method = make_method(options.pop("name"), options)
     if method.response != table.holds:
         raise ValueError("method and table do not fit together")
-    for name, kind in (("call", str), ("n_iter", int), ("converged", bool)):
-        if type(meta[name]) is not kind:
-            raise ValueError(f"{name!r} is not as saved")
-    check_arrays(arrays, _array_specs(table, arrays))
+    check_types(meta, {"call": str, "n_iter": int, "converged": bool})
+    n_rows, n_columns = table.shape
+    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
+    check_arrays(arrays, TABLE, I=n_rows, J=n_columns, L=L, items=n_rows + n_columns)
     if not arrays["sums"].any():
         raise ValueError("its blocks are empty")
     parts: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
@@ -96,20 +116,3 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         start, column, value, weight = (arrays[f"cells_{name}"] for name in CELLS)
         parts["cells"] = Cells.stored(start, column, value, weight, table.shape)
     return parts
-
-
-def _array_specs(table: TwoWay, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return kind, shape and range of the arrays of any clustering; draws and cells are checked where they are read."""
-    row_groups, column_groups, _ = arrays["sums"].shape
-    n_rows, n_columns = table.shape
-    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
-    n_members = len(arrays["fitness"]) if "population" in arrays else None
-    return {
-        "rows": ArraySpec("i", (n_rows,), (0, row_groups - 1)),
-        "columns": ArraySpec("i", (n_columns,), (0, column_groups - 1)),
-        "sums": ArraySpec("f", (row_groups, column_groups, L), FINITE),
-        "values": ArraySpec("f", (2,)),
-        "history": ArraySpec("f", (None,)),
-        "selection": ArraySpec("f", (None, len(SELECTION)), required=False),
-        "population": ArraySpec("i", (n_members, n_rows + n_columns), required=False),
-    }

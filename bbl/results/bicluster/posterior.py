@@ -106,13 +106,9 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior that `pack_posterior` stored; raise a ValueError if shapes or labels are impossible."""
+    """Return the posterior that `pack_posterior` stored, from checked arrays; a ValueError if there are no draws."""
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
-    chains, n = draws.log_posterior.shape
-    for labels, size in zip(draws[:2], table.shape, strict=True):
-        if labels.shape != (chains, n, size) or labels.dtype.kind != "i" or labels.min() < 0 or labels.max() >= size:
-            raise ValueError("the draws are not as saved")
-    if draws.loyalty.shape != (chains, table.shape[0]) or draws.popularity.shape != (chains, table.shape[1]):
+    if not draws.log_posterior.size:
         raise ValueError("the draws are not as saved")
     row_share, column_share = (similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2])
     return Posterior(table.rows, table.columns, draws, row_share, column_share)

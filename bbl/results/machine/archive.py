@@ -1,15 +1,14 @@
 """Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready dict and arrays.
 
-Earlier versions of the package skip unknown entries of the dict but refuse unknown arrays: additions go into the dict.
-
 Dimensions: K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and
 one more for all rows pooled if that was made. *Closed forms* are engines without iterations.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -25,18 +24,36 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
-from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
-from bbl.results.classifier import ClassifierResults
-from bbl.results.loss_archive import pack_loss, unpack_tuned_loss
-from bbl.results.machine.draw_archive import draw_specs, pack_draws, unpack_draws, unpack_predictive
-from bbl.results.model import ModelResults, Training
-from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.archive import check_model, pack_model, unpack_model, unpack_tuned_loss
+from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, check_types
+from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
+from bbl.results.model import ModelResults
 from bbl.stats.calibration import Calibration
 
 __all__ = ["pack", "unpack"]
 
 STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")  # arrays of `EngineFit.state` of engines that choose the terms
+
+TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
+    "theta": ArraySpec("f", ("K", "size"), FINITE),
+    "pooled": ArraySpec("f", ("size",), FINITE, required=False),
+    "log_z": ArraySpec("f", ("K",), FINITE),
+    "log_z_error": ArraySpec("f", ("K",)),
+    "prior": ArraySpec("f", ("K",), NON_NEGATIVE),
+    "lkh": ArraySpec("f", ("n_runs+1",)),  # of all rows, then of each run
+    "converged": ArraySpec("b", ("n_runs", "m")),
+    "grad_norm": ArraySpec("f", ("n_runs", "n_recorded")),
+    "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
+    "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),  # offsets, then the temperature
+    "sd": ArraySpec("f", ("n_runs", "size"), required=False),
+    "free": ArraySpec("b", ("K", "size"), required=False),
+    "votes": ArraySpec("f", ("K", "size"), required=False),
+    "nodes": ArraySpec("f", ("K", "order", "size"), required=False),
+    "draws": ArraySpec("f", ("n_runs", "chains", "n_draws", "size"), required=False),
+    "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required=False),
+    "draws_hidden": ArraySpec("f", ("K", "T", "hidden_size"), FINITE, required=False),
+}
 CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stored cells by dtype.kind; others are text
 
 
@@ -50,22 +67,18 @@ def pack(
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
     parameters = estimate.parameters
-    meta = {
-        "call": fit.call,
-        "design": fit.design.to_dict(),
+    entries = {
         "engine": {"name": engine.name, **_pack_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in sections],
         "tuning": _pack_tuning(tuning),
     }
-    if isinstance(fit, ClassifierResults):
-        meta |= pack_priors(fit.priors)
-        meta |= pack_loss(fit.log_loss, tuning is not None)
+    calibration = estimate.calibration
     arrays = {
         "theta": parameters.theta,
-        "pairs": parameters.layout.pairs,
-        **{_terms_name(k): terms for k, terms in enumerate(parameters.layout.terms[1:], 3)},
+        "pooled": parameters.pooled,
+        **{_terms_name(k): terms for k, terms in enumerate(parameters.layout.terms, 2)},
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
@@ -73,21 +86,14 @@ def pack(
         "grad_norm": _stack_runs([run.grad_norm for run in estimate.fits]),
         "n_iter": _stack_runs([run.n_iter for run in estimate.fits]),
         "converged": np.array([run.converged for run in estimate.fits]),
+        "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
         "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
-        "counts": np.concatenate(fit._counts, axis=1),
         **_pack_posterior(estimate.fits, parameters.layout.size),
+        **pack_draws(estimate.fits, estimate.predictive),
     }
-    if parameters.pooled is not None:
-        arrays["pooled"] = parameters.pooled
     if engine.chooses:
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
-    if estimate.calibration is not None:
-        arrays["calibration"] = np.append(estimate.calibration.offset, estimate.calibration.temperature)
-    arrays |= pack_draws(estimate.fits, estimate.predictive)
-    if rows and fit.training is not None:
-        row_arrays, meta["index"] = pack_rows(fit.training, fit._index())
-        arrays |= row_arrays
-    return meta, arrays
+    return pack_model(fit, entries, arrays, rows, tuned=tuning is not None)
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
@@ -197,45 +203,10 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     return Tuning(stored["option"], values, loss, chosen, calibration, [Problem(*problem) for problem in problems])
 
 
-def _check_meta(meta: dict) -> None:
-    """Raise a ValueError if an entry of the stored dict has the wrong type, or there are no observations."""
-    types = {"call": str, "design": dict, "engine": dict, "log_z_kind": str}
-    for name, expected in (types | {"nobs": int | float} if "nobs" in meta else types).items():
-        if not isinstance(meta[name], expected):
-            raise ValueError(f"{name!r} is not as saved")
-    if not meta.get("nobs", 1) > 0:
-        raise ValueError("it has no observations")
-
-
-def _array_specs(layout: Layout, hidden_layout: Layout, K: int, arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the specs of all arrays but the training rows; `hidden_layout` has any hidden units in addition."""
-    m, size, n_runs = layout.m, layout.size, K + ("pooled" in arrays)
-    n_recorded = m if arrays["grad_norm"].size else 0  # predictors with iterations; none in closed forms
-    return {
-        "theta": ArraySpec("f", (K, size), FINITE),
-        "pooled": ArraySpec("f", (size,), FINITE, required=False),
-        **{_terms_name(k): ArraySpec("i", (len(terms), k), (0, m - 1)) for k, terms in enumerate(layout.terms, 2)},
-        "log_z": ArraySpec("f", (K,), FINITE),
-        "log_z_error": ArraySpec("f", (K,)),
-        "prior": ArraySpec("f", (K,), NON_NEGATIVE),
-        "lkh": ArraySpec("f", (1 + n_runs,)),
-        "grad_norm": ArraySpec("f", (n_runs, n_recorded)),
-        "n_iter": ArraySpec("i", (n_runs, n_recorded)),
-        "converged": ArraySpec("b", (n_runs, m)),
-        "log_likelihood": ArraySpec("f", (1,)),
-        "counts": ArraySpec("f", (K, int(layout.n_levels.sum())), NON_NEGATIVE),
-        "calibration": ArraySpec("f", (K + 1,), FINITE, required=False),
-        "sd": ArraySpec("f", (n_runs, size), required=False),
-        "free": ArraySpec("b", (K, size), required=False),
-        "votes": ArraySpec("f", (K, size), required=False),
-        "nodes": ArraySpec("f", (K, max(layout.order, 2), size), required=False),
-        **{name: ArraySpec("f", (n_runs, None), FINITE) for name in arrays if name.startswith(STATE_PREFIX)},
-        **draw_specs(layout, hidden_layout, K, n_runs, arrays),
-    }
-
-
-def _check_values(layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError for unsorted terms, negative or infinite sds, and temperatures that are not positive."""
+def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
+    """Raise a ValueError for unsorted or unchosen terms, negative or infinite sds, and a temperature of 0 or less."""
+    if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
+        raise ValueError("it does not say which terms its groups have")
     for k, terms in enumerate(layout.terms, 2):
         if not np.array_equal(arrays[_terms_name(k)], terms) or not (terms[:, 1:] > terms[:, :-1]).all():
             raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
@@ -250,20 +221,15 @@ def _terms_name(order: int) -> str:
     return "pairs" if order == 2 else f"terms{order}"
 
 
-def _unpack_layout(design: Design, arrays: dict[str, np.ndarray]) -> Layout:
-    """Return the layout of the stored terms; a ValueError if a term holds a number that no predictor has."""
-    terms, order = [arrays["pairs"]], 3
-    while (name := _terms_name(order)) in arrays:
-        terms.append(arrays[name])
-        order += 1
-    predictor_range = (0, len(design.n_levels) - 1)
-    check_arrays(arrays, {_terms_name(k): ArraySpec("i", (None, k), predictor_range) for k in range(2, order)})
-    return Layout(design.n_levels, terms)
+def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
+    """Return the specifications of the arrays of terms, by rising order."""
+    orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]
+    return {_terms_name(k): ArraySpec("i", (f"n_{_terms_name(k)}", k), (0, "m")) for k in orders}
 
 
 def _pack_options(engine: Engine) -> dict[str, Any]:
     """Return the options of an engine for JSON: tuples as lists, infinity as ``"inf"``."""
-    options = dataclasses.asdict(engine)
+    options = asdict(engine)
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
     return {name: "inf" if isinstance(value, float) and np.isinf(value) else value for name, value in options.items()}
 
@@ -288,15 +254,25 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         raise ValueError("its response is not as saved")
     options = dict(meta["engine"])
     engine = ENGINES[options.pop("name")](**{k: np.inf if v == "inf" else v for k, v in options.items()})
-    layout = _unpack_layout(design, arrays)
-    _check_meta(meta)
-    K, hidden_layout = len(design.response.levels), engine.widened(layout)
-    specs = _array_specs(layout, hidden_layout, K, arrays)
-    refuse_unknown(arrays, {*specs, *ROWS})
-    check_arrays(arrays, specs)
-    _check_values(layout, arrays)
-    if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
-        raise ValueError("it does not say which terms its groups have")
+    terms_table = _terms_table(arrays)
+    terms = {name: arrays[name] for name in terms_table}
+    check_arrays(terms, terms_table, m=len(design.n_levels))
+    layout = Layout(design.n_levels, list(terms.values()))
+    hidden_layout = engine.widened(layout)
+    state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
+    check_types(meta, {"log_z_kind": str})
+    check_model(
+        meta,
+        arrays,
+        TABLE | terms_table | state_table,
+        design,
+        size=layout.size,
+        hidden_size=hidden_layout.size,
+        order=max(layout.order, 2),
+        n_runs=len(design.response.levels) + ("pooled" in arrays),
+        n_recorded=layout.m if arrays["grad_norm"].size else 0,  # predictors with iterations; none in closed forms
+    )
+    _check_values(engine, layout, arrays)
     estimate = Estimate(
         Parameters(layout, arrays["theta"], arrays.get("pooled")),
         arrays["log_z"],
@@ -308,21 +284,15 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
         unpack_predictive(layout, hidden_layout, arrays),
     )
-    sample, index = unpack_rows(arrays, meta.get("index"), layout.n_levels, K, whole=engine.weights == "counts")
-    counts = np.split(arrays["counts"], np.cumsum(design.n_levels)[:-1], axis=1)
-    nobs = meta.get("nobs", round(float(counts[0].sum())))  # files without nobs are of complete rows
-    sections = [_unpack_section(section) for section in meta["sections"]] if "sections" in meta else None
+    if "nobs" not in meta:  # files without nobs are of complete rows
+        meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
+    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")
+    if not arguments["stored"].nobs > 0:
+        raise ValueError("it has no observations")
+    if "sections" in meta:
+        sections = [_unpack_section(section) for section in meta["sections"]]
+        arguments["stored"] = replace(arguments["stored"], sections=sections)
     tuning = _unpack_tuning(meta.get("tuning"), engine)
-    arguments = {
-        "call": meta["call"],
-        "design": design,
-        "training": sample,
-        "index": index,
-        "engine": engine,
-        "estimate": estimate,
-        "tuning": tuning,
-        "stored": Training(nobs, float(arrays["log_likelihood"][0]), counts, sections),
-    }
     if classes:
-        arguments |= {"priors": unpack_priors(meta, K), "stored_loss": unpack_tuned_loss(meta, tuning, estimate)}
-    return arguments
+        arguments["stored_loss"] = unpack_tuned_loss(meta, tuning, estimate)
+    return arguments | {"engine": engine, "estimate": estimate, "tuning": tuning}

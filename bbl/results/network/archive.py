@@ -20,19 +20,24 @@ from bbl.bayesnet.predict import Network
 from bbl.checks import integer, real
 from bbl.design.design import Design
 from bbl.design.factor_storage import name_from_list, name_to_list
-from bbl.results.array_table import NON_NEGATIVE, PROBABILITY, ArraySpec, check_arrays, refuse_unknown
-from bbl.results.loss_archive import pack_loss, unpack_loss
-from bbl.results.model import Training
+from bbl.results.archive import check_model, pack_model, unpack_model
+from bbl.results.array_table import NON_NEGATIVE, PROBABILITY, ArraySpec
 from bbl.results.network.structure import AveragedStructure, make_structure
-from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
 
 __all__ = ["pack", "unpack"]
 
-STRUCTURE_SPECS = {  # the families of all members, one after another
-    "members": ArraySpec("i", (None,), NON_NEGATIVE),  # number of families of each member
-    "features": ArraySpec("i", (None,), NON_NEGATIVE),  # feature of each family
-    "n_parents": ArraySpec("i", (None,), NON_NEGATIVE),  # number of feature parents of each family
-    "parents": ArraySpec("i", (None,), NON_NEGATIVE),  # feature parents, family after family
+TABLE = {
+    "members": ArraySpec("i", ("members",), NON_NEGATIVE),  # number of families of each member
+    "features": ArraySpec("i", ("families",), (0, "columns")),  # feature of each family, member after member
+    "n_parents": ArraySpec("i", ("families",), NON_NEGATIVE),  # number of feature parents of each family
+    "parents": ArraySpec("i", ("parents",), (0, "columns")),  # feature parents, family after family
+    "score_log": ArraySpec("f", ("steps",)),
+    "prior": ArraySpec("f", ("K",), PROBABILITY),
+    "theta": ArraySpec("f", ("cells", "K"), PROBABILITY),
+    "arc_posterior": ArraySpec("f", ("m",), PROBABILITY, required=False),
+    "feature_weights": ArraySpec("f", ("m",), PROBABILITY, required=False),
+    "errors": ArraySpec("f", ("cells", "K"), required=False),
+    "class_errors": ArraySpec("f", ("K",), required="errors"),
 }
 
 
@@ -40,9 +45,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with `store_data`."""
     structure, recipe = fit.structure, fit.recipe
     members = fit.network.members if isinstance(fit.network, Averaged) else (fit.network,)
-    meta: dict[str, Any] = {
-        "call": fit.call,
-        "design": fit.design.to_dict(),
+    entries = {
         "columns": [name_to_list(name) for name in structure.columns],
         "learner": structure.learner,
         "options": dict(structure.options),
@@ -53,30 +56,24 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
             "awnb": None if recipe.awnb is None else list(recipe.awnb),
         },
         "nobs": fit.nobs(),
-        **pack_priors(fit.priors),
-        **pack_loss(fit.log_loss),
     }
+    errors, class_errors = fit._errors or (None, None)
     arrays = {
         **_pack_dags(structure.dags),
         "score_log": np.array(structure.score_log, dtype=float),
         "prior": fit.network.prior,
         "theta": np.concatenate([member.theta for member in members]),
         "log_likelihood": np.array([fit._log_likelihood]),
-        "counts": np.concatenate([np.zeros((len(fit.classes), 0)), *fit._counts], axis=1),
+        "arc_posterior": fit.arc_posterior,
+        "feature_weights": fit.feature_weights,
+        "errors": errors,
+        "class_errors": class_errors,
     }
-    for name in ("arc_posterior", "feature_weights"):
-        if getattr(fit, name) is not None:
-            arrays[name] = getattr(fit, name)
-    if fit._errors is not None:
-        arrays["errors"], arrays["class_errors"] = fit._errors
-    if store_data and fit.training is not None:
-        rows, meta["index"] = pack_rows(fit.training, fit.index)
-        arrays |= rows
-    return meta, arrays
+    return pack_model(fit, entries, arrays, store_data)
 
 
 def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
-    """Return the families of all members, one after another, as the arrays of `STRUCTURE_SPECS`."""
+    """Return the families of all members, one after another, as the first arrays of `TABLE`."""
     families = [family for dag in dags for family in dag.families]
     return {
         "members": np.array([len(dag.families) for dag in dags], dtype=np.int64),
@@ -86,12 +83,11 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
     }
 
 
-def _unpack_dags(arrays: dict[str, np.ndarray], m: int) -> tuple[Dag, ...]:
-    """Return the graphs that `_pack_dags` stored, on `m` columns; raise a ValueError if the arrays are inconsistent."""
-    check_arrays(arrays, STRUCTURE_SPECS)
-    n_families, features, n_parents, parents = (arrays[name] for name in STRUCTURE_SPECS)
+def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
+    """Return the graphs that `_pack_dags` stored; raise a ValueError if the arrays are inconsistent."""
+    n_families, features, n_parents, parents = (arrays[n] for n in ("members", "features", "n_parents", "parents"))
     n = len(features)
-    if not len(n_families) or n_families.sum() != n or len(n_parents) != n or n_parents.sum() != len(parents):
+    if not len(n_families) or n_families.sum() != n or n_parents.sum() != len(parents):
         raise ValueError("its structure is not as saved")
     family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n else []
     families = [(int(i), tuple(map(int, positions))) for i, positions in zip(features, family_parents, strict=True)]
@@ -99,8 +95,8 @@ def _unpack_dags(arrays: dict[str, np.ndarray], m: int) -> tuple[Dag, ...]:
     dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True))
     for dag in dags:
         dag_features = set(dag.features)
-        if len(dag_features) < len(dag.families) or (dag_features and max(dag_features) >= m):
-            raise ValueError("a feature stands twice in its structure, or is none of its columns")
+        if len(dag_features) < len(dag.families):
+            raise ValueError("a feature stands twice in its structure")
         if any(len({i, *ps}) <= len(ps) or not dag_features.issuperset(ps) for i, ps in dag.families):
             raise ValueError("a family of its structure is not as saved")
         dag.layers  # noqa: B018  # raises a ValueError if there is a cycle
@@ -150,19 +146,20 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
     labels, K = design.labels, len(design.response.levels)
-    if not design.classes or not isinstance(meta["call"], str) or len(set(columns)) < len(columns):
+    if not design.classes or len(set(columns)) < len(columns):
         raise ValueError("its names are not as saved")
-    dags = _unpack_dags(arrays, len(columns))
+    check_model(meta, arrays, TABLE, design, columns=len(columns))
+    dags = _unpack_dags(arrays)
     if {columns[i] for i in dags[0].features} != set(labels.names):
         raise ValueError("its features are not those of its design")
     feature = {columns.index(name): i for i, name in enumerate(labels.names)}  # position of each column in the design
     design_dags = [Dag(tuple((feature[i], tuple(feature[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
-    specs = _array_specs(sum(f.cells for f in families), n_levels, K)
-    refuse_unknown(arrays, {*specs, *STRUCTURE_SPECS, *ROWS})
-    check_arrays(arrays, specs)
-    thetas = np.split(arrays["theta"], np.cumsum([f.cells for f in families])[:-1])
+    ends = np.cumsum([f.cells for f in families])
+    if len(arrays["theta"]) != ends[-1]:
+        raise ValueError("the array 'theta' is not as saved")
+    thetas = np.split(arrays["theta"], ends[:-1])
     networks = tuple(Network(d, f, arrays["prior"], t) for d, f, t in zip(design_dags, families, thetas, strict=True))
     structure = make_structure(
         class_var=labels.response,
@@ -175,40 +172,12 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     averaged = isinstance(structure, AveragedStructure)
     if len(networks) > 1 and not averaged:
         raise ValueError("it has several structures")
-    training = Training(
-        integer("nobs", meta["nobs"], 0),
-        float(arrays["log_likelihood"][0]),
-        np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if n_levels else [],
-    )
-    sample, index = unpack_rows(arrays, meta.get("index"), n_levels, K, -1)
-    return {
-        "call": meta["call"],
-        "design": design,
-        "training": sample,
-        "index": index,
+    integer("nobs", meta["nobs"], 0)
+    return unpack_model(meta, arrays, design, -1) | {
         "structure": structure,
         "network": Averaged(networks) if averaged else networks[0],
         "recipe": _unpack_recipe(meta["recipe"], len(n_levels)),
         "arc_posterior": arrays.get("arc_posterior"),
         "feature_weights": arrays.get("feature_weights"),
         "stored_errors": (arrays["errors"], arrays["class_errors"]) if "errors" in arrays else None,
-        "stored": training,
-        "priors": unpack_priors(meta, K),
-        "stored_loss": unpack_loss(meta),
-    }
-
-
-def _array_specs(cells: int, n_levels: list[int], K: int) -> dict[str, ArraySpec]:
-    """Return kind, shape and range of each array, without structure and rows; `cells` is the length of ``theta``."""
-    m = len(n_levels)
-    return {
-        "prior": ArraySpec("f", (K,), PROBABILITY),
-        "theta": ArraySpec("f", (cells, K), PROBABILITY),
-        "log_likelihood": ArraySpec("f", (1,)),
-        "counts": ArraySpec("f", (K, sum(n_levels)), NON_NEGATIVE),
-        "score_log": ArraySpec("f", (None,)),
-        "arc_posterior": ArraySpec("f", (m,), PROBABILITY, required=False),
-        "feature_weights": ArraySpec("f", (m,), PROBABILITY, required=False),
-        "errors": ArraySpec("f", (cells, K), required=False),
-        "class_errors": ArraySpec("f", (K,), required=False),
     }

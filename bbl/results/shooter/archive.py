@@ -15,10 +15,8 @@ import pandas as pd
 
 from bbl.checks import choice, flag, integer, real
 from bbl.design.design import Design
-from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, refuse_unknown
-from bbl.results.loss_archive import pack_loss, unpack_loss
-from bbl.results.model import Training
-from bbl.results.row_archive import ROWS, pack_priors, pack_rows, unpack_priors, unpack_rows
+from bbl.results.archive import check_model, pack_model, unpack_model
+from bbl.results.array_table import FINITE, POSITIVE, ArraySpec
 
 __all__ = ["PATH", "pack", "unpack"]
 
@@ -28,19 +26,26 @@ PATH = {  # columns of the path and their types
 }  # fmt: skip
 
 
+TABLE = {
+    "orders": ArraySpec("i", ("terms",), (1, "m+1")),
+    "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # term after term
+    "entered": ArraySpec("i", ("terms",)),
+    "weights_of_terms": ArraySpec("f", ("weights", "contrasts"), FINITE),  # term after term
+    "intercept": ArraySpec("f", ("contrasts",), FINITE),
+    "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),
+    "path": ArraySpec("f", ("points", len(PATH))),
+}
+
+
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the options of a `ShooterResults` as a dict, and its arrays; training rows only with `store_data`."""
     terms = list(fit.chosen)
-    meta: dict[str, Any] = {
-        "call": fit.call,
-        "design": fit.design.to_dict(),
+    entries = {
         "refitted": fit.refitted,
         "penalty": fit.penalty,
         "penalties": list(fit.penalties),
         "separating": [terms.index(t) for t in fit.separating],
         "nobs": fit.nobs(),
-        **pack_priors(fit.priors),
-        **pack_loss(fit.log_loss),
     }
     arrays = {
         "orders": np.array([len(t) for t in terms], dtype=np.int64),
@@ -51,73 +56,34 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "shares": fit.shares,
         "log_likelihood": np.array([fit._log_likelihood]),
         "path": fit.path[list(PATH)].to_numpy(float),
-        "counts": np.concatenate(fit._counts, axis=1),
     }
-    if store_data and fit.training is not None:
-        rows, meta["index"] = pack_rows(fit.training, fit.index)
-        arrays |= rows
-    return meta, arrays
+    return pack_model(fit, entries, arrays, store_data)
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the arguments of `ShooterResults` from what `pack` stored; raise a ValueError at an impossible value."""
     design = Design.from_dict(meta["design"])
-    K, n_levels = len(design.response.levels), design.n_levels
-    if not design.classes or not isinstance(meta["call"], str):
-        raise ValueError("its call is not as saved")
-    specs = _array_specs(arrays, n_levels, K)
-    refuse_unknown(arrays, {*specs, *ROWS})
-    check_arrays(arrays, specs)
-    chosen = _unpack_terms(arrays, n_levels)
+    if not design.classes:
+        raise ValueError("its response is not as saved")
+    check_model(meta, arrays, TABLE, design, contrasts=len(design.response.levels) - 1)
+    chosen = _unpack_terms(arrays, design.n_levels)
     terms = list(chosen)
     path = _unpack_path(arrays["path"])
-    entered, intercept, shares = arrays["entered"], arrays["intercept"], arrays["shares"]
-    if not np.isin(entered, path.index).all():
+    if not np.isin(arrays["entered"], path.index).all():
         raise ValueError("its terms entered at points that its path does not have")
-    if not (shares > 0).all() or abs(shares.sum() - 1.0) > 1e-6:
-        raise ValueError("'shares' is not as saved")
-    separating = tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"])
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
     if len(penalties) < max(map(len, terms), default=1):
         raise ValueError("its penalties are not as saved")
-    nobs = meta["nobs"]
-    real("nobs", nobs, 0.0)
-    sample, index = unpack_rows(arrays, meta.get("index"), n_levels.tolist(), K)
-    return {
-        "call": meta["call"],
-        "design": design,
-        "training": sample,
-        "index": index,
+    return unpack_model(meta, arrays, design) | {
         "chosen": chosen,
-        "intercept": intercept,
+        "intercept": arrays["intercept"],
         "refitted": flag("refitted", meta["refitted"]),
-        "separating": separating,
+        "separating": tuple(terms[integer("separating", k, 0, len(terms) - 1)] for k in meta["separating"]),
         "penalties": penalties,
         "penalty": choice("penalty", meta["penalty"], ("group", "l1")),
         "path": path,
-        "entered": entered,
-        "shares": shares,
-        "priors": unpack_priors(meta, K),
-        "stored_loss": unpack_loss(meta),
-        "stored": Training(
-            nobs, float(arrays["log_likelihood"][0]), np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1)
-        ),
-    }
-
-
-def _array_specs(arrays: dict[str, np.ndarray], n_levels: np.ndarray, K: int) -> dict[str, ArraySpec]:
-    """Return kind, shape and range of each array but the training rows; `n_levels` (m,) are those of the predictors."""
-    n_terms = len(arrays["orders"])
-    return {
-        "orders": ArraySpec("i", (None,), (1, len(n_levels))),
-        "predictors": ArraySpec("i", (None,), (0, len(n_levels) - 1)),  # term after term
-        "entered": ArraySpec("i", (n_terms,)),
-        "weights_of_terms": ArraySpec("f", (None, K - 1), FINITE),  # term after term
-        "intercept": ArraySpec("f", (K - 1,), FINITE),
-        "shares": ArraySpec("f", (K,), NON_NEGATIVE),
-        "log_likelihood": ArraySpec("f", (1,)),
-        "path": ArraySpec("f", (None, len(PATH))),
-        "counts": ArraySpec("f", (K, int(n_levels.sum())), NON_NEGATIVE),
+        "entered": arrays["entered"],
+        "shares": arrays["shares"],
     }
 
 

@@ -19,8 +19,9 @@ from bbl.capabilities import MACHINE_ONLY, lacking
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.page import Part
+from bbl.results.archive import PRIORS, pack_loss, unpack_loss
+from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.loss_archive import pack_loss, unpack_loss
 from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.rows.on_disk import Rows
@@ -35,6 +36,12 @@ __all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NOT_A_SUM = "An average has no scores that are sums over terms"
+
+TABLE = {
+    "member_weights": ArraySpec("f", ("members",), POSITIVE, sum_tolerance=1e-9),
+    "losses": ArraySpec("f", ("members",)),
+    "priors": PRIORS,
+}
 
 
 @final
@@ -244,33 +251,36 @@ class AverageResults(ClassifierResults):
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
         """Return the model that `pack` stored, after checking every value."""
-        if type(meta["call"]) is not str or not meta["members"]:
-            raise ValueError("its members are not as saved")
+        check_types(meta, {"call": str})
+        if not meta["members"]:
+            raise ValueError("it has no members")
         classes = {cls.kind: cls for cls in ClassifierResults.__subclasses__()}  # `bbl.load` imports all of them
-        members = []
+        members, remaining_arrays = [], dict(arrays)
         for k, stored in enumerate(meta["members"]):
             prefix, member_meta = f"m{k}_", dict(stored)
-            member_arrays = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            names = [name for name in arrays if name.startswith(prefix)]
+            member_arrays = {name.removeprefix(prefix): remaining_arrays.pop(name) for name in names}
             members.append(classes[member_meta.pop("kind")].unpack(member_meta, member_arrays))
-        w, losses = arrays["member_weights"], arrays["losses"]
-        are_vectors = w.shape == losses.shape == (len(members),) and w.dtype.kind == losses.dtype.kind == "f"
-        if not are_vectors or not (w > 0.0).all() or abs(float(w.sum()) - 1.0) > 1e-9:
-            raise ValueError("its weights are not as saved")
         first = members[0]
         if any(m.labels != first.labels for m in members):
             raise ValueError("its members are not of the same groups and predictors")
-        priors = arrays.get("priors")
-        K = len(first.labels.groups)
-        if priors is not None and (priors.shape != (K,) or not (priors >= 0.0).all() or abs(priors.sum() - 1.0) > 1e-6):
-            raise ValueError("its priors are not as saved")
+        check_arrays(remaining_arrays, TABLE, K=len(first.labels.groups), members=len(members))
         missing = meta.get("missing", first.design.missing)  # old files lack it, as all members had the same policy
         if missing not in {member.design.missing for member in members}:
             raise ValueError("what it does with missing values is not as saved")
         design = replace(first.design, missing=missing)
         return cls(
-            meta["call"], design, first.training, first.index, tuple(members), w, losses,
-            stored=first.stored, priors=priors, stored_loss=unpack_loss(meta),
-        )  # fmt: skip
+            meta["call"],
+            design,
+            first.training,
+            first.index,
+            tuple(members),
+            arrays["member_weights"],
+            arrays["losses"],
+            stored=first.stored,
+            priors=arrays.get("priors"),
+            stored_loss=unpack_loss(meta),
+        )
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:

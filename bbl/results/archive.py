@@ -1,0 +1,170 @@
+"""Pack what files of all families hold (call, design, log-loss, training rows and their summaries), and unpack it.
+
+A family adds entries of its own to the dict, and its own table of arrays. Earlier versions of the package skip unknown
+entries of the dict but refuse unknown arrays: additions go into the dict.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.prediction_checks import remedy
+from bbl.boltzmann.tuning import Tuning
+from bbl.checks import real
+from bbl.design.design import Design
+from bbl.design.weights import check_weights
+from bbl.results.array_table import NON_NEGATIVE, ArraySpec, check_arrays, check_types
+from bbl.results.classifier import ClassifierResults
+from bbl.results.model import ModelResults, Training
+from bbl.rows.sample import Sample, code_dtype
+from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
+
+__all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model", "unpack_tuned_loss"]
+
+PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)  # class shares for predictions
+
+MODEL_TABLE = {  # arrays of every model of K groups and m predictors; the last four are n training rows
+    "log_likelihood": ArraySpec("f", (1,)),
+    "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),  # of the levels of all predictors, one after another
+    "codes": ArraySpec("u", ("n", "m"), required=False),
+    "weights": ArraySpec("f", ("n",), required="codes"),
+    "y": ArraySpec("i", ("n",), (-1, "K"), required="codes"),
+    "missing": ArraySpec("b", ("n", "m"), required=False),
+}
+
+
+def pack_model(
+    fit: ModelResults, entries: dict, arrays: Mapping[str, np.ndarray | None], store_data: bool, tuned: bool = False
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return the content of a model file: (dict of names and options, arrays by name).
+
+    `entries` and `arrays` are those of the family; an array that is None is left out. Training rows are stored only
+    with `store_data`; `tuned` says whether an option was tuned inside the fit.
+    """
+    meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
+    if isinstance(fit, ClassifierResults):
+        meta |= ({} if fit.priors is None else {"priors": fit.priors.tolist()}) | pack_loss(fit.log_loss, tuned)
+    stored = {name: array for name, array in arrays.items() if array is not None}
+    stored["counts"] = np.concatenate([np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1)
+    if store_data and fit.training is not None:
+        sample = fit.training
+        stored |= {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
+        if sample.missing is not None:
+            stored["missing"] = sample.missing
+        meta["index"] = _pack_index(fit._index())
+    return meta, stored
+
+
+def check_model(
+    meta: dict, arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], design: Design, **sizes: int
+) -> None:
+    """Raise a ValueError unless the call is text and `arrays` are those of `MODEL_TABLE` and of a family's `table`.
+
+    `sizes` are the known values of symbols of `table`; ``K``, ``m`` and ``levels`` come from the design.
+    """
+    check_types(meta, {"call": str})
+    n_levels = design.n_levels
+    sizes |= {"K": len(design.response.levels), "m": len(n_levels), "levels": int(n_levels.sum())}
+    check_arrays(arrays, {**table, **MODEL_TABLE}, **sizes)
+
+
+def unpack_model(
+    meta: dict, arrays: Mapping[str, np.ndarray], design: Design, lowest_group: int = 0, whole: bool = True
+) -> dict[str, Any]:
+    """Return the arguments of all classes of results from what `pack_model` stored and `check_model` checked.
+
+    Groups of training rows must be `lowest_group` or more, and their weights whole numbers if `whole`.
+    """
+    n_levels = design.n_levels
+    counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
+    real("nobs", meta["nobs"], 0.0)
+    sample, index = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
+    arguments = {
+        "call": meta["call"],
+        "design": design,
+        "training": sample,
+        "index": index,
+        "stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
+    }
+    if design.classes:
+        arguments |= {"priors": _unpack_priors(meta, len(design.response.levels)), "stored_loss": unpack_loss(meta)}
+    return arguments
+
+
+def _unpack_rows(
+    arrays: Mapping[str, np.ndarray], labels: Any, n_levels: np.ndarray, lowest_group: int, whole: bool
+) -> tuple[Sample | None, pd.Index | None]:
+    """Return (training rows, row labels), or (None, None); `labels` is the dict from `_pack_index`."""
+    if "codes" not in arrays:
+        return None, None
+    codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
+    if codes.dtype != code_dtype(n_levels):
+        raise ValueError("its rows are not as saved")
+    if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0, initial=0) >= n_levels).any()):
+        raise ValueError("its rows hold what cannot have been saved")
+    check_weights(weights, len(codes), whole=whole)
+    return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))
+
+
+def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
+    """Return the class shares (K,) in a file, or None; a ValueError if they do not sum to 1."""
+    if "priors" not in meta:
+        return None
+    shares = np.array(meta["priors"])
+    if not PRIORS.admits(shares, {"K": K}):
+        raise ValueError("its priors are not as saved")
+    return shares
+
+
+def _pack_index(index: pd.Index) -> dict:
+    """Return row labels as a dict for JSON; ``labels`` is None, and rows are numbered, unless they are text or ints."""
+    name = index.name if isinstance(index.name, str) else None
+    if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
+        return {"labels": None, "name": name}
+    labels = index.tolist()
+    is_plain = index.nlevels == 1 and all(isinstance(v, str | int) and not isinstance(v, bool) for v in labels)
+    return {"labels": labels if is_plain else None, "name": name}
+
+
+def _unpack_index(stored: dict, n: int) -> pd.Index:
+    """Return the labels of `n` rows that `_pack_index` stored."""
+    labels, name = stored["labels"], stored["name"]
+    is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
+    if not is_plain or not (name is None or isinstance(name, str)):
+        raise ValueError("the labels of its rows are not as saved")
+    return pd.Index(range(n) if labels is None else labels, name=name)
+
+
+def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
+    """Return the entry of the dict that holds a log-loss; no entry without a log-loss, or None for a `tuned` model.
+
+    A tuned model needs an entry: `unpack_tuned_loss` takes a missing one for a file of an earlier version.
+    """
+    if record is None:
+        return {"log_loss": None} if tuned else {}
+    return {"log_loss": dataclasses.asdict(record)}
+
+
+def unpack_loss(meta: dict) -> LossRecord | None:
+    """Return the log-loss that `pack_loss` stored, or None; a ValueError if it has wrong types or negative numbers."""
+    if meta.get("log_loss") is None:
+        return None
+    record = LossRecord(**meta["log_loss"])
+    losses, texts = (record.loss, record.baseline), (record.rows, record.remedy)
+    if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(type(text) is str for text in texts):
+        raise ValueError("its log-loss is not as saved")
+    return record
+
+
+def unpack_tuned_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
+    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
+    if "log_loss" in meta or tuning is None:
+        return unpack_loss(meta)
+    loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
+    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))

@@ -16,6 +16,7 @@ import bbl
 from bbl import networks
 from bbl.design.formula import FormulaTerms
 from bbl.errors import BBLError, ClassError
+from bbl.results.network.structure import SingleGraph
 from bbl.rows.sample import Sample
 
 matplotlib.use("Agg")
@@ -239,6 +240,10 @@ def test_averages_of_networks_list_what_they_have():
         aode.arcs  # noqa: B018
     with pytest.raises(AttributeError, match="A single network has no members"):
         tan.members  # noqa: B018
+    for name in (name for name in vars(SingleGraph) if not name.startswith("_")):
+        with pytest.raises(AttributeError, match=f"An average of 3 networks has no {name};"):
+            getattr(aode, name)(*([1] if name == "is_kde" else []))  # a property raises before it is called
+        assert callable(getattr(tan, name)) or getattr(tan, name) == getattr(tan.structure, name)
 
 
 def test_a_density_has_nothing_of_classes():

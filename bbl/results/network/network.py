@@ -10,57 +10,53 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import pandas as pd
 
 from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
-from bbl.bayesnet.parameters import Recipe, fit
-from bbl.bayesnet.predict import Network, class_scores, log_table, sum_at_class
+from bbl.bayesnet.parameters import Recipe, fit, standard_errors
+from bbl.bayesnet.predict import Network, class_scores, sum_at_class
 from bbl.bayesnet.sampling import draw
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice, generator, integer, near_match
-from bbl.design.frames import to_frame
 from bbl.errors import BBLError, OptionError
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import category_frame
 from bbl.report.network.plot import plot_probabilities
 from bbl.report.network.summary import network_summary
-from bbl.report.network.text import bif_text, structure_text
 from bbl.report.page import Part, figure_html
-from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import LogLikelihood, MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test
 from bbl.results.network.archive import pack, unpack
-from bbl.results.network.structure import AveragedStructure, Structure, require_single
-from bbl.results.network.tables import NetworkTables
-from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.results.network.facts import feature_facts, network_facts, network_text
+from bbl.results.network.likelihood import cLogLik, logLik, score
+from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
+from bbl.results.network.tables import attribution, by_feature, cell_tables, interchange_text
+from bbl.results.predictions import importance, predict_batches, predict_rows
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
-from bbl.stats.scores import log_probabilities
 
 __all__ = ["NetworkResults"]
 
-FROM_STRUCTURE = (  # attributes that a fitted network takes from its structure
-    "arcs", "class_var", "families", "feature_families", "features", "is_anb", "is_kde", "is_nb", "is_ode",
-    "is_semi_naive", "learner", "members", "modelstring", "narcs", "score_log", "to_dot", "to_networkx", "vars",
-)  # fmt: skip
+# attributes that averages of networks lack
+OF_SINGLE_NETWORKS = {"params_se", *(name for name in vars(SingleGraph) if not name.startswith("_"))}
 STRUCTURE_LEARNT = "a network's structure is learnt"
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class NetworkResults(NetworkTables, ClassifierResults):
+class NetworkResults(SingleGraph, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
 
-    The fit has these attributes of its `structure` too: ``features``, ``families``, ``feature_families``, ``arcs``,
-    ``narcs``, ``modelstring``, ``vars``, ``class_var``, ``learner``, ``score_log``, ``is_nb``, ``is_ode``, ``is_anb``,
-    ``is_semi_naive``, ``is_kde(k)``, ``to_networkx()``, ``to_dot()``, and, if networks are averaged, ``members``.
+    The fit has the attributes of its `structure` too: a single network those of its graph, such as ``families``,
+    ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average of networks ``members``.
 
     Attributes
     ----------
@@ -108,26 +104,66 @@ class NetworkResults(NetworkTables, ClassifierResults):
     )  # fmt: skip
     _can_refit = True
 
+    cLogLik = cLogLik
     importance = importance
+    logLik = logLik
     predict_batches = predict_batches
+    score = score  # type: ignore[assignment]  # its first argument may be the table, as in score(newdata) of others
     _composite_aic = no_composite_aic
     _ratio_test = no_ratio_test
 
-    def __getattr__(self, name: str) -> Any:
-        """Return the attribute of the structure, if `name` is one of `FROM_STRUCTURE`."""
-        if name not in FROM_STRUCTURE:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if hasattr(self.structure, name):
-            return getattr(self.structure, name)
+    # the structure
+
+    def _single(self, attribute: str) -> Structure:
+        """Return the graph; an AttributeError if networks are averaged, which have no such `attribute`."""
+        if isinstance(self.structure, Structure):
+            return self.structure
         raise AttributeError(
-            f"A single network has no {name}; of an average of networks it is a dict of structures by feature."
-            if name == "members"
-            else f"An average of {len(self.structure.dags)} networks has no {name}; each network in members has."
+            f"An average of {len(self.structure.dags)} networks has no {attribute}; each network in members has."
         )
 
     def __dir__(self) -> list[str]:
-        names = {*super().__dir__(), *(name for name in FROM_STRUCTURE if hasattr(self.structure, name))}
-        return sorted(names if isinstance(self.structure, Structure) else names - {"params_se"})
+        refused = {"members"} if isinstance(self.structure, Structure) else OF_SINGLE_NETWORKS
+        return sorted({*super().__dir__()} - refused)
+
+    def _require_network(self, noun: str) -> Network:
+        """Return the network; an OptionError if networks are averaged, which have no such `noun`."""
+        require_single(self.structure, noun)
+        return cast(Network, self.network)
+
+    @property
+    def members(self) -> dict[Hashable, Structure]:
+        """The graphs of an average, by the name of the feature that is the parent of all others."""
+        if isinstance(self.structure, AveragedStructure):
+            return self.structure.members
+        raise AttributeError(
+            "A single network has no members; of an average of networks it is a dict of structures by feature."
+        )
+
+    @property
+    def learner(self) -> str | None:
+        """Name of the learner; None if the structure was given by hand."""
+        return self.structure.learner
+
+    @property
+    def score_log(self) -> tuple[float, ...]:
+        """For each step of a greedy search, the accuracy of its structure, averaged over the folds."""
+        return self.structure.score_log
+
+    @property
+    def class_var(self) -> Hashable:
+        """Name of the class."""
+        return self.structure.class_var
+
+    @property
+    def features(self) -> tuple:
+        """Names of the features in the graph, in its order."""
+        return self.structure.features
+
+    @property
+    def vars(self) -> tuple:
+        """Names of the class and the features."""
+        return self.structure.vars
 
     @property
     def classes(self) -> tuple:
@@ -156,6 +192,52 @@ class NetworkResults(NetworkTables, ClassifierResults):
             raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
         return self.labels.levels[self.labels.names.index(var)]
 
+    # probability tables
+
+    @cached_property
+    def params(self) -> dict[Hashable, Any]:
+        """Probability table of each variable: one row for each configuration of its parents, one column for each level.
+
+        For an average, a dict of these tables for each member.
+        """
+        if isinstance(self.network, Averaged):
+            networks = zip(self.members, self.network.members, strict=True)
+            return {name: cell_tables(self.labels, network, network.theta, network.prior) for name, network in networks}
+        return cell_tables(self.labels, self.network, self.network.theta, self.network.prior)
+
+    @cached_property
+    def params_se(self) -> dict[Hashable, pd.DataFrame]:
+        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan where there are none."""
+        network = self._require_network("standard errors")
+        if self._errors is None:
+            raise OptionError(
+                "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no Dirichlet posterior, so they have "
+                "no standard errors; fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap."
+            )
+        return cell_tables(self.labels, network, *self._errors)
+
+    @cached_property
+    def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Standard errors of all tables (cells, K) and of the class probabilities (K,); None if there are none."""
+        if self.stored_errors is not None or not self.recipe.plain or isinstance(self.network, Averaged):
+            return self.stored_errors
+        return standard_errors(self.network, self._rows(), self.recipe.smooth)
+
+    @property
+    def manb_arc_posterior(self) -> pd.Series | None:
+        """Posterior probability of the arc from the class to each feature (MANB); None in other fits."""
+        return by_feature(self.features, self.arc_posterior)
+
+    @property
+    def awnb_weights(self) -> pd.Series | None:
+        """Weight of each feature from decision trees (AWNB); None in other fits."""
+        return None if self.recipe.awnb is None else by_feature(self.features, self.feature_weights)
+
+    @property
+    def wanbia_weights(self) -> pd.Series | None:
+        """Weight of each feature by conditional likelihood (WANBIA); None in other fits."""
+        return None if self.recipe.wanbia is False else by_feature(self.features, self.feature_weights)
+
     # scores
 
     @property
@@ -177,65 +259,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
         """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
         chunks = rows.chunks(BLOCK)
         return float(sum(sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
-
-    def _new_rows(self, newdata: Any) -> Sample:
-        """Encode a table of features and class; rows that the design drops for missing values are left out."""
-        newdata = to_frame(newdata, "newdata")
-        codes, missing = self.design.encode(newdata)
-        y = self.design.encode_response(newdata)
-        rows = Sample(codes, np.ones(len(codes)), y, missing)
-        is_dropped = self.design.dropped(newdata)
-        return rows if is_dropped is None else rows.rows(~is_dropped)
-
-    def logLik(self, newdata: Any = None) -> LogLikelihood:
-        """Return the log-likelihood of class and known features, for the training rows or new rows.
-
-        Missing features are summed out. The result is nan if the class of a row is missing, and -inf if a row has
-        probability zero. The joint probability under an average is the mean over its members.
-        """
-        if newdata is None:
-            return training_log_likelihood(self)
-        rows = self._new_rows(newdata)
-        return LogLikelihood(self.log_likelihood(rows), self.nparams, rows.n)
-
-    def cLogLik(self, newdata: Any = None) -> float:
-        """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known features)``.
-
-        Priors of the classes are those that predictions use. The result is nan if the class of a row is missing.
-        """
-        rows = self._rows() if newdata is None else self._new_rows(newdata)
-        scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
-        return sum_at_class(log_probabilities(scores), rows)
-
-    def score(  # type: ignore[override]  # `kind` may be the table, as in score(newdata) of other models
-        self, kind: Any = "accuracy", newdata: Any = None, weights: Any = None, *, priors: Any = None, costs: Any = None
-    ) -> float:
-        """Return the accuracy, or a score of the R package bnclassify; larger is better.
-
-        Parameters
-        ----------
-        kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
-            The share of rows whose class is predicted; the log-likelihood; the log-likelihood minus the number of free
-            parameters; or minus ``log(n) / 2`` times that number, where n counts all rows, incomplete ones included.
-            (The attributes `aic` and `bic` are on the usual scale: smaller is better.) ``score(newdata)`` with a table
-            is the accuracy on it.
-        newdata : DataFrame, optional
-            The training rows by default.
-        weights, priors, costs
-            For the accuracy, as in `evaluate`.
-
-        Returns
-        -------
-        float
-        """
-        if kind is None or not isinstance(kind, str):
-            return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)
-        if kind == "accuracy":
-            return accuracy_score(self, newdata, weights, priors=priors, costs=costs)
-        choice("kind", kind, ("accuracy", "loglik", "aic", "bic"))
-        log_lik = self.logLik(newdata)
-        penalty_per_parameter = {"loglik": 0.0, "aic": 1.0, "bic": 0.5 * float(np.log(max(log_lik.nobs, 1)))}
-        return float(log_lik) - penalty_per_parameter[kind] * self.nparams
 
     def predict(
         self, newdata: Any = None, type: str = "prob", unseen: str = "raise", *, priors: Any = None, costs: Any = None
@@ -269,26 +292,13 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
-        """Return ``ln P(y, x)`` as a sum: the log prior, plus one table of log probabilities for each family.
-
-        A table has the axes (class, parents..., feature), and is attributed to its feature alone.
-        """
-        require_single(self.structure, "single sum for its scores")
-        network, names = self.network, [label_text(x) for x in self.labels.names]
-        assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
-        tables, titles = {}, []
-        for f, (i, parents) in enumerate(network.families.families):
-            log_p = log_table(network.families.table(network.theta, f))
-            tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)
-            parent_names = ", ".join(names[p] for p in parents)
-            titles.append(f"{names[i]} | {parent_names}" if parent_names else names[i])
-        return Attribution(titles, tables, [variables[-1:] for variables in tables], log_table(network.prior))
+        """Return ``ln P(y, x)`` as a sum over families; an OptionError if networks are averaged."""
+        return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
         """Estimate the probabilities of the same graphs from the rows `train`."""
-        averaged = isinstance(self.network, Averaged)
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
-        dags = [member.dag for member in members]
+        dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
         return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
 
     @property
@@ -306,9 +316,10 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
         """
-        facts = self._facts() | self._loss_facts()
+        facts = network_facts(self, self.structure, self.recipe)
+        features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
         params = self.params if isinstance(self.network, Network) else {}
-        return network_summary(self.call, self.labels, facts, self._feature_facts(), params)
+        return network_summary(self.call, self.labels, facts, features, params)
 
     def plot(self, var: Hashable = None, ax=None, *, kind: str = "graph", newdata: Any = None, weights: Any = None):
         """Draw the graph, the probabilities of one variable with their standard errors, or the quality of predictions.
@@ -350,14 +361,8 @@ class NetworkResults(NetworkTables, ClassifierResults):
         Characters of names and levels other than letters, digits and underscores are replaced, and a number is added
         where two names would become equal.
         """
-        structure = require_single(self.structure, "single network to write")
-        network, labels = self.network, self.labels
-        assert isinstance(network, Network)  # noqa: S101  # a Structure has a single Network
-        tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
-        for f, i in enumerate(network.dag.features):
-            tables[labels.names[i]] = np.moveaxis(network.families.table(network.theta, f), -2, -1)
-        levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
-        Path(path).write_text(bif_text(structure.families, levels, tables), encoding="utf-8")
+        network = self._require_network("single network to write")
+        Path(path).write_text(interchange_text(self.labels, self.families, network), encoding="utf-8")
 
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
         """Draw `n` rows of class and features, as categorical columns with all levels.
@@ -380,8 +385,6 @@ class NetworkResults(NetworkTables, ClassifierResults):
         alt = f"Graph of the network {self.modelstring}" if is_small else "Graph of the network"
         return [Part("Structure", html=[figure_html(figure, alt, "The class is a parent of every feature.")])]
 
-    # the file
-
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of the model file: names and options as a dict, numbers as arrays."""
         return pack(self, store_data)
@@ -392,11 +395,4 @@ class NetworkResults(NetworkTables, ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def __repr__(self) -> str:
-        structure, incomplete = self.structure, self.design.incomplete
-        n_arcs = structure.narcs if isinstance(structure, Structure) else None
-        n_networks = None if isinstance(structure, Structure) else len(structure.dags)
-        text = structure_text(
-            structure.class_var, len(structure.features), structure.learner, n_arcs, n_networks, self.nparams
-        )
-        text += f"\n\nMissing values: {missing_text(self.design.missing, incomplete)}" if incomplete else ""
-        return text + self._loss_text()
+        return network_text(self.structure, self.nparams, self.design) + self._loss_text()

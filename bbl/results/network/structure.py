@@ -2,11 +2,13 @@
 
 The *class* is the response; the other variables are the *features*. A *family* is a variable with its parents; the
 class is a parent of every feature. A `Dag` holds the arcs among the features, which are positions in `columns`.
+`SingleGraph` is what a structure and a fitted network have in common.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +20,7 @@ from bbl.errors import OptionError
 from bbl.report.network.plot import plot_structure
 from bbl.report.network.text import structure_text
 
-__all__ = ["AveragedStructure", "Inspection", "Structure", "make_structure"]
+__all__ = ["AveragedStructure", "Inspection", "SingleGraph", "Structure", "make_structure", "require_single"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +61,97 @@ class Inspection:
         return (self.class_var, *self.features)
 
 
-class Structure(Inspection):
+class SingleGraph(ABC):
+    """What the graph of one network tells: the families, the arcs, their kind. `Structure` and fitted networks have it.
+
+    A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
+    """
+
+    @abstractmethod
+    def _single(self, attribute: str) -> Structure:
+        """Return the graph that is asked for `attribute`; an AttributeError if there are several."""
+
+    @property
+    def feature_families(self) -> dict[Hashable, tuple]:
+        """For each feature: a tuple of the feature and its feature parents."""
+        graph = self._single("feature_families")
+        return {graph.columns[i]: (graph.columns[i], *graph._names(parents)) for i, parents in graph.dag.families}
+
+    @property
+    def families(self) -> dict[Hashable, tuple]:
+        """The family of each variable, by its name; the family of the class is the class alone."""
+        graph = self._single("families")
+        families = {name: (*family, graph.class_var) for name, family in graph.feature_families.items()}
+        return {**families, graph.class_var: (graph.class_var,)}
+
+    @property
+    def arcs(self) -> list[tuple]:
+        """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
+        families = self._single("arcs").families
+        return [(parent, family[0]) for family in families.values() for parent in family[1:]]
+
+    @property
+    def narcs(self) -> int:
+        """Number of arcs."""
+        return len(self._single("narcs").arcs)
+
+    @property
+    def modelstring(self) -> str:
+        """The families as text, ``[X|P1:P2:C]`` each; every variable comes after its parents."""
+        graph = self._single("modelstring")
+        parts = [f"[{graph.class_var}]"]
+        for layer in graph.dag.layers:
+            for i in layer:
+                parents = ":".join(map(str, (*graph._names(graph.dag.parents[i]), graph.class_var)))
+                parts.append(f"[{graph.columns[i]}|{parents}]")
+        return " ".join(parts)
+
+    @property
+    def is_anb(self) -> bool:
+        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of every feature."""
+        self._single("is_anb")
+        return True
+
+    @property
+    def is_nb(self) -> bool:
+        """Whether the structure is naive Bayes: no arcs among the features."""
+        return self._single("is_nb").dag.most_parents == 0
+
+    @property
+    def is_ode(self) -> bool:
+        """Whether the structure is a one-dependence estimator: no feature has two feature parents."""
+        return self._single("is_ode").dag.most_parents <= 1
+
+    @property
+    def is_semi_naive(self) -> bool:
+        """Whether any two features of a connected component have an arc between them."""
+        return self._single("is_semi_naive").dag.is_semi_naive
+
+    def is_kde(self, k: int) -> bool:
+        """Return whether no feature has more than `k` feature parents."""
+        return self._single("is_kde").dag.most_parents <= integer("k", k, 0)
+
+    def to_networkx(self):
+        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class."""
+        graph = self._single("to_networkx")
+        try:
+            import networkx
+        except ImportError as error:
+            raise ImportError("to_networkx needs networkx: pip install networkx") from error
+        digraph = networkx.DiGraph(**{"class": graph.class_var})
+        digraph.add_nodes_from(graph.vars)
+        digraph.add_edges_from(graph.arcs)
+        return digraph
+
+    def to_dot(self) -> str:
+        """Return the graph in the language of Graphviz."""
+        graph = self._single("to_dot")
+        lines = [f"  {_quoted(name)};" for name in graph.vars]
+        lines += [f"  {_quoted(parent)} -> {_quoted(child)};" for parent, child in graph.arcs]
+        return "\n".join(["digraph {", *lines, "}"])
+
+
+class Structure(SingleGraph, Inspection):
     """The graph of a Bayesian network classifier; made by the learners, and by `structure`.
 
     A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
@@ -74,65 +166,13 @@ class Structure(Inspection):
     '[c] [a|c] [b|a:c]'
     """
 
+    def _single(self, attribute: str) -> Structure:
+        return self
+
     @property
     def dag(self) -> Dag:
         """The structure on positions of `columns`."""
         return self.dags[0]
-
-    @property
-    def feature_families(self) -> dict[Hashable, tuple]:
-        """For each feature: a tuple of the feature and its feature parents."""
-        return {self.columns[i]: (self.columns[i], *self._names(parents)) for i, parents in self.dag.families}
-
-    @property
-    def families(self) -> dict[Hashable, tuple]:
-        """The family of each variable, by its name; the family of the class is the class alone."""
-        families = {name: (*family, self.class_var) for name, family in self.feature_families.items()}
-        return {**families, self.class_var: (self.class_var,)}
-
-    @property
-    def arcs(self) -> list[tuple]:
-        """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
-        return [(parent, family[0]) for family in self.families.values() for parent in family[1:]]
-
-    @property
-    def narcs(self) -> int:
-        """Number of arcs."""
-        return len(self.arcs)
-
-    @property
-    def modelstring(self) -> str:
-        """The families as text, ``[X|P1:P2:C]`` each; every variable comes after its parents."""
-        parts = [f"[{self.class_var}]"]
-        for layer in self.dag.layers:
-            for i in layer:
-                parents = ":".join(map(str, (*self._names(self.dag.parents[i]), self.class_var)))
-                parts.append(f"[{self.columns[i]}|{parents}]")
-        return " ".join(parts)
-
-    @property
-    def is_anb(self) -> bool:
-        """Whether the structure is an augmented naive Bayes: True, for the class is a parent of every feature."""
-        return True
-
-    @property
-    def is_nb(self) -> bool:
-        """Whether the structure is naive Bayes: no arcs among the features."""
-        return self.dag.most_parents == 0
-
-    @property
-    def is_ode(self) -> bool:
-        """Whether the structure is a one-dependence estimator: no feature has two feature parents."""
-        return self.dag.most_parents <= 1
-
-    @property
-    def is_semi_naive(self) -> bool:
-        """Whether any two features of a connected component have an arc between them."""
-        return self.dag.is_semi_naive
-
-    def is_kde(self, k: int) -> bool:
-        """Return whether no feature has more than `k` feature parents."""
-        return self.dag.most_parents <= integer("k", k, 0)
 
     def _names(self, positions: tuple[int, ...]) -> tuple:
         """Return the names of the features at `positions` of `columns`."""
@@ -142,23 +182,6 @@ class Structure(Inspection):
         """Draw the graph, the class on top and every feature below its parents; return the Axes."""
         layers = [self._names(layer) for layer in self.dag.layers]
         return plot_structure(self.class_var, layers, self.arcs, ax=ax)
-
-    def to_networkx(self):
-        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class."""
-        try:
-            import networkx
-        except ImportError as error:
-            raise ImportError("to_networkx needs networkx: pip install networkx") from error
-        graph = networkx.DiGraph(**{"class": self.class_var})
-        graph.add_nodes_from(self.vars)
-        graph.add_edges_from(self.arcs)
-        return graph
-
-    def to_dot(self) -> str:
-        """Return the graph in the language of Graphviz."""
-        lines = [f"  {_quoted(name)};" for name in self.vars]
-        lines += [f"  {_quoted(parent)} -> {_quoted(child)};" for parent, child in self.arcs]
-        return "\n".join(["digraph {", *lines, "}"])
 
     def __repr__(self) -> str:
         return structure_text(self.class_var, len(self.features), self.learner, n_arcs=self.narcs)

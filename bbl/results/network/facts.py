@@ -1,0 +1,93 @@
+"""Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a title.
+
+MANB, WANBIA and AWNB are variants of the estimates: averaged over feature subsets, or with weighted features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.bayesnet.information import conditional_information
+from bbl.bayesnet.parameters import Recipe
+from bbl.design.design import Design
+from bbl.design.labels import Labels
+from bbl.names import label_index
+from bbl.report.network.text import structure_text
+from bbl.report.text import missing_text
+from bbl.results.classifier import ClassifierResults
+from bbl.results.network.structure import AveragedStructure, Structure
+
+__all__ = ["feature_facts", "network_facts", "network_text"]
+
+
+def network_text(structure: Structure | AveragedStructure, n_parameters: int, design: Design) -> str:
+    """Return the text that is printed at the prompt: the structure, and the treatment of missing values."""
+    n_arcs, n_networks = (structure.narcs, None) if isinstance(structure, Structure) else (None, len(structure.dags))
+    text = structure_text(
+        structure.class_var, len(structure.features), structure.learner, n_arcs, n_networks, n_parameters
+    )
+    missing = f"\n\nMissing values: {missing_text(design.missing, design.incomplete)}" if design.incomplete else ""
+    return text + missing
+
+
+def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe) -> dict[str, Any]:
+    """Return the key figures of the summary by title."""
+    log_lik, incomplete = fit.logLik(), fit.design.incomplete
+    method = (
+        f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
+        if recipe.manb_prior is not None
+        else "weighted by conditional likelihood (WANBIA)"
+        if recipe.wanbia is True
+        else "weighted as given"
+        if recipe.wanbia is not False
+        else f"weighted by {recipe.awnb[0]} trees (AWNB)"
+        if recipe.awnb is not None
+        else "Dirichlet"
+    )
+    facts: dict[str, Any] = {"Learner": structure.learner or "given by hand"}
+    if isinstance(structure, Structure):
+        facts["Arcs"] = structure.narcs
+    else:
+        facts["Networks"] = len(structure.dags)
+    if structure.score_log:
+        facts["Accuracy in the search"] = ", ".join(f"{s:.4g}" for s in structure.score_log)
+    return facts | {
+        "Parameters": f"{fit.n_parameters}, {method}, smooth = {recipe.smooth:.7g}",
+        "Observations": fit.nobs(),
+        **({"Missing values": missing_text(fit.design.missing, incomplete)} if incomplete else {}),
+        "Log-likelihood": float(log_lik),
+        "AIC": fit.aic,
+        "BIC": fit.bic,
+        **fit._priors_facts(),
+        **fit._loss_facts(),
+    }
+
+
+def feature_facts(
+    labels: Labels,
+    counts: list[np.ndarray],
+    structure: Structure | AveragedStructure,
+    arc_posterior: np.ndarray | None,
+    feature_weights: np.ndarray | None,
+) -> pd.DataFrame:
+    """Return a row for each feature: number of levels, parents, information about the class, weight.
+
+    `counts` are those of levels and classes, (K, L) for each feature, `arc_posterior` and `feature_weights` (m,).
+    """
+    position = {name: i for i, name in enumerate(labels.names)}
+    features = structure.features
+    n_levels = [len(labels.levels[position[x]]) for x in features]
+    table = pd.DataFrame({"levels": n_levels}, index=label_index(features))
+    if isinstance(structure, Structure):
+        families = structure.feature_families
+        table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
+    # mutual information of feature and class, from their table of counts (K, L)
+    table["information"] = [conditional_information(counts[position[x]][:, :, None]) for x in features]
+    if arc_posterior is not None:
+        table["arc posterior"] = arc_posterior
+    if feature_weights is not None:
+        table["weight"] = feature_weights
+    return table

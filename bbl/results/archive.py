@@ -13,9 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
-from bbl.boltzmann.prediction_checks import remedy
-from bbl.boltzmann.tuning import Tuning
 from bbl.checks import real
 from bbl.design.design import Design
 from bbl.design.weights import check_weights
@@ -23,9 +20,9 @@ from bbl.results.array_table import NON_NEGATIVE, ArraySpec, check_arrays, check
 from bbl.results.classifier import ClassifierResults
 from bbl.results.model import ModelResults, Training
 from bbl.rows.sample import Sample, code_dtype
-from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
+from bbl.stats.loss_record import LossRecord
 
-__all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model", "unpack_tuned_loss"]
+__all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model"]
 
 PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)  # class shares for predictions
 
@@ -144,7 +141,7 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
     """Return the entry of the dict that holds a log-loss; no entry without a log-loss, or None for a `tuned` model.
 
-    A tuned model needs an entry: `unpack_tuned_loss` takes a missing one for a file of an earlier version.
+    A tuned model needs an entry: without one its file is taken for that of an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}
@@ -160,11 +157,3 @@ def unpack_loss(meta: dict) -> LossRecord | None:
     if not all(type(loss) is float and loss >= 0.0 for loss in losses) or not all(type(text) is str for text in texts):
         raise ValueError("its log-loss is not as saved")
     return record
-
-
-def unpack_tuned_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
-    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
-    if "log_loss" in meta or tuning is None:
-        return unpack_loss(meta)
-    loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
-    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))

@@ -16,6 +16,7 @@ import pandas as pd
 
 from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.prediction_checks import remedy
 from bbl.boltzmann.tuning import Tuning
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, EngineFit
@@ -24,11 +25,12 @@ from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
-from bbl.results.archive import check_model, pack_model, unpack_model, unpack_tuned_loss
+from bbl.results.archive import check_model, pack_model, unpack_loss, unpack_model
 from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, check_types
 from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
 from bbl.results.model import ModelResults
 from bbl.stats.calibration import Calibration
+from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["pack", "unpack"]
 
@@ -247,6 +249,14 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     return tuple(runs)
 
 
+def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossRecord | None:
+    """Return the log-loss in a file, or from the tuning if an earlier version wrote the file without a log-loss."""
+    if "log_loss" in meta or tuning is None:
+        return unpack_loss(meta)
+    loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
+    return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))
+
+
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
     """Return the arguments of a class of results from what `pack` stored; `classes`: whether it has a response."""
     design = Design.from_dict(meta["design"])
@@ -294,5 +304,5 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         arguments["stored"] = replace(arguments["stored"], sections=sections)
     tuning = _unpack_tuning(meta.get("tuning"), engine)
     if classes:
-        arguments["stored_loss"] = unpack_tuned_loss(meta, tuning, estimate)
+        arguments["stored_loss"] = _unpack_loss(meta, tuning, estimate)
     return arguments | {"engine": engine, "estimate": estimate, "tuning": tuning}

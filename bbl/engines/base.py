@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -184,10 +185,11 @@ class Engine:
         """
         return None
 
-    def widened(self, layout: Layout) -> Layout:
+    def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout of predictors and, after them, hidden units, if the engine has any.
 
-        A fit with hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
+        A ValueError if it has more than `max_size` parameters, as with the options of a forged model file. A fit with
+        hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 

@@ -8,13 +8,15 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+import bbl
 from bbl import bicluster, networks, storage
 from bbl.api import load as verbs
 from bbl.errors import ConvergenceWarning
 from bbl.rows.sample import code_dtype
 from fuzz.harness import ODD
-from fuzz.predict import model, model_of_a_fold
+from fuzz.predict import TRAIN, model, model_of_a_fold
 
 RARE = 64  # pandas takes a hundred times as long as all the rest
 VALUES = (*ODD, None, True, -1, 0.5, 1e300, "", "x", "number", "bool", "all", "pseudo", [], [0], [[0, 1]], {}, {"a": 1})
@@ -35,7 +37,7 @@ def sound(make) -> tuple[Path, bytes, str, str, dict]:
 
 def load(source) -> None:
     """Files of Boltzmann machines."""
-    use_machine(loaded(source, (model, model, model_of_a_fold)), source)
+    use_machine(loaded(source, (model, posterior, model_of_a_fold)), source)
 
 
 def network(source) -> None:
@@ -165,6 +167,13 @@ def table(seed: int = 1) -> dict:
     a, b = rng.integers(0, 2, 60), rng.integers(0, 3, 60)
     c = [None if gap else f"v{v}" for gap, v in zip(rng.random(60) < 0.2, (a + b) % 2, strict=True)]
     return {"y": np.where(rng.random(60) < 0.8, a, 1 - a), "a": a, "b": b, "c": c}
+
+
+@cache
+def posterior():
+    options = {"method": "bayes", "prior": "conjugate", "hidden": 2, "draws": 4, "warmup": 10, "chains": 2, "seed": 1}
+    with warnings.catch_warnings(action="ignore"):  # four draws do not mix
+        return bbl.bbl("y ~ text + truth", pd.DataFrame(TRAIN), verbose=0, **options)
 
 
 @cache

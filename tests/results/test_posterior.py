@@ -191,6 +191,24 @@ def test_a_file_whose_draws_cannot_have_been_saved_is_refused(fit, tmp_path, cha
         bbl.load(tmp_path / "bad.bbl")
 
 
+@pytest.mark.parametrize("hidden", [3, 2**31, 2**70])
+@pytest.mark.parametrize("hidden_pairs", [False, True])
+def test_a_file_with_more_hidden_units_than_draws_of_them_is_refused(hidden, hidden_pairs, titanic, tmp_path):
+    options = {"prior": "conjugate", "hidden": 2, "hidden_pairs": hidden_pairs, "draws": 4, "chains": 1, "warmup": 10}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # hidden units freeze
+        fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", "bayes", **options, verbose=0)
+    fit.save(tmp_path / "m.bbl")
+    _, meta, arrays = read_any(tmp_path / "m.bbl", ("bbl",))
+    wide = fit.engine.widened(fit.parameters.layout)
+    assert fit.engine.widened(fit.parameters.layout, wide.size).size == wide.size
+    with pytest.raises(ValueError, match="parameters"):
+        fit.engine.widened(fit.parameters.layout, wide.size - 1)
+    write_model(tmp_path / "bad.bbl", meta | {"engine": meta["engine"] | {"hidden": hidden}}, arrays)
+    with pytest.raises(ModelFileError, match="hidden"):
+        bbl.load(tmp_path / "bad.bbl")
+
+
 def test_folds_have_posteriors_of_their_own_and_an_estimator_takes_the_method(titanic):
     rows = bbl.freq2raw(titanic, "Freq").sample(400, random_state=0)
     options = {"chains": 2, "warmup": 50, "draws": 40}

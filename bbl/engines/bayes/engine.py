@@ -180,9 +180,14 @@ class Posterior(Engine):
             return "exact"
         return "exchange" if layout.size <= EXCHANGE_PARAMETERS else "pseudo"
 
-    def widened(self, layout: Layout) -> Layout:
-        """Return the layout with the hidden units behind the predictors."""
-        return widened(layout, self.hidden, self.hidden_pairs) if self.hidden else layout
+    def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
+        """Return the layout with the hidden units behind the predictors; a ValueError if it exceeds `max_size`."""
+        if not self.hidden:
+            return layout
+        n_unit_pairs = math.comb(self.hidden, 2) if self.hidden_pairs else 0
+        if layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs > max_size:
+            raise ValueError(f"hidden={self.hidden} units have more than {max_size} parameters")
+        return widened(layout, self.hidden, self.hidden_pairs)
 
     def describe(self, layout: Layout) -> str:
         """Return the posterior and the sampler in words."""

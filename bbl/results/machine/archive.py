@@ -268,7 +268,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     terms = {name: arrays[name] for name in terms_table}
     check_arrays(terms, terms_table, m=len(design.n_levels))
     layout = Layout(design.n_levels, list(terms.values()))
-    hidden_layout = engine.widened(layout)
+    hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
     check_types(meta, {"log_z_kind": str})
     check_model(

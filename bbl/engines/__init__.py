@@ -11,6 +11,7 @@ from bbl.engines.bayes.engine import Posterior
 from bbl.engines.conditional.engine import Conditional
 from bbl.engines.engine_fit import EngineFit, Equations
 from bbl.engines.highorder.engine import HighOrder
+from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.meanfield import MeanField
 from bbl.engines.naive import NaiveBayes
 from bbl.engines.pseudo.engine import PseudoLikelihood
@@ -27,6 +28,7 @@ __all__ = [
     "EngineFit",
     "Equations",
     "HighOrder",
+    "MaximumLikelihood",
     "MeanField",
     "NaiveBayes",
     "PersistentVI",
@@ -38,7 +40,17 @@ __all__ = [
 ]
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (PseudoLikelihood, MeanField, NaiveBayes, PersistentVI, Posterior, HighOrder, Conditional)
+    e.name: e
+    for e in (
+        PseudoLikelihood,
+        MeanField,
+        NaiveBayes,
+        MaximumLikelihood,
+        PersistentVI,
+        Posterior,
+        HighOrder,
+        Conditional,
+    )
 }
 DEFAULT = PseudoLikelihood.name  # of calls without method=
 BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning

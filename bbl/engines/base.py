@@ -10,11 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bbl.capabilities import ABSENT, NOT_COUNTS
-from bbl.engines.engine_fit import EngineFit, Equations
+from bbl.engines.engine_fit import EngineFit, Equations, Unpenalised
 from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
+from bbl.model.godambe import Influence, RowInfluence
 from bbl.model.layout import Layout
+from bbl.model.regressors import from_sites, to_sites
+from bbl.model.unpenalised import unpenalised
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
@@ -57,6 +60,10 @@ class Engine:
         Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than memory.
     solves : bool
         Whether the engine solves likelihood equations, so that there are standard errors.
+    has_likelihood : bool
+        Whether fits without a penalty have the largest likelihood, whose ratios test nested models.
+    errors : str
+        Where the standard errors come from, for notes under tables.
     samples : bool
         Whether `path` draws random numbers; it then takes `rng` and `progress` too.
     chooses : bool
@@ -80,6 +87,8 @@ class Engine:
     collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
+    has_likelihood: ClassVar[bool] = False
+    errors: ClassVar[str] = "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator."
     samples: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     posterior: ClassVar[PosteriorTraits | None] = None
@@ -206,6 +215,33 @@ class Engine:
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
         """Solve a group's likelihood equations again, for standard errors; call `check_equations` first."""
+        raise NotImplementedError
+
+    def influence(self, sample: Any, layout: Layout) -> tuple[RowInfluence, Any]:
+        """Fit a group again, and return the influence of rows on its estimate, and the rows that were fitted."""
+        equations = self.equations(sample, layout)._asdict()
+        rows = equations.pop("rows")
+        return Influence(rows, layout, **equations), rows
+
+    def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
+        """Fit the rows of a group without a penalty, as tests need it: by pseudo-likelihood, whatever the method.
+
+        Parameters
+        ----------
+        rows : Sample
+        layout : Layout
+        start : ndarray, shape (layout.size,)
+            The fitted parameters.
+        sites : ndarray of int
+            Predictors with enough rows; parameters of others have no meaning.
+        """
+        site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
+        influence = Influence(rows, layout, site_theta, 0.0, 0.0)
+        is_determined = from_sites(layout, determined.astype(float)) == 1.0
+        return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
+
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
+        """Return the largest log-likelihood of rows, and its degrees of freedom, if the engine `has_likelihood`."""
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:

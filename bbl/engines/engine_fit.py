@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 
-__all__ = ["EngineFit", "Equations", "JointFit", "NoProgress", "Note"]
+__all__ = ["EngineFit", "Equations", "JointFit", "NoProgress", "Note", "Unpenalised"]
 
 
 class Note(NamedTuple):
@@ -132,6 +133,22 @@ class Equations(NamedTuple):
     rows: Any
     prior_count: float = 0.0
     zero_sum: bool = False
+
+
+class Unpenalised(NamedTuple):
+    """Estimates of a group without any penalty.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (layout.size,)
+    determined : ndarray of bool, shape (layout.size,)
+        Whether the rows determine each parameter, with a finite value.
+    influence : RowInfluence
+    """
+
+    theta: np.ndarray
+    determined: np.ndarray
+    influence: RowInfluence
 
 
 class JointFit(NamedTuple):

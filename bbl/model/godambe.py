@@ -9,6 +9,7 @@ all predictors that it interacts with are known. A parameter is *determined* if 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -24,7 +25,7 @@ from bbl.parallel import serial_blas
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
-__all__ = ["Influence", "inverse", "site_hessians", "solution", "term_covariances"]
+__all__ = ["Influence", "RowInfluence", "inverse", "site_hessians", "solution", "term_covariances"]
 
 ROWS = 1024  # of a chunk
 SPARSE_SHARE = 0.35  # share of nonzeros in the design below which summing them singly is faster than matrix products
@@ -156,8 +157,39 @@ def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, is_informed: np.ndarray) -
     return (eigenvectors[:, is_curved] / eigenvalues[is_curved]) @ eigenvectors[:, is_curved].T / scales, determined
 
 
-class Influence:
-    """Influence of rows on the estimate of one group, and the covariances that follow from it.
+class RowInfluence(ABC):
+    """Influence of rows on the estimate of one group, and the covariances of the estimate.
+
+    Attributes
+    ----------
+    layout : Layout
+    total : float
+        Total weight of the rows that the group was fitted to.
+    """
+
+    layout: Layout
+    total: float
+
+    @abstractmethod
+    def __call__(self, rows: Sample) -> np.ndarray:
+        """Return the influences (n, layout.size) of rows on the parameters, times `total`."""
+
+    @abstractmethod
+    def terms(self, rows: Sample) -> list[np.ndarray]:
+        """Return the covariance of each table of fields, then of couplings; `rows` are those that were fitted."""
+
+    @abstractmethod
+    def covariance(self, rows: Sample) -> np.ndarray:
+        """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that were fitted."""
+
+    def blocks(self, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the influences of chunks of rows, divided by `total`, and their weights."""
+        for chunk in rows.blocks(ROWS):
+            yield self(chunk) / self.total, chunk.weights
+
+
+class Influence(RowInfluence):
+    """Influence of rows on the pseudo-likelihood estimate of one group, and the covariances that follow from it.
 
     Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at its solution. A row moves the
     solution by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)``, W being the total weight. A
@@ -255,6 +287,17 @@ class Influence:
         J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]
         influence[layout.start[i] : layout.start[i + 1]] += 0.5 * (J @ level_shares(layout)[columns]).T
         influence[columns] -= 0.5 / L * J.sum(axis=1).T
+
+    def terms(self, rows: Sample) -> list[np.ndarray]:
+        """Return the Godambe covariance of each table."""
+        return term_covariances(self.layout, self.blocks(rows))
+
+    def covariance(self, rows: Sample) -> np.ndarray:
+        """Return the Godambe covariance of all parameters."""
+        out = np.zeros((self.layout.size, self.layout.size))
+        for psi, w in self.blocks(rows):
+            out += (psi.T * w) @ psi
+        return out
 
     def joint(self, rows: Sample, coupled: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the covariance of some couplings in the site solutions, before they are averaged.

@@ -73,7 +73,7 @@ def _rest(groups: list[Evidence], at: int, pooled: Evidence) -> Evidence:
     other_groups = [g for k, g in enumerate(groups) if k != at]
     if len(other_groups) == 1:
         return other_groups[0]
-    return evidence(_merge([g.rows for g in other_groups]), pooled.layout, pooled.theta)
+    return evidence(_merge([g.rows for g in other_groups]), pooled.layout, pooled.theta, pooled.engine)
 
 
 def _merge(samples: list[Sample]) -> Sample:

@@ -1,4 +1,4 @@
-"""Standard errors of pseudo- and conditional likelihood, as plain arrays per parameter and table, and the bootstrap."""
+"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the bootstrap."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.engines import Engine, Equations
+from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.memory import check_memory
-from bbl.model.godambe import ROWS, Influence, term_covariances
+from bbl.model.godambe import Influence, RowInfluence, term_covariances
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -21,15 +21,7 @@ from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
 
-__all__ = [
-    "Covariances",
-    "bootstrap",
-    "covariances",
-    "difference_terms",
-    "full_covariance",
-    "sandwich",
-    "sandwich_of_shift",
-]
+__all__ = ["Covariances", "bootstrap", "covariances", "difference_terms", "full_covariance", "sandwich_of_shift"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,8 @@ class Covariances:
     shift : list of K lists of ndarray, or None
         The same for the difference from the pooled fit, which shares the group's rows.
     composite : list of K (float, float)
-        Log pseudo-likelihood of the complete rows of each group, and its effective number of parameters.
+        Log pseudo-likelihood of the complete rows of each group, and its effective number of parameters; empty if the
+        method has another likelihood.
     """
 
     layout: Layout
@@ -61,27 +54,12 @@ class Covariances:
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
-def _influence(solved: Equations, layout: Layout) -> Influence:
-    equations = solved._asdict()
-    return Influence(equations.pop("rows"), layout, **equations)
+Fitted = list[tuple[RowInfluence, Sample]]
 
 
-def _blocks(influence: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for chunk in rows.blocks(ROWS):
-        yield influence(chunk) / influence.total, chunk.weights
-
-
-Fitted = list[tuple[Influence, Sample]]
-
-
-def sandwich(layout: Layout, groups: Fitted) -> list[list[np.ndarray]]:
-    """Return the covariances of every table of each group."""
-    return [term_covariances(layout, _blocks(*pair)) for pair in groups]
-
-
-def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: Influence) -> list[list[np.ndarray]]:
+def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: RowInfluence) -> list[list[np.ndarray]]:
     """Return the covariances of every table of each group's difference from the pooled fit."""
-    elsewhere = [term_covariances(layout, _blocks(pooled, rows)) for _, rows in groups]
+    elsewhere = [term_covariances(layout, pooled.blocks(rows)) for _, rows in groups]
     total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
     shift = []
     for (influence, rows), outside in zip(groups, elsewhere, strict=True):
@@ -92,7 +70,7 @@ def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: Influence) -> list
 
 
 def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covariances:
-    """Return the sandwich covariances of all groups, and of their differences from the pooled fit if there is one.
+    """Return the covariances of all groups, and of their differences from the pooled fit if there is one.
 
     Raises
     ------
@@ -103,30 +81,31 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     parameters: Parameters = estimate.parameters
     layout = parameters.layout
 
-    def influence(rows: Sample) -> tuple[Influence, Sample]:
-        solved = engine.equations(rows.collapsed(layout.n_levels), layout)
-        return _influence(solved, layout), solved.rows
+    def influence(rows: Sample) -> tuple[RowInfluence, Sample]:
+        return engine.influence(rows.collapsed(layout.n_levels), layout)
 
     parts = [sample.group(y) for y in range(len(parameters.theta))]
     groups = [influence(group_sample) for group_sample in parts if group_sample.n]
-    group_terms, shift = sandwich(layout, groups), None
-    composite = [fitted.composite(rows if rows.complete else rows.complete_rows) for fitted, rows in groups]
+    group_terms, shift = [fitted.terms(rows) for fitted, rows in groups], None
+    composite = [
+        fitted.composite(rows if rows.complete else rows.complete_rows)
+        for fitted, rows in groups
+        if isinstance(fitted, Influence)
+    ]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
         shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
     group_terms = _with_empty(parts, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
-    return Covariances(layout, group_terms, shift, _with_empty(parts, composite, (0.0, 0.0)))
+    if composite:
+        composite = _with_empty(parts, composite, (0.0, 0.0))
+    return Covariances(layout, group_terms, shift, composite)
 
 
 def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
-    """Return the sandwich covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
+    """Return the covariance (layout.size, layout.size) of all parameters of one group, from its rows."""
     check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "See bse, or tests().")
-    solved = engine.equations(sample.collapsed(layout.n_levels), layout)
-    influence = _influence(solved, layout)
-    out = np.zeros((layout.size, layout.size))
-    for psi, w in _blocks(influence, solved.rows):
-        out += (psi.T * w) @ psi
-    return out
+    influence, rows = engine.influence(sample.collapsed(layout.n_levels), layout)
+    return influence.covariance(rows)
 
 
 def difference_terms(
@@ -187,8 +166,10 @@ def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
     return [next(remaining) if group_sample.n else nothing for group_sample in parts]
 
 
-def _differences(influence: Influence, pooled: Influence, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for (psi, w), (psi0, _) in zip(_blocks(influence, rows), _blocks(pooled, rows), strict=True):
+def _differences(
+    influence: RowInfluence, pooled: RowInfluence, rows: Sample
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for (psi, w), (psi0, _) in zip(influence.blocks(rows), pooled.blocks(rows), strict=True):
         yield psi - psi0, w
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
+from bbl.engines import Engine
 from bbl.model.conditional import conditionals
-from bbl.model.godambe import ROWS
+from bbl.model.godambe import ROWS, Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.gammas import tail
 
-__all__ = ["RatioTest", "TermTests", "nested_test", "ratio_test"]
+__all__ = ["RatioTest", "TermTests", "likelihood_ratio_test", "nested_test", "ratio_test"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class RatioTest:
     Attributes
     ----------
     statistic : float
-        Twice the gain of the log pseudo-likelihood, summed over groups; nan without a test.
+        Twice the gain of the log-likelihood or log pseudo-likelihood, summed over groups; nan without a test.
     df : int
-        Couplings that the smaller model lacks, in all groups.
+        Couplings that the smaller model lacks, in all groups; of the exact likelihood those with a finite maximum.
     p : float
         Nan without a test.
     refused : list of (int, int, int, Kind)
@@ -63,23 +64,29 @@ class TermTests:
     refused: list[tuple[int, tuple[int, ...], Kind]]
 
 
-def nested_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray) -> RatioTest | TermTests:
+def nested_test(
+    groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray, engine: Engine
+) -> RatioTest | TermTests:
     """Test whether the terms that are not `kept` have couplings of zero in all groups.
 
-    By `ratio_test`, if the terms are pairs of which all have well-filled cells; else each term by itself in the larger
-    model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's correction.
-    Arguments are those of `ratio_test`, `kept` over terms of all orders.
+    By the likelihood ratio where the cells of all terms are well filled: the exact one, or, of pairs, that of the
+    pseudo-likelihood (`ratio_test`). Else each term by itself in the larger model, by its joint Wald test or the exact
+    conditional tests of its couplings, with Bonferroni's correction. Arguments are those of `ratio_test`, `kept` over
+    terms of all orders.
     """
-    if layout.order == 2:
+    ratio = None
+    if engine.has_likelihood:
+        ratio = likelihood_ratio_test(groups, layout, theta, kept, engine)
+    elif layout.order == 2:
         ratio = ratio_test(groups, layout, theta, kept)
-        if not np.isnan(ratio.p):
-            return ratio
+    if ratio is not None and not np.isnan(ratio.p):
+        return ratio
     scopes = layout.scopes[layout.m :]
     dropped = np.flatnonzero(~kept)
     sizes = np.diff(layout.cuts)[layout.m :]
     p, refused = [], []
     for g, (sample, group_theta) in enumerate(zip(groups, theta, strict=True)):
-        group_tests = of_group(evidence(sample, layout, group_theta))
+        group_tests = of_group(evidence(sample, layout, group_theta, engine))
         by_term = group_tests.tables()[2][layout.m :]
         p += [by_term[k] for k in dropped if not np.isnan(by_term[k])]
         kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
@@ -90,6 +97,33 @@ def nested_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kep
         ]
     least = min(1.0, min(p) * len(p)) if p else np.nan
     return TermTests(len(groups) * int(sizes[dropped].sum()), len(p), least, refused)
+
+
+def likelihood_ratio_test(
+    groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray, engine: Engine
+) -> RatioTest | None:
+    """Test by the exact likelihood whether the terms that are not `kept` have couplings of zero in all groups.
+
+    None where one of these couplings has no normal distribution by the rules of
+    `bbl.boltzmann.inference.significance`. Degrees of freedom are differences of ranks. Arguments are those of
+    `nested_test`.
+    """
+    from scipy.stats import chi2
+
+    scopes = layout.scopes[layout.m :]
+    small = Layout(layout.n_levels, [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept])
+    is_dropped = np.repeat(np.concatenate([np.zeros(layout.m, dtype=bool), ~kept]), np.diff(layout.cuts))
+    statistic, df = 0.0, 0
+    for sample, group_theta in zip(groups, theta, strict=True):
+        group_evidence = evidence(sample, layout, group_theta, engine)
+        if (group_evidence.kind[is_dropped] != Kind.WALD).any():
+            return None
+        (value, rank), (small_value, small_rank) = (
+            engine.maximum_likelihood(group_evidence.rows, model) for model in (layout, small)
+        )
+        statistic += 2.0 * (value - small_value)
+        df += rank - small_rank
+    return RatioTest(statistic, df, float(chi2.sf(max(statistic, 0.0), df)), [])
 
 
 def ratio_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept: np.ndarray) -> RatioTest:
@@ -126,9 +160,10 @@ def ratio_test(groups: Sequence[Sample], layout: Layout, theta: np.ndarray, kept
         group_evidence = evidence(sample, layout, group_theta)
         worst = [(int(group_evidence.kind[tables[p]].max(initial=Kind.WALD)), p) for p in np.flatnonzero(~kept)]
         refused += [(g, int(layout.pairs[p, 0]), int(layout.pairs[p, 1]), Kind(k)) for k, p in worst if k != Kind.WALD]
-        if refused or group_evidence.influence is None:
+        influence = group_evidence.influence
+        if refused or not isinstance(influence, Influence):
             continue
-        rows, influence = group_evidence.rows, group_evidence.influence
+        rows = group_evidence.rows
         touched = np.unique(layout.pairs[~kept])
         dropped = _columns(layout, kept)
         start = influence.site_theta.copy()

@@ -9,13 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.boltzmann.inference.covariance import sandwich
 from bbl.boltzmann.inference.strata import MAX_HELD, coupling_family, field_family, pair_strata
-from bbl.model.godambe import Influence
+from bbl.engines import Engine, PseudoLikelihood
+from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
-from bbl.model.regressors import from_sites, regressors, to_sites
-from bbl.model.unpenalised import cell_sizes, unpenalised
+from bbl.model.regressors import from_sites, regressors
+from bbl.model.unpenalised import cell_sizes
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
 from bbl.stats.wald import wald
@@ -27,6 +27,7 @@ __all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_
 CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
 INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
 ROWS_PER_PARAMETER = 10.0
+PSEUDO = PseudoLikelihood()
 
 
 class Kind(IntEnum):
@@ -63,20 +64,23 @@ class Evidence:
     rows : Sample
     theta : ndarray, shape (layout.size,)
         Optimum without a penalty, where there is one.
-    influence : Influence or None
+    influence : RowInfluence or None
         At that optimum; None for a group without rows.
     terms : list of ndarray
         Covariance of every table.
     kind : ndarray of int8, shape (layout.size,)
         A `Kind` each. EXACT are those that a normal distribution may not be trusted with.
+    engine : Engine
+        The method of the estimates.
     """
 
     layout: Layout
     rows: Sample
     theta: np.ndarray
-    influence: Influence | None
+    influence: RowInfluence | None
     terms: list[np.ndarray]
     kind: np.ndarray
+    engine: Engine
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -124,7 +128,7 @@ def variances(terms: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([t.diagonal() for t in terms])
 
 
-def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
+def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = PSEUDO) -> Evidence:
     """Return what the rows of a group say of its parameters.
 
     Parameters
@@ -133,22 +137,23 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     layout : Layout
     start : ndarray, shape (layout.size,)
         Its fitted parameters, with whatever penalty.
+    engine : Engine
+        Its method, which fits the rows without a penalty (see `Engine.unpenalised`).
     """
     rows = sample.collapsed(layout.n_levels)
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
     if not rows.n:
-        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind)
+        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind, engine)
     wide = regressors(layout)
     columns = 1.0 + wide.mask @ (wide.n_levels - 1)
     enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
-    site_theta, determined = unpenalised(
-        rows, layout, to_sites(layout, start), np.flatnonzero(enough & (layout.n_levels > 1))
-    )
-    influence = Influence(rows, layout, site_theta, 0.0, 0.0) if enough.any() else None
-    terms = sandwich(layout, [(influence, rows)])[0] if influence else []
+    sites = np.flatnonzero(enough & (layout.n_levels > 1))
+    theta, is_determined, influence = start, np.zeros(layout.size, dtype=bool), None
+    if enough.any():
+        theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
+    terms = influence.terms(rows) if influence else []
     is_fitted = np.repeat(enough, layout.n_levels - 1).astype(float)
     all_of_them = from_sites(layout, np.broadcast_to(is_fitted[:, None], (layout.D, 1 + wide.D))) == 1.0
-    is_determined = from_sites(layout, determined.astype(float)) == 1.0
     least, absent = cell_sizes(rows, layout)
     expected = np.concatenate([np.full(layout.D, np.inf), least])
     kind[:] = Kind.WALD
@@ -159,8 +164,7 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray) -> Evidence:
     kind[all_of_them & ~is_determined] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
-    theta = from_sites(layout, site_theta)
-    return Evidence(layout, rows, theta, influence, terms, kind)
+    return Evidence(layout, rows, theta, influence, terms, kind, engine)
 
 
 def crowded(layout: Layout) -> np.ndarray:

@@ -50,8 +50,8 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
 
 
 NOTE = (  # under the tables of every summary
-    "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator. Tests and limits do not lean on a penalty: "
-    "they come from the rows alone, by the normal distribution where cells are well filled and by exact conditional "
+    " Tests and limits do not lean on a penalty: they come from the rows alone, by the normal distribution where cells "
+    "are well filled and by exact conditional "
     "distributions where they are sparse; what the rows cannot determine has none."
 )
 PENALTY_NOTE = (
@@ -162,7 +162,7 @@ class Inference(Estimates):
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
         engine.check_equations()
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        self.note = NOTE + PENALTY_NOTE * engine.penalised
+        self.note = engine.errors + NOTE + PENALTY_NOTE * engine.penalised
 
     @property
     def _parameters(self) -> Parameters:
@@ -183,14 +183,18 @@ class Inference(Estimates):
     def _group_evidence(self) -> list[Evidence]:
         """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
         theta = self._parameters.theta
-        return [evidence(self._sample.group(g), self._parameters.layout, row) for g, row in enumerate(theta)]
+        return [
+            evidence(self._sample.group(g), self._parameters.layout, row, self._engine) for g, row in enumerate(theta)
+        ]
 
     @cached_property
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
-        return compare_pooled(self._group_evidence, evidence(self._sample.pooled, parameters.layout, start))
+        return compare_pooled(
+            self._group_evidence, evidence(self._sample.pooled, parameters.layout, start, self._engine)
+        )
 
     def _tests(self, of: Compared) -> list[Comparison]:
         """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one for a pair."""

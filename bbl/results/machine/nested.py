@@ -30,9 +30,10 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
     groups = [rows.group(y) for y in range(len(large.labels.groups))]
-    result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared)
+    result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
     if isinstance(result, RatioTest):
-        return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": "composite likelihood ratio"}
+        name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
+        return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": name}
     if np.isnan(result.p):
         return {"df": result.df, "test": f"no test: {_refusal_text(large.labels, result)}"}
     return {"df": result.df, "p": result.p, "test": f"least p of {result.tested} tests of terms, times {result.tested}"}

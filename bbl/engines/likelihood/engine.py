@@ -1,0 +1,230 @@
+"""Engine `MaximumLikelihood`: the exact maximum of the likelihood of a log-linear model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.checks import integer, real
+from bbl.engines.base import Engine
+from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
+from bbl.engines.likelihood.influence import LikelihoodInfluence
+from bbl.engines.likelihood.solve import (
+    MAX_CELLS,
+    MAX_NEWTON_SIZE,
+    MAX_STATES,
+    Penalty,
+    Solution,
+    Solver,
+    n_states,
+    tree_cost,
+)
+from bbl.engines.naive import absent_levels
+from bbl.engines.traits import Tuned
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
+from bbl.rows.sample import Rows, Sample
+
+__all__ = ["MaximumLikelihood"]
+
+MAX_ORDER = 99  # largest order of terms that are read
+HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
+NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax, or give lambda_ or prior_count > 0"
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood(Engine):
+    """Exact maximum likelihood of log-linear models, with terms of any order.
+
+    A closed form where the model is decomposable; Newton's method on a table of all states (up to 65,536); beyond,
+    L-BFGS with exact gradients from a junction tree.
+
+    Parameters
+    ----------
+    lambda_ : float or sequence of float, default 0.0
+        L2 penalty per observation on couplings. A sequence holds one for each order: pairs, terms of three predictors,
+        and so on.
+    lambdah : float, default 0.0
+        L2 penalty on fields.
+    prior_count : float, default 0.0
+        Number of rows that are spread evenly over all states. Without couplings this is naive Bayes with that
+        `prior_count`.
+    tolerance : float, default 1e-10
+        Norm of the gradient of the log-likelihood of one observation at which a fit ends.
+    itmax : int, default 200
+        Largest number of Newton steps; ten times as many steps of L-BFGS.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If an option is out of range.
+
+    Notes
+    -----
+    Where cells are empty the likelihood may rise without end along some combinations of parameters, even if no margin
+    is zero. These parameters are found by a linear programme (tables of up to 16,384 states; beyond, where a margin of
+    a term is zero) and reported as not estimable; the fit is the limit, in which some states have no probability, and
+    degrees of freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals of Statistics
+    40). Missing values are summed out, as in the EM algorithm, on a table of all states.
+    """
+
+    lambda_: float | tuple[float, ...] = 0.0
+    lambdah: float = 0.0
+    prior_count: float = 0.0
+    tolerance: float = 1e-10
+    itmax: int = 200
+    name = "ml"
+    order = MAX_ORDER
+    tuned = Tuned(
+        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
+        tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
+    )  # fmt: skip
+    solves = True
+    has_likelihood = True
+    errors = "Standard errors from the Fisher information of the exact likelihood."
+    weights = "real"
+    streams = True
+
+    def __post_init__(self):
+        if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
+            if not len(self.lambda_):
+                raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
+            object.__setattr__(self, "lambda_", tuple(real("lambda_", value, 0.0) for value in self.lambda_))
+        else:
+            object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
+        object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
+        object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
+        object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
+        object.__setattr__(self, "itmax", integer("itmax", self.itmax, 1))
+
+    @property
+    def penalised(self) -> bool:
+        """Whether a penalty is in force."""
+        return bool(np.any(self.lambda_)) or bool(self.lambdah) or bool(self.prior_count)
+
+    @classmethod
+    def refusals(cls) -> dict[str, str]:
+        """Return the capabilities that the method lacks, each with the reason."""
+        return super().refusals() | {
+            "composite_criteria": "method='ml' has the likelihood itself: see aic and bic",
+            "missing_marginal_batches": "missing='marginal' with method='ml' needs all rows in memory",
+        }
+
+    def layout(self, sample: Rows, layout: Layout) -> Layout:
+        """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""
+        orders = max(layout.order, 2) - 1
+        if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
+            raise OptionError(
+                f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
+                f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
+                argument="lambda_",
+            )
+        is_small = n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE
+        if not is_small and not sample.complete:
+            raise OptionError(
+                f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them and "
+                f"{MAX_NEWTON_SIZE:,} parameters; these predictors have {n_states(layout):.3g} and {layout.size:,}. "
+                "Take missing='level', missing='drop' or method='pseudo'.",
+                argument="missing",
+            )
+        width, cells = (0, 0.0) if is_small else tree_cost(layout)
+        if cells > MAX_CELLS:
+            raise OptionError(
+                f"the exact likelihood of these {layout.m} predictors and {layout.n_terms} interactions needs tables "
+                f"of up to {width} predictors with {cells:.2g} cells in all (at most {MAX_CELLS:.2g}). Take "
+                "method='pseudo', or a formula with fewer interactions.",
+                argument="method",
+            )
+        return layout
+
+    def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
+        """Return the bytes of the tables, and of the Fisher information where Newton's method needs it."""
+        if n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE:
+            return 64.0 * n_states(layout) + 32.0 * float(layout.size) ** 2
+        return 96.0 * tree_cost(layout)[1]
+
+    def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
+        """Return the penalty of each parameter."""
+        ridge = np.full(layout.size, self.lambdah)
+        orders = len(layout.terms)
+        by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * orders
+        for start, value in zip(layout.term_start, by_order, strict=False):
+            ridge[start[0] : start[-1]] = value
+        return Penalty(ridge, self.prior_count)
+
+    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+        """Fit one group at each penalty of `values`."""
+        grid = [self.lambda_] if values is None else [float(value) for value in values]
+        solver = Solver(layout, self.tolerance, self.itmax)
+        return [self._finish(sample, layout, solver.fit(sample, self.penalty(layout, value))) for value in grid]
+
+    def _finish(self, sample: Rows, layout: Layout, solution: Solution) -> EngineFit:
+        notes: tuple[Note, ...] = ()
+        absent = np.zeros(layout.size, dtype=bool)
+        if not self.prior_count and not self.lambdah:
+            counts = level_counts(sample, layout.n_levels)
+            notes = absent_levels(counts, "give lambdah or prior_count > 0")
+            absent = _holds_absent_level(layout, counts)
+        is_converged = solution.norm <= max(self.tolerance, HARMLESS)
+        if not is_converged:
+            detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
+            notes += (Note(-1, -1, NOT_CONVERGED, detail),)
+        unbounded = _first_parameters(layout, ~solution.determined & ~absent)
+        converged = np.full(layout.m, is_converged)
+        converged[[i for i, *_ in unbounded]] = False
+        return EngineFit(
+            solution.theta,
+            solution.value,
+            grad_norm=np.full(layout.m, solution.norm),
+            n_iter=np.full(layout.m, solution.n_iter),
+            converged=converged,
+            notes=notes,
+            unbounded=unbounded,
+            state={} if solution.basis.all() else {"free": solution.basis},
+        )
+
+    def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
+        """Fit a group again; return the influence of rows on the estimate, and the rows."""
+        penalty = self.penalty(layout, self.lambda_)
+        solution = Solver(layout, self.tolerance, self.itmax).fit(sample, penalty)
+        return LikelihoodInfluence(sample, layout, solution, penalty), sample
+
+    def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
+        """Fit the rows of a group without a penalty, all predictors together."""
+        influence, _ = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax).influence(rows, layout)
+        return Unpenalised(influence.theta, influence.determined, influence)
+
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
+        """Return the largest log-likelihood of rows, without a penalty, and the number of parameters that it takes."""
+        penalty = Penalty(np.zeros(layout.size), 0.0)
+        solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
+        return rows.total * solution.value, int(solution.basis.sum())
+
+
+def _holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
+    """Return which parameters (size,) belong to a level that never occurs, or whose reference level never does."""
+    out = np.zeros(layout.size, dtype=bool)
+    gone = [(n[1:] == 0) | (n[0] == 0) for n in counts]
+    for scope in layout.scopes:
+        table = layout.table(out, *scope)
+        for axis, i in enumerate(scope):
+            table |= gone[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
+    return out
+
+
+def _first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return, for each predictor with `chosen` parameters (size,), one of them as in `EngineFit.unbounded`."""
+    first: dict[int, tuple[int, ...]] = {}
+    for scope in layout.scopes:
+        table = layout.table(chosen, *scope)
+        if not table.any():
+            continue
+        cell = [int(level) + 1 for level in np.argwhere(table)[0]]
+        for axis, i in enumerate(scope):
+            if i not in first:
+                members = [(i, cell[axis])] + [(j, b) for j, b in zip(scope, cell, strict=True) if j != i]
+                first[i] = tuple(value for member in members for value in member)
+    return tuple(first[i] for i in sorted(first))

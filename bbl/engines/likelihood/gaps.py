@@ -1,0 +1,156 @@
+"""The likelihood of rows with missing values: each row counts by the probability of what is known of it.
+
+That is right if values are missing at random: whether a value is missing may depend on the known values of its row
+(Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the counts of incomplete rows are spread
+over the states that they may be, by the fitted probabilities, and their moments compared with those of the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.likelihood.states import StateTable
+from bbl.memory import check_memory
+from bbl.rows.sample import Sample
+
+__all__ = ["IncompleteLikelihood"]
+
+
+class Pattern:
+    """The rows of a sample in which the same predictors are missing.
+
+    Attributes
+    ----------
+    missing : tuple of int
+        Axes of the missing predictors.
+    counts : ndarray, the shape of the table with 1 in place of missing axes
+        Weight of the rows by what is known of them.
+    """
+
+    def __init__(self, table: StateTable, rows: Sample, is_missing: np.ndarray):
+        self.missing = tuple(np.flatnonzero(is_missing).tolist())
+        shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
+        codes = np.where(is_missing, 0, rows.codes).astype(np.intp)
+        cells = np.ravel_multi_index(tuple(codes.T), shape) if len(shape) else np.zeros(rows.n, dtype=np.intp)
+        self.counts = np.bincount(cells, rows.weights, int(np.prod(shape))).reshape(shape)
+
+
+class IncompleteLikelihood:
+    """`Objective` of rows with missing values: the mean log-probability of what is known, less the penalty.
+
+    Parameters
+    ----------
+    table : StateTable
+    rows : Sample
+        Collapsed. Rows of which nothing is known do not count.
+    extra : ndarray, shape (n,)
+        Counts that are added to those of complete rows, such as a prior count.
+    penalty : ndarray, shape (size,)
+    support : ndarray of bool, shape (n,), or None
+    """
+
+    def __init__(
+        self, table: StateTable, rows: Sample, extra: np.ndarray, penalty: np.ndarray, support: np.ndarray | None
+    ):
+        check_memory(
+            8.0 * table.n * (table.layout.size + 4),
+            f"Sums over {table.n} states of incomplete rows",
+            "Use fewer predictors, missing='level' or method='pseudo'.",
+        )
+        missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
+        self.table, self.penalty, self.support = table, penalty, support
+        self.complete, self.patterns = extra.copy(), []
+        masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
+        for k, is_missing in enumerate(masks):
+            members = rows.rows(pattern_of.ravel() == k)
+            if is_missing.all():
+                continue
+            if is_missing.any():
+                self.patterns.append(Pattern(table, members, is_missing))
+            else:
+                self.complete += table.counts(members)
+        self.total = float(self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns))
+
+    def compatible(self) -> np.ndarray:
+        """Return which states (n,) some row may be."""
+        possible = (self.complete > 0.0).reshape(self.table.shape)
+        for pattern in self.patterns:
+            possible = possible | (pattern.counts > 0.0)
+        return possible.ravel()
+
+    def spread_evenly(self) -> np.ndarray:
+        """Return the counts (n,) of all states if each row is evenly spread over the states that it may be."""
+        counts = self.complete.reshape(self.table.shape)
+        for pattern in self.patterns:
+            counts = counts + pattern.counts * (pattern.counts.size / self.table.n)
+        return counts.ravel()
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective at `theta`."""
+        log_z, self.p = self.table.log_partition(theta, self.support)
+        self.theta = theta
+        observed = np.flatnonzero(self.complete)
+        total = float(self.complete[observed] @ np.log(self.p[observed]))
+        joint = self.p.reshape(self.table.shape)
+        self.margins = [joint.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns]
+        for pattern, margin in zip(self.patterns, self.margins, strict=True):
+            known = pattern.counts > 0.0
+            total += float(pattern.counts[known] @ np.log(margin[known]))
+        return total / self.total - 0.5 * float(self.penalty @ theta**2)
+
+    def completed(self) -> np.ndarray:
+        """Return the expected counts (n,) of all states given what is known of all rows."""
+        counts, joint = self.complete.reshape(self.table.shape).copy(), self.p.reshape(self.table.shape)
+        for pattern, margin in zip(self.patterns, self.margins, strict=True):
+            counts += _shares(pattern.counts, margin) * joint
+        return counts.ravel()
+
+    def gradient(self) -> np.ndarray:
+        """Return completed less expected moments, less the gradient of the penalty."""
+        self.mu = self.table.moments(self.p)
+        return self.table.moments(self.completed()) / self.total - self.mu - self.penalty * self.theta
+
+    def curvatures(self) -> list[np.ndarray]:
+        """Return the observed information, and that of complete rows, whose step is the EM gradient algorithm's.
+
+        Lange (1995), JRSS B 57.
+        """
+        complete = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
+        return [complete - self._missing_information(), complete]
+
+    def _missing_information(self) -> np.ndarray:
+        """Return the mean covariance (size, size) of the indicators given what is known of a row."""
+        table, size = self.table, self.table.layout.size
+        incomplete = self.completed() - self.complete
+        out = table.products(incomplete)
+        joint = self.p.reshape(table.shape)
+        indicators = table.indicators().reshape(*table.shape, size)
+        for pattern, margin in zip(self.patterns, self.margins, strict=True):
+            conditional = _shares(np.ones_like(margin), margin) * joint
+            means = (conditional[..., None] * indicators).sum(axis=pattern.missing).reshape(-1, size)
+            out -= (means.T * pattern.counts.ravel()) @ means
+        return out / self.total
+
+    def row_means(self, rows: Sample) -> np.ndarray:
+        """Return the means (n, size) of all indicators given what is known of each row; of all rows if nothing is."""
+        table, size = self.table, self.table.layout.size
+        out = np.tile(self.mu, (rows.n, 1))
+        missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
+        joint, indicators = self.p.reshape(table.shape), table.indicators().reshape(*table.shape, size)
+        masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
+        for k, is_missing in enumerate(masks):
+            if is_missing.all():
+                continue
+            axes = tuple(np.flatnonzero(is_missing).tolist())
+            margin = joint.sum(axis=axes, keepdims=True)
+            conditional = _shares(np.ones_like(margin), margin) * joint
+            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)[..., :]
+            members = pattern_of.ravel() == k
+            codes = np.where(is_missing, 0, rows.codes[members]).astype(np.intp)
+            out[members] = means[tuple(codes.T)]
+        return out
+
+
+def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
+    """Return ``counts / margin``, 0 where the margin is."""
+    return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > 0.0)

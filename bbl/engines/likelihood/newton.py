@@ -1,0 +1,130 @@
+"""Newton's method for the exact likelihood of one group, on a table of all states."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from bbl.engines.likelihood.states import StateTable
+
+__all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
+
+SUFFICIENT_INCREASE = 1e-4  # of the objective, as a share of what its slope promises (Armijo)
+ROUNDING = 1e-14  # relative error of the objective
+SHORTEST_STEP = 2.0**-30
+NO_INFORMATION = 1e-18  # variance of an indicator that is zero but for rounding
+MIN_PIVOT = 1e-7  # least Cholesky pivot of a scaled information that is solved without its eigenvectors
+ZERO_EIGENVALUE = 1e-12  # times the number of parameters
+
+
+class Objective(Protocol):
+    """A function of parameters (size,) that is maximised; what it returns is per observation."""
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective; the other methods are at this `theta`."""
+        ...
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient (size,)."""
+        ...
+
+    def curvatures(self) -> list[np.ndarray]:
+        """Return minus the Hessian (size, size), then matrices that are always positive and so give a step upwards."""
+        ...
+
+
+class Maximum(NamedTuple):
+    """Where `maximise` ended: the point, the objective, the norm of its gradient, and the number of steps."""
+
+    theta: np.ndarray
+    value: float
+    norm: float
+    n_iter: int
+
+
+class StateLikelihood:
+    """`Objective`: ``target . theta - ln Z(theta) - sum(penalty theta^2) / 2``, for complete rows.
+
+    Parameters
+    ----------
+    table : StateTable
+    target : ndarray, shape (size,)
+        Observed moments.
+    penalty : ndarray, shape (size,)
+    support : ndarray of bool, shape (n,), or None
+        States that ln Z sums over; None for all.
+    """
+
+    def __init__(self, table: StateTable, target: np.ndarray, penalty: np.ndarray, support: np.ndarray | None):
+        self.table, self.target, self.penalty, self.support = table, target, penalty, support
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective at `theta`."""
+        log_z, self.p = self.table.log_partition(theta, self.support)
+        self.theta = theta
+        return float(self.target @ theta - log_z - 0.5 * self.penalty @ theta**2)
+
+    def gradient(self) -> np.ndarray:
+        """Return observed less expected moments, less the gradient of the penalty."""
+        self.mu = self.table.moments(self.p)
+        return self.target - self.mu - self.penalty * self.theta
+
+    def curvatures(self) -> list[np.ndarray]:
+        """Return the Fisher information plus the penalty."""
+        return [self.table.covariances(self.p, self.mu) + np.diag(self.penalty)]
+
+
+def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: int) -> Maximum:
+    """Maximise a function by Newton's method with halved steps.
+
+    Parameters
+    ----------
+    objective : Objective
+    start : ndarray, shape (size,)
+    tolerance : float
+        Norm of the gradient at which the iteration ends, after one more step: small probabilities then have all their
+        digits too.
+    itmax : int
+    """
+    theta, is_last, norm, n_iter = start.copy(), False, np.inf, 0
+    value = objective.value(theta)
+    while n_iter < itmax:
+        n_iter += 1
+        gradient = objective.gradient()
+        norm = float(np.linalg.norm(gradient))
+        if is_last or norm == 0.0:
+            break
+        is_last = norm <= tolerance
+        step = _uphill_step(objective.curvatures(), gradient)
+        slope, length = float(gradient @ step), 1.0
+        while True:
+            candidate = theta + length * step
+            new_value = objective.value(candidate)
+            is_better = new_value >= value + SUFFICIENT_INCREASE * length * slope - ROUNDING * abs(value)
+            if is_better or length < SHORTEST_STEP:
+                break
+            length *= 0.5
+        if not is_better:
+            value = objective.value(theta)
+            break
+        theta, value = candidate, new_value
+    return Maximum(theta, value, norm, n_iter)
+
+
+def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
+    """Return the Newton step by the first matrix that is positive definite, or by the positive part of the last one."""
+    from scipy.linalg import lapack
+
+    for curvature in curvatures:
+        is_informed = curvature.diagonal() > NO_INFORMATION
+        scale = np.sqrt(np.where(is_informed, curvature.diagonal(), 1.0))
+        scaled_gradient = np.where(is_informed, gradient, 0.0) / scale
+        scaled = curvature / np.outer(scale, scale)
+        factor, failed = lapack.dpotrf(scaled, lower=1)
+        if not failed and factor.diagonal().min() > MIN_PIVOT:
+            return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
+    eigenvalues, eigenvectors = np.linalg.eigh(scaled)
+    is_curved = eigenvalues > ZERO_EIGENVALUE * len(scaled)
+    vectors = eigenvectors[:, is_curved]
+    return (vectors / eigenvalues[is_curved]) @ (vectors.T @ scaled_gradient) / scale

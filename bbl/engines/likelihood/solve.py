@@ -1,0 +1,265 @@
+"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from bbl.engines.likelihood.existence import Face, facial_set, rank, step_down
+from bbl.engines.likelihood.gaps import IncompleteLikelihood
+from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
+from bbl.engines.likelihood.quasi_newton import minimise
+from bbl.engines.likelihood.states import StateTable
+from bbl.engines.likelihood.tree import JunctionTree, clique_scopes, perfect_order
+from bbl.model.elimination import elimination_order
+from bbl.model.layout import Layout
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Rows, Sample
+
+__all__ = [
+    "MAX_CELLS",
+    "MAX_NEWTON_SIZE",
+    "MAX_STATES",
+    "Penalty",
+    "Solution",
+    "Solver",
+    "n_states",
+    "tree_cost",
+    "tree_order",
+]
+
+MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
+MAX_NEWTON_SIZE = 3000  # up to so many parameters have their Fisher information computed
+MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
+OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
+MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
+MAX_PUSHES = 12  # doublings of the way along a direction of recession
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """What is added to the likelihood of one observation.
+
+    Attributes
+    ----------
+    ridge : ndarray, shape (size,)
+        L2 penalties: half of the sum of ``ridge theta^2`` is subtracted.
+    prior_count : float
+        Number of rows that are spread evenly over all states.
+    """
+
+    ridge: np.ndarray
+    prior_count: float
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is added."""
+        return not self.prior_count and not self.ridge.any()
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The maximum of the likelihood of one group.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (size,)
+        Where the maximum is reached in a limit, a point at which what loses its probability has less than 1e-16.
+    value : float
+        Mean log-likelihood of the rows, less the penalty.
+    norm : float
+        Norm of the gradient.
+    n_iter : int
+        Number of steps; 0 for the closed form.
+    determined : ndarray of bool, shape (size,)
+        Parameters that are finite at the maximum, and that no other values fit as well.
+    basis : ndarray of bool, shape (size,)
+        As many parameters as the model has degrees of freedom on the states that keep a probability.
+    """
+
+    theta: np.ndarray
+    value: float
+    norm: float
+    n_iter: int
+    determined: np.ndarray
+    basis: np.ndarray
+
+
+def n_states(layout: Layout) -> float:
+    """Return the number of states of all predictors."""
+    return float(np.prod(layout.n_levels.astype(float)))
+
+
+def tree_order(layout: Layout) -> list[int]:
+    """Return an order of elimination that makes small cliques."""
+    order = perfect_order(layout)
+    if order is not None:
+        return order
+    found = elimination_order(layout.n_levels, layout.mask, np.inf)
+    return cast(tuple[list[int], float], found)[0]
+
+
+def tree_cost(layout: Layout) -> tuple[int, float]:
+    """Return the predictors of the largest clique of the junction tree, and the number of cells of all cliques."""
+    if layout.complete:
+        return layout.m, n_states(layout)
+    log_L = np.log(layout.n_levels)
+    scopes = clique_scopes(layout, tree_order(layout))
+    cells = float(np.exp([min(log_L[list(scope)].sum(), 700.0) for scope in scopes]).sum())
+    return max(map(len, scopes), default=0), cells
+
+
+class Solver:
+    """Fits of one layout by exact likelihood.
+
+    Parameters
+    ----------
+    layout : Layout
+    tolerance : float
+        Norm of the gradient of one observation's log-likelihood at which a fit ends.
+    itmax : int
+        Largest number of steps.
+    """
+
+    def __init__(self, layout: Layout, tolerance: float, itmax: int):
+        self.layout, self.tolerance, self.itmax = layout, tolerance, itmax
+        self.has_table = n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE
+
+    def fit(self, rows: Rows, penalty: Penalty) -> Solution:
+        """Fit the rows of one group; rows with missing values need a table of all states."""
+        with serial_blas():
+            if not rows.complete:
+                return self._fit_incomplete(cast(Sample, rows), penalty)
+            if penalty.is_zero:
+                solution = self._fit_closed(rows)
+                if solution is not None:
+                    return solution
+            return self._fit_states(rows, penalty) if self.has_table else self._fit_tree(rows, penalty)
+
+    def _fit_closed(self, rows: Rows) -> Solution | None:
+        order = perfect_order(self.layout)
+        if order is None or (self.layout.complete and self.layout.m > 2):
+            return None
+        tree = JunctionTree(self.layout, order)
+        counts = rows.pooled.sums(("cliques", tuple(order)), tree.counts)
+        theta = tree.closed_form(counts)
+        if theta is None:
+            return None
+        margins = tree.margins(theta)
+        target = tree.moments_of(counts / rows.total)
+        every = np.ones(self.layout.size, dtype=bool)
+        norm = float(np.linalg.norm(target - tree.moments(margins)))
+        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
+
+    def _fit_states(self, rows: Rows, penalty: Penalty) -> Solution:
+        table = StateTable(self.layout)
+        counts = rows.pooled.sums("states", table.counts) + penalty.prior_count / table.n
+        face = facial_set(table, counts, penalty.ridge == 0.0)
+        target = table.moments(counts / counts.sum())
+        objective = StateLikelihood(table, target, penalty.ridge, face.support)
+        maximum = maximise(objective, self._start(target), self.tolerance, self.itmax)
+        return _on_face(table, maximum, face, penalty)
+
+    def _fit_incomplete(self, rows: Sample, penalty: Penalty) -> Solution:
+        table = StateTable(self.layout)
+        extra = np.full(table.n, penalty.prior_count / table.n)
+        objective = IncompleteLikelihood(table, rows, extra, penalty.ridge, None)
+        face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
+        objective.support = face.support
+        start = self._start(table.moments(objective.spread_evenly() / objective.total))
+        maximum = maximise(objective, start, self.tolerance, self.itmax)
+        return _on_face(table, maximum, face, penalty)
+
+    def _fit_tree(self, rows: Rows, penalty: Penalty) -> Solution:
+        order = tree_order(self.layout)
+        tree = JunctionTree(self.layout, order)
+        counts = rows.pooled.sums(("cliques", tuple(order)), tree.counts)
+        ridge, total = penalty.ridge, rows.total + penalty.prior_count
+        observed = counts + penalty.prior_count / tree.cells_of_cell
+        log_support, direction = _tree_face(tree, observed, ridge == 0.0)
+        target = tree.moments_of(observed / total)
+        gradient = partial(_descent, tree, target, ridge, log_support)
+        start = self._start(target)
+        mu = tree.moments(tree.margins(start, log_support))
+        inverse_curvature = 1.0 / np.maximum(mu * (1.0 - mu) + ridge, 1.0 / total)
+        minimum = minimise(gradient, start, inverse_curvature, self.tolerance, 10 * self.itmax)
+        theta = minimum.theta
+        margins = tree.margins(theta, log_support)
+        value = float(target @ theta) - margins.log_z - 0.5 * float(ridge @ theta**2)
+        every = np.ones(self.layout.size, dtype=bool)
+        if log_support is None:
+            return Solution(theta, value, minimum.norm, minimum.n_iter, every, every)
+        free = direction == 0.0
+        if self.layout.size <= MAX_NEWTON_SIZE:
+            flat = tree.information(tree.margins(np.zeros(self.layout.size), log_support))
+            basis, determined = rank(flat + np.diag((ridge > 0.0).astype(float)))
+        else:
+            basis = determined = free
+        theta = _push(tree, theta, direction, log_support)
+        return Solution(theta, value, minimum.norm, minimum.n_iter, determined, basis)
+
+    def _start(self, target: np.ndarray) -> np.ndarray:
+        """Return the fields of independent predictors with these moments (size,), kept from zero, and no couplings."""
+        theta, layout = np.zeros(self.layout.size), self.layout
+        for i in range(layout.m):
+            shares = layout.table(target, i)
+            reference = max(1.0 - float(shares.sum()), 1e-3)
+            layout.table(theta, i)[...] = np.log(np.maximum(shares, 1e-3) / reference)
+        return theta
+
+
+def _descent(
+    tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None, theta: np.ndarray
+) -> np.ndarray:
+    """Return the gradient (size,) of minus the mean log-likelihood plus the penalty."""
+    return tree.moments(tree.margins(theta, log_support)) - target + ridge * theta
+
+
+def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> Solution:
+    """Return the solution of a fit on a face, so far along the direction of recession that the rest is lost."""
+    theta, value, norm, n_iter = maximum
+    every = np.ones(table.layout.size, dtype=bool)
+    if face.support is None:
+        return Solution(theta, value, norm, n_iter, every, every)
+    flat = face.support / face.support.sum()
+    information = table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float))
+    basis, determined = rank(information)
+    drop = table.energies(face.direction)
+    drop = drop[np.argmax(face.support)] - drop[~face.support]
+    log_z, _ = table.log_partition(theta, face.support)
+    excess = table.energies(theta)[~face.support] - log_z + OFF_FACE_LOG
+    theta = theta + max(float((excess / drop).max()), 0.0) * face.direction
+    return Solution(theta, value, norm, n_iter, determined, basis)
+
+
+def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the logarithm of the support (n_cells,) by zero margins, None if all cells are in it, and a direction."""
+    layout, direction = tree.layout, np.zeros(tree.layout.size)
+    support = np.ones(tree.n_cells, dtype=bool)
+    for scope in layout.scopes:
+        clique = tree.cliques[int(tree.step[list(scope)].min())]
+        outside = tuple(axis for axis, i in enumerate(clique.scope) if i not in scope)
+        margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)
+        members = [i for i in clique.scope if i in scope]
+        by_clique = margin.squeeze(outside) == 0.0
+        step = step_down(layout, scope, by_clique.transpose([members.index(i) for i in scope]))
+        if step is not None and free[step != 0.0].all():
+            support[clique.cells] &= np.broadcast_to(margin > 0.0, clique.shape).ravel()
+            direction += step
+    if support.all():
+        return None, direction
+    return np.where(support, 0.0, -np.inf), direction
+
+
+def _push(tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray) -> np.ndarray:
+    """Return `theta` so far along `direction` that cells outside the support have no probability but for rounding."""
+    length = OFF_FACE_LOG
+    for _ in range(MAX_PUSHES):
+        pushed = theta + length * direction
+        if tree.margins(pushed).joint[np.isneginf(log_support)].max() < MIN_PROBABILITY:
+            break
+        length *= 2.0
+    return pushed

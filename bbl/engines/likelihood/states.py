@@ -1,0 +1,155 @@
+"""Sums over a table of all states: energies, probabilities, moments and their covariances, by one transform.
+
+A *moment* of a parameter is the probability that all levels that it belongs to occur together: the mean of its
+*indicator*, the product of indicators of these levels. A *state* is a row of codes; states are listed with the last
+predictor running fastest. In the table of indicators, the cell of codes x belongs to the product over the predictors
+with ``x_i > 0`` of the indicators of ``x_i``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["StateTable", "row_states"]
+
+PAIRS_AT_ONCE = 2**22  # pairs of parameters whose joint cells are looked up together
+
+
+class StateTable:
+    """The states of a layout, and the cells of its parameters in the table of indicators.
+
+    Parameters
+    ----------
+    layout : Layout
+    """
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.shape = tuple(int(L) for L in layout.n_levels)
+        self.n = int(np.prod(self.shape, dtype=float))
+        strides = np.ones(layout.m, dtype=np.intp)
+        if layout.m > 1:
+            strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]
+        self.strides = strides
+        self.cells = self._cells()
+
+    def _cells(self) -> np.ndarray:
+        """Return the position (size,) of each parameter in the table of indicators."""
+        out = np.zeros(self.layout.size, dtype=np.intp)
+        cuts = self.layout.cuts
+        for scope, first, stop in zip(self.layout.scopes, cuts[:-1], cuts[1:], strict=True):
+            cell = np.zeros(1, dtype=np.intp)
+            for i in scope:
+                cell = (cell[:, None] + self.strides[i] * np.arange(1, self.shape[i])).ravel()
+            out[first:stop] = cell
+        return out
+
+    def energies(self, theta: np.ndarray) -> np.ndarray:
+        """Return the energies (n,) of all states: each cell of the table of indicators is added to those above it."""
+        table = np.zeros(self.n)
+        table[self.cells] = theta
+        return self._spread(table)
+
+    def _spread(self, table: np.ndarray) -> np.ndarray:
+        """Add, along each axis, level 0 to all other levels, in place: sums over sets of levels that hold a cell's."""
+        for L, stride in zip(self.shape, self.strides, strict=True):
+            axis = table.reshape(-1, L, stride)
+            axis[:, 1:] += axis[:, :1]
+        return table
+
+    def indicator_sums(self, values: np.ndarray) -> np.ndarray:
+        """Return, for each cell, the sum of `values` (n,) over the states in which its indicator is 1."""
+        table = values.copy()
+        for L, stride in zip(self.shape, self.strides, strict=True):
+            axis = table.reshape(-1, L, stride)
+            axis[:, 0] = axis.sum(axis=1)
+        return table
+
+    def moments(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum (size,) of each parameter's indicator over states that are weighted by `values` (n,)."""
+        return self.indicator_sums(values)[self.cells]
+
+    def products(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (size, size) of products of two indicators over states that are weighted by `values` (n,)."""
+        sums = np.append(self.indicator_sums(values), 0.0)  # the last one for levels that exclude each other
+        size = self.layout.size
+        out = np.empty((size, size))
+        step = max(1, PAIRS_AT_ONCE // max(size, 1))
+        for first in range(0, size, step):
+            out[first : first + step] = sums[self._joint_cells(slice(first, first + step))]
+        return out
+
+    def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
+        """Return the covariances (size, size) of all indicators: the Fisher information of one observation.
+
+        Parameters
+        ----------
+        p : ndarray, shape (n,)
+            Probabilities of all states.
+        mu : ndarray, shape (size,)
+            Their moments.
+        """
+        return self.products(p) - np.multiply.outer(mu, mu)
+
+    def _joint_cells(self, rows: slice) -> np.ndarray:
+        if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
+            return self._all_joint_cells[rows]
+        return self._find_joint_cells(rows)
+
+    @cached_property
+    def _all_joint_cells(self) -> np.ndarray:
+        return self._find_joint_cells(slice(None))
+
+    def _find_joint_cells(self, rows: slice) -> np.ndarray:
+        """Return the cell of the product of the indicators of some parameters with all; n where it is always 0."""
+        codes = self.codes(self.cells)
+        one, other = codes[rows].astype(float), codes.astype(float)
+        shared_predictors = (one > 0).astype(float) @ (other > 0).T.astype(float)
+        shared_levels, shared_cell = np.zeros((2, *shared_predictors.shape))
+        for i, L in enumerate(self.shape):
+            for level in range(1, L):
+                a, b = codes[rows, i] == level, codes[:, i] == level
+                both = np.outer(a, b) if a.any() and b.any() else None
+                if both is not None:
+                    shared_levels += both
+                    shared_cell += both * float(level * self.strides[i])
+        joint = self.cells[rows, None] + self.cells - shared_cell.astype(np.intp)
+        return np.where(shared_levels == shared_predictors, joint, self.n)
+
+    def indicators(self) -> np.ndarray:
+        """Return the indicators (n, size) of all parameters in all states."""
+        codes = self.codes(np.arange(self.n))
+        out = np.ones((self.n, self.layout.size))
+        for column, cell in enumerate(self.codes(self.cells)):
+            used = np.flatnonzero(cell)
+            out[:, column] = (codes[:, used] == cell[used]).all(axis=1)
+        return out
+
+    def codes(self, states: np.ndarray) -> np.ndarray:
+        """Return the codes (len(states), m) of states by their positions."""
+        return states[:, None] // self.strides % np.array(self.shape)
+
+    def log_partition(self, theta: np.ndarray, support: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+        """Return ln Z and the probabilities (n,) of all states; those outside `support` (n,) bool have none."""
+        energy = self.energies(theta)
+        if support is not None:
+            energy[~support] = -np.inf
+        largest = float(energy.max())
+        p = np.exp(energy - largest)
+        total = float(p.sum())
+        p /= total
+        return largest + float(np.log(total)), p
+
+    def counts(self, rows: Sample) -> np.ndarray:
+        """Return the weight (n,) of the complete rows of each state."""
+        return np.bincount(row_states(self, rows.codes), rows.weights, self.n)
+
+
+def row_states(table: StateTable, codes: np.ndarray) -> np.ndarray:
+    """Return the positions (len(codes),) of rows of codes in the table of states."""
+    return codes.astype(np.intp) @ table.strides

@@ -1,0 +1,278 @@
+"""Sums over all states of a sparse model, clique by clique: ln Z, moments and their covariances on a junction tree.
+
+Predictors are summed out one after the other. The *clique* of a predictor holds it and all predictors that it still
+shares a table with when it is summed out (its *separator*); its parent is the clique of the first of these. Axes of
+tables are in the order of elimination, so that a separator's axes are some of its parent's in the same order.
+(Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman 2009, chapter 10.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["JunctionTree", "Margins", "clique_scopes", "perfect_order"]
+
+DIRECTIONS = 64  # parameters whose covariances with all others are computed together
+
+
+@dataclass(frozen=True)
+class Clique:
+    """A predictor, its separator, and the place of its table in the vector of all tables.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The predictor, then its separator in the order of elimination.
+    shape : tuple of int
+    cells : slice
+    parent : int
+        Number of the parent clique; -1 for a root.
+    aligned : tuple of int
+        Shape of a table of the separator among the axes of the parent.
+    outside : tuple of int
+        Axes of the parent that are not in the separator.
+    """
+
+    scope: tuple[int, ...]
+    shape: tuple[int, ...]
+    cells: slice
+    parent: int
+    aligned: tuple[int, ...]
+    outside: tuple[int, ...]
+
+
+def perfect_order(layout: Layout) -> list[int] | None:
+    """Return an order of elimination that makes no predictors share a table that did not before; None if there is none.
+
+    There is one if and only if the interaction graph is decomposable (triangulated). One predictor after the other is
+    taken whose remaining partners all interact.
+    """
+    neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
+    order, waiting = [], set(range(layout.m))
+    while waiting:
+        i = next((i for i in sorted(waiting, key=lambda j: len(neighbours[j])) if _is_clique(neighbours, i)), None)
+        if i is None:
+            return None
+        order.append(i)
+        waiting.remove(i)
+        for j in neighbours[i]:
+            neighbours[j].discard(i)
+    return order
+
+
+def _is_clique(neighbours: list[set[int]], i: int) -> bool:
+    return all(neighbours[i] <= neighbours[j] | {j} for j in neighbours[i])
+
+
+class Margins:
+    """Probabilities of all cliques at some parameters.
+
+    Attributes
+    ----------
+    log_z : float
+    joint : ndarray, shape (n_cells,)
+        Probabilities of the cells of each clique.
+    conditional : ndarray, shape (n_cells,)
+        Probabilities of a clique's predictor given its separator.
+    """
+
+    def __init__(self, log_z: float, joint: np.ndarray, conditional: np.ndarray):
+        self.log_z, self.joint, self.conditional = log_z, joint, conditional
+
+
+class JunctionTree:
+    """Cliques of a layout, and the design of their tables.
+
+    Parameters
+    ----------
+    layout : Layout
+    order : list of int
+        Order in which predictors are summed out (see `bbl.model.elimination.elimination_order`).
+    """
+
+    def __init__(self, layout: Layout, order: list[int]):
+        self.layout = layout
+        self.step = np.empty(layout.m, dtype=np.intp)
+        self.step[order] = np.arange(layout.m)
+        self.cliques = _cliques(layout, order, self.step)
+        self.n_cells = self.cliques[-1].cells.stop if self.cliques else 0
+        self.starts = np.array([c.cells.start for c in self.cliques], dtype=np.intp)
+        self.clique_of_cell = np.repeat(np.arange(layout.m), [c.cells.stop - c.cells.start for c in self.cliques])
+        self.cells_of_cell = np.diff([*self.starts, self.n_cells])[self.clique_of_cell]  # size of each cell's clique
+        self.design = self._design()
+        self.transposed = self.design.T.tocsr()
+
+    def _design(self):
+        """Return which parameters add to the energy of each clique's cells, a sparse matrix (n_cells, size)."""
+        from scipy import sparse
+
+        layout, rows, columns = self.layout, [], []
+        for scope, first in zip(layout.scopes, layout.cuts[:-1], strict=True):
+            clique = self.cliques[int(self.step[list(scope)].min())]
+            grids = np.indices(clique.shape).reshape(len(clique.shape), -1)
+            codes = [grids[clique.scope.index(i)] for i in scope]
+            has_all = np.flatnonzero(np.logical_and.reduce([code > 0 for code in codes]))
+            position = np.zeros(len(has_all), dtype=np.intp)
+            for i, code in zip(scope, codes, strict=True):
+                position = position * (int(layout.n_levels[i]) - 1) + code[has_all] - 1
+            rows.append(clique.cells.start + has_all)
+            columns.append(first + position)
+        row, column = np.concatenate(rows), np.concatenate(columns)
+        return sparse.csr_matrix((np.ones(len(row)), (row, column)), shape=(self.n_cells, layout.size))
+
+    def counts(self, rows: Sample) -> np.ndarray:
+        """Return the weight (n_cells,) of complete rows in each cell of each clique."""
+        out = np.empty(self.n_cells)
+        for clique in self.cliques:
+            cell = np.zeros(rows.n, dtype=np.intp)
+            for i, L in zip(clique.scope, clique.shape, strict=True):
+                cell = cell * L + rows.codes[:, i]
+            out[clique.cells] = np.bincount(cell, rows.weights, clique.cells.stop - clique.cells.start)
+        return out
+
+    def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
+        """Return the parameters (size,) that fit the positive counts (n_cells,) of all cliques; None unless they can.
+
+        They can if the terms are all sets of predictors of every clique, so that the probability of a row is the
+        product over the cliques of the probability of the predictor given its separator.
+        """
+        theta = np.zeros(self.layout.size)
+        for clique in self.cliques:
+            if len(clique.scope) > 1 and self.layout.index(*clique.scope) < 0:
+                return None
+        for clique in self.cliques:
+            table = counts[clique.cells].reshape(clique.shape)
+            if not table.all():
+                return None
+            energy = np.log(table / table.sum(axis=0))
+            for axis in range(len(clique.scope)):
+                reference = energy.take([0], axis)
+                energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
+            if not self._add(theta, clique.scope, energy):
+                return None
+        return theta
+
+    def _add(self, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray) -> bool:
+        """Add the parameters in the table `energy` of all subsets of `scope`; return whether the model has them all."""
+        for order in range(1, len(scope) + 1):
+            for axes in combinations(range(len(scope)), order):
+                members = [scope[axis] for axis in axes]
+                if order > 1 and self.layout.index(*members) < 0:
+                    return False
+                part = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
+                self.layout.table(theta, *members)[...] += part
+        return True
+
+    def margins(self, theta: np.ndarray, log_support: np.ndarray | None = None) -> Margins:
+        """Return ln Z and the probabilities of all cliques.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (size,)
+        log_support : ndarray, shape (n_cells,), optional
+            -inf in cells that cannot occur, else 0.
+        """
+        energy = self.design @ theta
+        if log_support is not None:
+            energy = energy + log_support
+        largest = np.maximum.reduceat(energy, self.starts)
+        weights = np.exp(energy - largest[self.clique_of_cell])
+        log_z = float(largest.sum())
+        tables = [weights[c.cells].reshape(c.shape) for c in self.cliques]
+        for clique, table in zip(self.cliques, tables, strict=True):
+            total = table.sum(axis=0)
+            np.divide(table, total, out=table, where=total > 0.0)
+            scale = total.max()
+            log_z += float(np.log(scale))
+            if clique.parent >= 0:
+                tables[clique.parent] *= (total / scale).reshape(clique.aligned)
+        joint = np.empty(self.n_cells)
+        joints = [joint[c.cells].reshape(c.shape) for c in self.cliques]
+        for clique, conditional, out in zip(self.cliques[::-1], tables[::-1], joints[::-1], strict=True):
+            separator = joints[clique.parent].sum(axis=clique.outside) if clique.parent >= 0 else 1.0
+            np.multiply(conditional, separator, out=out)
+        return Margins(log_z, joint, weights)
+
+    def moments_of(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum (size,) of each parameter's indicator over the cells of its clique, weighted by `values`."""
+        return self.transposed @ values
+
+    def moments(self, margins: Margins) -> np.ndarray:
+        """Return the moments (size,) of all parameters."""
+        return self.moments_of(margins.joint)
+
+    def information(self, margins: Margins) -> np.ndarray:
+        """Return the Fisher information (size, size) of one observation: the covariance of all indicators.
+
+        For each parameter v, two passes over the tree give ``E[T_v | x_C]`` for the cells x_C of every clique; the
+        covariance with an indicator of the clique is the mean of the product.
+        """
+        size = self.layout.size
+        mu = self.moments(margins)
+        out = np.empty((size, size))
+        weighted = self.transposed.multiply(margins.joint).tocsr()
+        for first in range(0, size, DIRECTIONS):
+            columns = slice(first, min(first + DIRECTIONS, size))
+            out[:, columns] = weighted @ self._conditional_means(margins, mu, columns)
+        out -= np.multiply.outer(mu, mu)
+        return 0.5 * (out + out.T)
+
+    def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
+        """Return the means (n_cells, len(columns)) of some indicators given the cells of each clique."""
+        means = self.design[:, columns].toarray()
+        tables = [means[c.cells].reshape(*c.shape, -1) for c in self.cliques]
+        messages = []
+        for clique, table in zip(self.cliques, tables, strict=True):
+            conditional = margins.conditional[clique.cells].reshape(clique.shape)
+            message = np.einsum("a...,a...v->...v", conditional, table)
+            messages.append(message)
+            if clique.parent >= 0:
+                tables[clique.parent] += message.reshape(*clique.aligned, -1)
+        for k in range(len(self.cliques) - 1, -1, -1):
+            clique = self.cliques[k]
+            if clique.parent < 0:  # indicators of other trees have the same mean whatever this clique's cells
+                joint = margins.joint[clique.cells].reshape(clique.shape)
+                axes = tuple(range(joint.ndim))
+                tables[k] += mu[columns] - (joint[..., None] * tables[k]).sum(axis=axes)
+                continue
+            parent = self.cliques[clique.parent]
+            joint = margins.joint[parent.cells].reshape(parent.shape)
+            separator = joint.sum(axis=clique.outside)
+            total = (joint[..., None] * tables[clique.parent]).sum(axis=clique.outside)
+            np.divide(total, separator[..., None], out=total, where=separator[..., None] > 0.0)
+            tables[k] += total - messages[k]
+        return means
+
+
+def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
+    """Return the predictors of each clique: the one that is summed out, then its separator in the order of steps."""
+    neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
+    step = {i: k for k, i in enumerate(order)}
+    scopes = []
+    for i in order:
+        separator = neighbours[i]
+        scopes.append((i, *sorted(separator, key=step.__getitem__)))
+        for j in separator:
+            neighbours[j] = (neighbours[j] | separator) - {i, j}
+    return scopes
+
+
+def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
+    scopes = clique_scopes(layout, order)
+    cliques, first = [], 0
+    for scope in scopes:
+        shape = tuple(int(layout.n_levels[i]) for i in scope)
+        n = int(np.prod(shape))
+        parent = int(step[scope[1]]) if len(scope) > 1 else -1
+        parent_scope = scopes[parent] if parent >= 0 else ()
+        aligned = tuple(int(layout.n_levels[i]) if i in scope else 1 for i in parent_scope)
+        outside = tuple(axis for axis, i in enumerate(parent_scope) if i not in scope)
+        cliques.append(Clique(scope, shape, slice(first, first + n), parent, aligned, outside))
+        first += n
+    return cliques

@@ -217,6 +217,13 @@ class Engine:
         """Solve a group's likelihood equations again, for standard errors; call `check_equations` first."""
         raise NotImplementedError
 
+    def check_composite(self) -> None:
+        """Raise an OptionError if the engine has no composite-likelihood criteria."""
+        self.check_equations()
+        reason = self.refusals().get("composite_criteria")
+        if reason is not None:
+            raise OptionError(f"{reason}.", argument="method")
+
     def influence(self, sample: Any, layout: Layout) -> tuple[RowInfluence, Any]:
         """Fit a group again, and return the influence of rows on its estimate, and the rows that were fitted."""
         equations = self.equations(sample, layout)._asdict()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import reference as oracle
 
-from bbl.boltzmann.inference.covariance import sandwich
 from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.boltzmann.inference.strata import pair_strata
 from bbl.engines import PseudoLikelihood
@@ -117,7 +116,7 @@ def test_standard_errors_are_those_of_a_parametric_bootstrap(model):
     fit = engine.fit(rows, layout)
     solved = engine.equations(rows, layout)
     influence = Influence(rows, layout, solved.site_theta, solved.lambda_, solved.lambdah)
-    se = np.sqrt(np.concatenate([t.diagonal() for t in sandwich(layout, [(influence, rows)])[0]]))
+    se = np.sqrt(np.concatenate([t.diagonal() for t in influence.terms(rows)]))
     refits = np.array([engine.fit(drawn(layout, fit.theta, 6000, 100 + k), layout).theta for k in range(400)])
     np.testing.assert_allclose(refits.std(axis=0, ddof=1) / se, 1.0, atol=0.12)
 

@@ -179,7 +179,7 @@ def _terms(m: int, order: int, rng: Any, chance: Any) -> int | tuple:
 
 def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
     small = draft.n <= 60 and len(draft.levels) <= 3
-    methods = {"naive": 0.28, "mf": 0.27, "pseudo": 0.36, "conditional": 0.06}
+    methods = {"naive": 0.22, "mf": 0.22, "pseudo": 0.32, "ml": 0.18, "conditional": 0.06}
     if small:
         methods |= {"auto": 0.003, "bayes": 0.003, "pvi": 0.003, "shbm": 0.03}
     method = one(methods)
@@ -201,6 +201,13 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
             options["gauge"] = "zero-sum"
         if chance(0.08):
             options["symmetrize"] = False
+    elif method == "ml":
+        if chance(0.3):
+            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((1e-3, 0.1))
+        if chance(0.1):
+            options["lambdah"] = 0.01
+        if chance(0.25):
+            options["prior_count"] = one((0.5, 1.0))
     elif method == "mf":
         if chance(0.6):
             options["eps"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((0.0, 0.5, 0.9, 1.0))

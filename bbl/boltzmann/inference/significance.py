@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from bbl.boltzmann.inference.strata import MAX_HELD, coupling_family, field_family, pair_strata
-from bbl.engines import Engine, PseudoLikelihood
+from bbl.engines import BASELINE, Engine
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
@@ -27,7 +27,6 @@ __all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_
 CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
 INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
 ROWS_PER_PARAMETER = 10.0
-PSEUDO = PseudoLikelihood()
 
 
 class Kind(IntEnum):
@@ -128,7 +127,7 @@ def variances(terms: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([t.diagonal() for t in terms])
 
 
-def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = PSEUDO) -> Evidence:
+def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = BASELINE) -> Evidence:
     """Return what the rows of a group say of its parameters.
 
     Parameters
@@ -138,7 +137,8 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine =
     start : ndarray, shape (layout.size,)
         Its fitted parameters, with whatever penalty.
     engine : Engine
-        Its method, which fits the rows without a penalty (see `Engine.unpenalised`).
+        Its method, which fits the rows without a penalty (see `Engine.unpenalised`); by default one that does so by
+        pseudo-likelihood.
     """
     rows = sample.collapsed(layout.n_levels)
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)

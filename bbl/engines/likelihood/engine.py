@@ -108,10 +108,7 @@ class MaximumLikelihood(Engine):
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason."""
-        return super().refusals() | {
-            "composite_criteria": "method='ml' has the likelihood itself: see aic and bic",
-            "missing_marginal_batches": "missing='marginal' with method='ml' needs all rows in memory",
-        }
+        return super().refusals() | {"composite_criteria": "method='ml' has the likelihood itself: see aic and bic"}
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
         """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""

@@ -7,16 +7,22 @@ over the states that they may be, by the fitted probabilities, and their moments
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import numpy as np
 
 from bbl.engines.likelihood.states import StateTable
 from bbl.memory import check_memory
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows, Sample
 
 __all__ = ["IncompleteLikelihood"]
 
 
-class Pattern:
+ROWS = 65536  # of a chunk of rows in a file
+
+
+class Pattern(NamedTuple):
     """The rows of a sample in which the same predictors are missing.
 
     Attributes
@@ -27,12 +33,31 @@ class Pattern:
         Weight of the rows by what is known of them.
     """
 
-    def __init__(self, table: StateTable, rows: Sample, is_missing: np.ndarray):
-        self.missing = tuple(np.flatnonzero(is_missing).tolist())
-        shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
-        codes = np.where(is_missing, 0, rows.codes).astype(np.intp)
-        cells = np.ravel_multi_index(tuple(codes.T), shape) if len(shape) else np.zeros(rows.n, dtype=np.intp)
-        self.counts = np.bincount(cells, rows.weights, int(np.prod(shape))).reshape(shape)
+    missing: tuple[int, ...]
+    counts: np.ndarray
+
+
+def missing_patterns(table: StateTable, rows: Rows) -> list[Pattern]:
+    """Return the patterns of missing values of rows, without that of rows of which nothing is known."""
+    counts: dict[tuple[bool, ...], np.ndarray] = {}
+    for chunk in rows.chunks(ROWS):
+        for is_missing, members in rows_by_pattern(chunk):
+            shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
+            codes = np.where(is_missing, 0, chunk.codes[members]).astype(np.intp)
+            cells = np.ravel_multi_index(tuple(codes.T), shape)
+            weight = np.bincount(cells, chunk.weights[members], int(np.prod(shape))).reshape(shape)
+            key = tuple(is_missing.tolist())
+            counts[key] = counts[key] + weight if key in counts else weight
+    axes = [tuple(np.flatnonzero(key).tolist()) for key in counts]
+    return [Pattern(gone, weight) for gone, weight in zip(axes, counts.values(), strict=True) if len(gone) < rows.m]
+
+
+def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield which predictors are missing (m,), and the positions of the rows in which exactly these are."""
+    missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
+    masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
+    for k, is_missing in enumerate(masks):
+        yield is_missing, np.flatnonzero(pattern_of.ravel() == k)
 
 
 class IncompleteLikelihood:
@@ -41,8 +66,8 @@ class IncompleteLikelihood:
     Parameters
     ----------
     table : StateTable
-    rows : Sample
-        Collapsed. Rows of which nothing is known do not count.
+    rows : Rows
+        Those of which nothing is known do not count.
     extra : ndarray, shape (n,)
         Counts that are added to those of complete rows, such as a prior count.
     penalty : ndarray, shape (size,)
@@ -50,25 +75,20 @@ class IncompleteLikelihood:
     """
 
     def __init__(
-        self, table: StateTable, rows: Sample, extra: np.ndarray, penalty: np.ndarray, support: np.ndarray | None
+        self, table: StateTable, rows: Rows, extra: np.ndarray, penalty: np.ndarray, support: np.ndarray | None
     ):
         check_memory(
             8.0 * table.n * (table.layout.size + 4),
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
-        missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
         self.table, self.penalty, self.support = table, penalty, support
         self.complete, self.patterns = extra.copy(), []
-        masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
-        for k, is_missing in enumerate(masks):
-            members = rows.rows(pattern_of.ravel() == k)
-            if is_missing.all():
-                continue
-            if is_missing.any():
-                self.patterns.append(Pattern(table, members, is_missing))
+        for pattern in missing_patterns(table, rows):
+            if pattern.missing:
+                self.patterns.append(pattern)
             else:
-                self.complete += table.counts(members)
+                self.complete += pattern.counts.ravel()
         self.total = float(self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns))
 
     def compatible(self) -> np.ndarray:
@@ -135,17 +155,14 @@ class IncompleteLikelihood:
         """Return the means (n, size) of all indicators given what is known of each row; of all rows if nothing is."""
         table, size = self.table, self.table.layout.size
         out = np.tile(self.mu, (rows.n, 1))
-        missing = np.zeros(rows.codes.shape, dtype=bool) if rows.missing is None else rows.missing
         joint, indicators = self.p.reshape(table.shape), table.indicators().reshape(*table.shape, size)
-        masks, pattern_of = np.unique(missing, axis=0, return_inverse=True)
-        for k, is_missing in enumerate(masks):
+        for is_missing, members in rows_by_pattern(rows):
             if is_missing.all():
                 continue
             axes = tuple(np.flatnonzero(is_missing).tolist())
             margin = joint.sum(axis=axes, keepdims=True)
             conditional = _shares(np.ones_like(margin), margin) * joint
-            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)[..., :]
-            members = pattern_of.ravel() == k
+            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)
             codes = np.where(is_missing, 0, rows.codes[members]).astype(np.intp)
             out[members] = means[tuple(codes.T)]
         return out

@@ -17,7 +17,7 @@ from bbl.engines.likelihood.tree import JunctionTree, clique_scopes, perfect_ord
 from bbl.model.elimination import elimination_order
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
-from bbl.rows.sample import Rows, Sample
+from bbl.rows.sample import Rows
 
 __all__ = [
     "MAX_CELLS",
@@ -132,7 +132,7 @@ class Solver:
         """Fit the rows of one group; rows with missing values need a table of all states."""
         with serial_blas():
             if not rows.complete:
-                return self._fit_incomplete(cast(Sample, rows), penalty)
+                return self._fit_incomplete(rows, penalty)
             if penalty.is_zero:
                 solution = self._fit_closed(rows)
                 if solution is not None:
@@ -163,7 +163,7 @@ class Solver:
         maximum = maximise(objective, self._start(target), self.tolerance, self.itmax)
         return _on_face(table, maximum, face, penalty)
 
-    def _fit_incomplete(self, rows: Sample, penalty: Penalty) -> Solution:
+    def _fit_incomplete(self, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(self.layout)
         extra = np.full(table.n, penalty.prior_count / table.n)
         objective = IncompleteLikelihood(table, rows, extra, penalty.ridge, None)

@@ -260,15 +260,16 @@ class MachineResults(ModelResults):
     @property
     def clbic(self) -> float:
         """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
-        rows, K = self._testable_rows(), len(self.labels.groups)
+        composite, rows, K = self._composite, self._testable_rows(), len(self.labels.groups)
         totals = self.estimate.class_prior * self.nobs()  # rows of each group
         if rows.missing is not None:
             totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
-        return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(self._composite, totals, strict=True)))
+        return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(composite, totals, strict=True)))
 
     @property
     def _composite(self) -> list[tuple[float, float]]:
         """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
+        self.engine.check_composite()
         rows = self._testable_rows()
         incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
         if len(incomplete):

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from bbl.api.shooter import shooter
     from bbl.design.bins import bin, lump
     from bbl.design.readers import freq2raw, readFasta, removeConst
-    from bbl.engines import Conditional, HighOrder, MeanField, NaiveBayes, PersistentVI, Posterior, PseudoLikelihood
+    from bbl.engines import (
+        Conditional,
+        HighOrder,
+        MaximumLikelihood,
+        MeanField,
+        NaiveBayes,
+        PersistentVI,
+        Posterior,
+        PseudoLikelihood,
+    )
     from bbl.errors import BBLError, ConvergenceWarning, DataWarning
     from bbl.report.machine.plot import plot_comparison
     from bbl.results.bicluster.bicluster import BiclusterResults
@@ -41,8 +50,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
-    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MeanField", "NaiveBayes",
-    "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova", "average", "bbl",
+    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood",
+    "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova", "average", "bbl",
     "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights", "errors",
     "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison",
     "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
@@ -64,7 +73,8 @@ NAMES_BY_MODULE = {
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.engines": (
-        "Conditional", "HighOrder", "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood",
+        "Conditional", "HighOrder", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior",
+        "PseudoLikelihood",
     ),
     "bbl.errors": ("BBLError", "ConvergenceWarning", "DataWarning"),
     "bbl.report.machine.plot": ("plot_comparison",),

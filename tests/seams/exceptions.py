@@ -48,6 +48,8 @@ def by_reference(case: Case) -> bool:
         return option(case, "penalty") == "l1"
     if s.family == "network":
         return False
+    if s.method == "ml":
+        return option(case, "lambda_") is not None or option(case, "lambdah") is not None
     return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
 
 

@@ -73,17 +73,17 @@ def bbl(
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
-        "pseudo", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
+        "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
         DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
         is then the name of a column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
-        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "mf", "naive" and "pvi" take
-        any positive numbers, but then without tests and standard errors.
-    method : {"pseudo", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
-        In this order: pseudo-likelihood; mean field; naive Bayes; conditional likelihood, for prediction only; a
-        posterior under sparse priors by persistent variational inference, or by Markov chains; a sparse high-order
-        Boltzmann machine, which chooses its terms itself; an average of "pseudo", "mf" and "conditional", tuned,
-        calibrated and weighted by cross-validation.
+        Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf", "naive" and "pvi"
+        take any positive numbers, but then without tests and standard errors.
+    method : {"pseudo", "ml", "mf", "naive", "conditional", "pvi", "bayes", "shbm", "auto"} or Engine, default "pseudo"
+        In this order: pseudo-likelihood; exact maximum likelihood; mean field; naive Bayes; conditional likelihood, for
+        prediction only; a posterior under sparse priors by persistent variational inference, or by Markov chains; a
+        sparse high-order Boltzmann machine, which chooses its terms itself; an average of "pseudo", "mf" and
+        "conditional", tuned, calibrated and weighted by cross-validation.
     xlevels : dict of predictor name to list of levels, optional
         All levels a predictor may have, in order; the first is the reference.
     testNull : bool, default True
@@ -115,10 +115,10 @@ def bbl(
     verbose : int, default 1
         0 for no progress bar.
     **options
-        Options of the method, see `HighOrder`, `PersistentVI`, `Posterior`, `PseudoLikelihood` (``lambda_``,
-        ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``), `MeanField`
-        (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``, ``scale``,
-        ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"`` and ``ridge="cv"``
+        Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`, `PseudoLikelihood`
+        (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
+        `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``,
+        ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"`` and ``ridge="cv"``
         choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
         error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood of the
         left-out rows (`DensityResults.pnll`) takes the place of the log-loss.

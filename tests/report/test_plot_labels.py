@@ -16,8 +16,8 @@ from bbl.model.parameters import Parameters
 from bbl.report.canvas import fit_names, shorten_names, spread_apart, text_inches, wrap_names
 from bbl.report.grid import MOST_PANELS, grid_columns
 from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv
-from bbl.report.machine.plot_interactions import plot_network
-from bbl.report.machine.plot_logo import plot_logo
+from bbl.report.machine.plot_interactions import draw_network
+from bbl.report.machine.plot_logo import draw_logo
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
 
@@ -61,9 +61,9 @@ def figure_of(kind, labels):
     if kind == "parameters":
         return plot_parameters(labels, parameters)
     if kind == "network":
-        return plot_network(labels, parameters)
+        return draw_network(labels, parameters)
     if kind == "logo":
-        return plot_logo(labels, [np.eye(len(x))[rng.integers(len(x), size=K)] for x in labels.levels])
+        return draw_logo(labels, [np.eye(len(x))[rng.integers(len(x), size=K)] for x in labels.levels])
     if kind == "calibration":
         return plot_calibration(labels, rng.dirichlet(np.ones(K), 60), rng.integers(K, size=60))
     codes = [[rng.integers(len(x)) for x in labels.levels] for _ in range(K)]
@@ -186,13 +186,13 @@ def test_a_network_says_which_pairs_it_shows():
     assert {ax.get_title().split("\n")[-1] for ax in axes} == {"showing the 30 strongest of 528 pairs"}
     labels = labels_of("a", "pqr", [2, 2, 2])
     empty = Parameters(Layout([2, 2, 2]), np.zeros((1, 6)))
-    assert plot_network(labels, empty)[0].get_title() == "class = a\nno pair is coupled"
-    assert plot_network(labels, Parameters(empty.layout, np.ones((1, 6))))[0].get_title() == "class = a"
+    assert draw_network(labels, empty)[0].get_title() == "class = a\nno pair is coupled"
+    assert draw_network(labels, Parameters(empty.layout, np.ones((1, 6))))[0].get_title() == "class = a"
 
 
 def test_the_sign_of_an_edge_is_seen_without_colours():
     theta = np.array([[0, 0, 0, 3.0, -2.0, 1.0]])
-    (ax,) = plot_network(labels_of("a", "pqr", [2, 2, 2]), Parameters(Layout([2, 2, 2]), theta))
+    (ax,) = draw_network(labels_of("a", "pqr", [2, 2, 2]), Parameters(Layout([2, 2, 2]), theta))
     (edges,) = ax.collections
     for value, (_, dashes) in zip(edges.get_array(), edges.get_linestyle(), strict=True):
         assert (dashes is not None) == (value < 0)
@@ -213,11 +213,11 @@ def test_axes_of_the_caller_are_kept_and_their_names_fit():
         Layout([len(x) for x in labels.levels]), np.ones((6, Layout([len(x) for x in labels.levels]).size))
     )
     mine = plt.figure(figsize=(12, 9)).subplots(2, 1)
-    assert plot_network(labels, parameters, groups=DISEASES[:2], axes=mine) == list(mine)
+    assert draw_network(labels, parameters, groups=DISEASES[:2], axes=mine) == list(mine)
     sizes = [t.get_fontsize() for t in mine[0].texts]
     assert len(sizes) == 33
     mine = plt.figure(figsize=(3, 3)).subplots()
-    plot_network(labels, parameters, groups=DISEASES[:1], axes=mine)
+    draw_network(labels, parameters, groups=DISEASES[:1], axes=mine)
     pairs, _ = overlapping(mine.figure)
     assert not pairs
     assert 5 < len(mine.texts) <= 33

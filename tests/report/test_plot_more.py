@@ -17,8 +17,8 @@ from bbl.model.gauge import zero_sum
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
-from bbl.report.machine.plot_interactions import plot_network
-from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, information, plot_logo, zero_sum_fields
+from bbl.report.machine.plot_interactions import draw_network
+from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, draw_logo, information, zero_sum_fields
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
 
@@ -135,7 +135,7 @@ class TestLogo:
         assert information(residues, [np.eye(10)[:1]])[0].sum() == pytest.approx(np.log2(20))
 
     def test_letters(self):
-        axes = plot_logo(self.labels, [[[0.2, 1.0, 0, -0.3], [0] * 4], [[-0.1, -0.5], [0, 0.4]]])
+        axes = draw_logo(self.labels, [[[0.2, 1.0, 0, -0.3], [0] * 4], [[-0.1, -0.5], [0, 0.4]]])
         figure = drawn(axes)
         assert inside(figure)
         expected = [
@@ -173,30 +173,30 @@ class TestLogo:
     def test_sizes(self, K):
         labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(5)), (DNA,) * 5)
         rng = np.random.default_rng(1)
-        axes = plot_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)]))
+        axes = draw_logo(labels, information(labels, [rng.integers(0, 9, (K, 4)) for _ in range(5)]))
         assert len(axes) == K
         assert inside(drawn(axes))
 
     def test_any_levels(self):
         levels = (("low", "middling", "a very long name indeed"), (True, False), (1, 2), (" ", "$x$"), ("_", "-"))
         labels = Labels("y", ("a",), tuple("vwxyz"), levels)
-        axes = plot_logo(labels, [np.ones((1, len(x))) for x in levels])
+        axes = draw_logo(labels, [np.ones((1, len(x))) for x in levels])
         drawn(axes)
         assert len(boxes(axes[0])) == 10  # the blank has no shape
         amino = Labels("y", ("a",), ("x",), (tuple("ACDEFGHIKL"),))
-        (ax,) = plot_logo(amino, [np.ones((1, 10))])
+        (ax,) = draw_logo(amino, [np.ones((1, 10))])
         assert {b[3] for b in boxes(ax)} == {AMINO_ACIDS[x] for x in "ACDEFGHIKL"}
 
     def test_refused(self):
         with pytest.raises(DataError, match="one finite"):
-            plot_logo(self.labels, [np.ones((2, 4))])
+            draw_logo(self.labels, [np.ones((2, 4))])
         with pytest.raises(DataError, match="one finite"):
-            plot_logo(self.labels, [np.ones((2, 4)), np.full((2, 2), np.nan)])
+            draw_logo(self.labels, [np.ones((2, 4)), np.full((2, 2), np.nan)])
         with pytest.raises(OptionError, match="'x' is no group"):
-            plot_logo(self.labels, [np.ones((2, 4)), np.ones((2, 2))], groups=["x"])
+            draw_logo(self.labels, [np.ones((2, 4)), np.ones((2, 2))], groups=["x"])
         wide = Labels("y", ("a",), tuple(range(201)), (DNA,) * 201)
         with pytest.raises(OptionError, match="room for 200"):
-            plot_logo(wide, [np.ones((1, 4))] * 201)
+            draw_logo(wide, [np.ones((1, 4))] * 201)
 
     def test_of_a_fit(self, titanic, tmp_path):
         axes = titanic.plot_logo()
@@ -223,7 +223,7 @@ class TestNetwork:
         labels = Labels("y", ("a", "b"), tuple("pqrs"), ((0, 1),) * 4)
         theta = np.zeros((2, layout.size))
         theta[:, layout.D :] = [[4.0, -2.0, 0.0], [1.0, 0.0, 0.5]]
-        axes = plot_network(labels, Parameters(layout, theta))
+        axes = draw_network(labels, Parameters(layout, theta))
         assert inside(drawn(axes))
         for ax, values in zip(axes, ([-1.0, 2.0], [0.25, 0.5]), strict=True):
             (edges,) = ax.collections
@@ -239,18 +239,18 @@ class TestNetwork:
 
     def test_groups_and_differences(self):
         labels, parameters = model([2, 2, 2], 3)
-        (ax,) = plot_network(labels, parameters, groups=[("c", "a")], top=1)
+        (ax,) = draw_network(labels, parameters, groups=[("c", "a")], top=1)
         layout, difference = parameters.layout, parameters.theta[2] - parameters.theta[0]
         strongest = np.abs(difference[layout.D :]).argmax()
         assert ax.collections[0].get_array() == pytest.approx(difference[layout.D + strongest] / 2)
         assert ax.get_title() == "y = c less a\nshowing the strongest of 3 pairs"
         mine = plt.figure().subplots(1, 2)
-        assert plot_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
+        assert draw_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
 
     @pytest.mark.parametrize(("m", "K"), [(2, 1), (12, 2), (30, 2), (40, 5), (784, 1)])
     def test_sizes(self, m, K):
         labels, parameters = model([2] * m, K)
-        axes = plot_network(labels, parameters)
+        axes = draw_network(labels, parameters)
         assert len(axes) == K
         assert inside(drawn(axes))
         names = {t.get_text() for t in axes[0].texts}
@@ -260,7 +260,7 @@ class TestNetwork:
     def test_refused(self, titanic):
         labels, parameters = model([2, 2], 2, pairs=[])
         with pytest.raises(DataError, match="no interactions to draw"):
-            plot_network(labels, parameters)
+            draw_network(labels, parameters)
         with pytest.raises(OptionError, match="'Maybe' is no group"):
             titanic.plot_network(groups=[("Yes", "Maybe")])
         with pytest.raises(OptionError, match="groups is empty"):

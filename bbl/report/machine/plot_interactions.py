@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bbl.checks import integer
+from bbl.checks import integer, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.gauge import zero_sum
@@ -35,12 +35,13 @@ from bbl.report.canvas import (
 )
 from bbl.report.format import label_text
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
+from bbl.report.machine.arrays import MachineArrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
 
-__all__ = ["plot_network"]
+__all__ = ["draw_network", "plot_network"]
 
 MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
@@ -50,7 +51,37 @@ MAX_PAIRS = 80  # drawn by default in each of up to 4 graphs
 MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
 
 
-def plot_network(
+@verb
+def plot_network(self: MachineArrays, groups: Sequence | None = None, top: int | None = None, axes=None):
+    """Draw the strongest interactions of each group as a graph of the predictors.
+
+    Parameters
+    ----------
+    groups : sequence, optional
+        Groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b; all groups by default.
+    top : int, optional
+        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
+        than 4 graphs).
+    axes : sequence of matplotlib Axes, optional
+        One per graph; a new figure by default.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the zero-sum gauge). Edges
+        are red where the strongest coupling of a pair is positive, blue and dashed where that is negative.
+
+    Raises
+    ------
+    DataError
+        If the model has no interactions.
+    OptionError
+        If a group is unknown.
+    """
+    return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)
+
+
+def draw_network(
     labels: Labels,
     parameters: Parameters,
     *,
@@ -159,7 +190,7 @@ def _scale(values: np.ndarray) -> dict[str, Any]:
 
 
 def _graph_parameters(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
-    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in `plot_network`."""
+    """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in `draw_network`."""
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bbl.checks import choice, verb
 from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.pairwise import cells
@@ -29,11 +30,12 @@ from bbl.report.canvas import (
     title_inches,
 )
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
+from bbl.report.machine.arrays import MachineArrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["information", "plot_logo", "zero_sum_fields"]
+__all__ = ["draw_logo", "information", "plot_logo", "zero_sum_fields"]
 
 MAX_POSITIONS = 200  # predictors of a logo
 NAME_DEPTH = 1.5  # inches for the names below a logo
@@ -44,6 +46,38 @@ AMINO_ACIDS = {
     for letters, colour in (("GSTYCQN", "#009E73"), ("KRH", "#0072B2"), ("DE", "#D55E00"), ("AVLIPWFM", "#000000"))
     for letter in letters
 }
+
+
+@verb
+def plot_logo(self: MachineArrays, kind: str = "information", groups: Sequence | None = None, axes=None):
+    """Draw the levels of each predictor as stacked letters, one logo per group.
+
+    Parameters
+    ----------
+    kind : {"information", "fields"}, default "information"
+        Height of the letters: their frequency times the information of the position, in bits (Schneider & Stephens
+        1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where the fields of a predictor sum to
+        zero over its levels and letters below the axis are rarer in the group.
+    groups : sequence, optional
+        Groups to draw; all by default.
+    axes : sequence of matplotlib Axes, optional
+        One per group; a new figure by default.
+
+    Returns
+    -------
+    list of matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there are more than 200 predictors, or a group is unknown.
+    """
+    if choice("kind", kind, ("information", "fields")) == "information":
+        heights, title = information(self.labels, self._counts), "Bits"
+    else:
+        d = "" if self.parameters.pooled is None else r"\Delta "
+        heights, title = zero_sum_fields(self.parameters), f"Field ${d}h$"
+    return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
 
 def _alphabet(labels: Labels) -> dict[str, str] | None:
@@ -115,7 +149,7 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     return [table - table.mean(axis=1, keepdims=True) for table in tables]
 
 
-def plot_logo(
+def draw_logo(
     labels: Labels,
     heights: Sequence[np.ndarray],
     *,
@@ -153,7 +187,7 @@ def plot_logo(
     --------
     >>> labels = Labels("y", ("site", "control"), ("1", "2"), (("A", "C", "G", "T"), ("A", "C", "G", "T")))
     >>> counts = [[[8, 1, 1, 0], [3, 2, 3, 2]], [[0, 0, 0, 10], [1, 2, 3, 4]]]
-    >>> axes = plot_logo(labels, information(labels, counts))
+    >>> axes = draw_logo(labels, information(labels, counts))
     """
     shown, m = group_numbers(labels, groups), len(labels.names)
     if m > MAX_POSITIONS:

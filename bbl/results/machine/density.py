@@ -57,9 +57,6 @@ class DensityResults(MachineResults):
     bootstrap = uncertainty.bootstrap
     interactions = uncertainty.interactions
     plot = figures.plot
-    plot_logo = figures.plot_logo
-    plot_network = figures.plot_network
-    plot_terms = figures.plot_terms
     pnll = distribution.pnll
     reconstruct = distribution.reconstruct
     sample = distribution.sample

@@ -1,4 +1,4 @@
-"""Figures of fitted Boltzmann machines: methods of the result classes. A *term* is a set of interacting predictors."""
+"""Figures of fitted Boltzmann machines that take their inference, evaluation or tuning: `plot`, a method."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.checks import choice, flag, near_match, verb
-from bbl.errors import DataError, OptionError
+from bbl.checks import choice, flag, verb
+from bbl.errors import DataError
 from bbl.report.machine.plot import plot_cv
-from bbl.report.machine.plot_interactions import plot_network as draw_network
-from bbl.report.machine.plot_logo import information, zero_sum_fields
-from bbl.report.machine.plot_logo import plot_logo as draw_logo
 from bbl.report.machine.plot_parameters import plot_parameters
-from bbl.report.machine.plot_terms import plot_term, strongest_term
 from bbl.results.classifier import ClassifierResults
 from bbl.results.evaluation import FIGURES
 from bbl.results.machine.machine import MachineResults
@@ -24,7 +20,7 @@ from bbl.results.machine.machine import MachineResults
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot", "plot_logo", "plot_network", "plot_terms"]
+__all__ = ["plot"]
 
 
 @verb
@@ -95,107 +91,3 @@ def _plot_tuning(self: MachineResults, ax: Axes | None) -> Axes:
     frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})
     best = float(self.tuning.values[self.tuning.chosen])
     return plot_cv(frame, best=best, ax=ax, symbol=tuned.symbol, title=tuned.title, logarithmic=tuned.logarithmic)
-
-
-@verb
-def plot_terms(self: MachineResults, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
-    """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
-
-    Parameters
-    ----------
-    term : sequence of predictor names, optional
-        By default the strongest term of the highest order. Rows of a map are the levels of the first predictor,
-        columns those of the second; each combination of levels of the other predictors has a map.
-    groups : sequence, optional
-        Groups to draw; all by default.
-    axes : sequence of matplotlib Axes, optional
-        One for each group and combination; a new figure, of up to 24 maps, by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-        Group by group.
-
-    Raises
-    ------
-    DataError
-        If the model has no terms of three predictors or more.
-    OptionError
-        If `term` is no such term, or a group is unknown.
-    """
-    layout, names = self.parameters.layout, list(self.labels.names)
-    scope = strongest_term(self.parameters)
-    if term is not None:
-        term_names = [] if isinstance(term, str) else list(term)
-        unknown = [name for name in term_names if name not in names]
-        scope = tuple(names.index(name) for name in term_names if name in names)
-        if unknown or len(set(scope)) < 3 or len(set(scope)) < len(scope) or layout.index(*scope) < 0:
-            hint = near_match(unknown[0], names) if unknown else ""
-            raise OptionError(
-                f"term={term!r} is no term of three predictors or more of this model{hint or '.'} "
-                "interactions(order=3) lists them.",
-                argument="term",
-            )
-    return plot_term(self.labels, self.parameters, scope, groups, axes)
-
-
-@verb
-def plot_logo(self: MachineResults, kind: str = "information", groups: Sequence | None = None, axes=None):
-    """Draw the levels of each predictor as stacked letters, one logo per group.
-
-    Parameters
-    ----------
-    kind : {"information", "fields"}, default "information"
-        Height of the letters: their frequency times the information of the position, in bits (Schneider & Stephens
-        1990); or the fields (``dh`` with a pooled fit) in the zero-sum gauge, where the fields of a predictor sum to
-        zero over its levels and letters below the axis are rarer in the group.
-    groups : sequence, optional
-        Groups to draw; all by default.
-    axes : sequence of matplotlib Axes, optional
-        One per group; a new figure by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-
-    Raises
-    ------
-    OptionError
-        If there are more than 200 predictors, or a group is unknown.
-    """
-    if choice("kind", kind, ("information", "fields")) == "information":
-        heights, title = information(self.labels, self._counts), "Bits"
-    else:
-        d = "" if self.parameters.pooled is None else r"\Delta "
-        heights, title = zero_sum_fields(self.parameters), f"Field ${d}h$"
-    return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
-
-
-@verb
-def plot_network(self: MachineResults, groups: Sequence | None = None, top: int | None = None, axes=None):
-    """Draw the strongest interactions of each group as a graph of the predictors.
-
-    Parameters
-    ----------
-    groups : sequence, optional
-        Groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b; all groups by default.
-    top : int, optional
-        Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
-        than 4 graphs).
-    axes : sequence of matplotlib Axes, optional
-        One per graph; a new figure by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-        The width of an edge is the strength of the pair (Frobenius norm of its couplings in the zero-sum gauge). Edges
-        are red where the strongest coupling of a pair is positive, blue and dashed where that is negative.
-
-    Raises
-    ------
-    DataError
-        If the model has no interactions.
-    OptionError
-        If a group is unknown.
-    """
-    return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)

@@ -24,6 +24,9 @@ from bbl.model.energy import known_energy
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.report.machine.inference_table import labelled
+from bbl.report.machine.plot_interactions import plot_network
+from bbl.report.machine.plot_logo import plot_logo
+from bbl.report.machine.plot_terms import plot_terms
 from bbl.report.machine.summary import Section, wald_sections
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
@@ -49,6 +52,10 @@ class MachineResults(ModelResults):
     engine: Engine
     estimate: Estimate
     tuning: Tuning | None = None
+
+    plot_logo = plot_logo
+    plot_network = plot_network
+    plot_terms = plot_terms
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from bbl.errors import BBLError
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text
-from bbl.results.machine.figures import plot, plot_network
+from bbl.results.machine.figures import plot
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.uncertainty import interactions
@@ -59,7 +59,7 @@ def _interactions_part(fit: MachineResults) -> Part:
     is_cut = len(ranking) > MAX_TABLE_ROWS
     title = f"The {len(shown)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
     image = figure_html(
-        plot_network(fit)[0].figure,
+        fit.plot_network()[0].figure,
         "Graph of the strongest interactions of each group. The strongest are in the table above.",
         "Predictors joined by their strongest interactions; the wider a line, the stronger.",
     )

@@ -50,11 +50,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
-    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood",
-    "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova", "average", "bbl",
-    "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights", "errors",
-    "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks", "plot_comparison",
-    "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
+    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood", "MeanField",
+    "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova",
+    "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights",
+    "errors", "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks",
+    "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access

@@ -155,7 +155,9 @@ def the_estimator_is_the_fit(case: Case) -> None:
     from bbl.sklearn import BBLClassifier
 
     s = case.s
-    plain = s.method in ("naive", "mf", "pseudo", "ml") and not case.is_tuned and s.terms in (1, 2) and s.names == "plain"
+    plain = (
+        s.method in ("naive", "mf", "pseudo", "ml") and not case.is_tuned and s.terms in (1, 2) and s.names == "plain"
+    )
     if min(len(np.unique(column)) for column in case.table.codes[build.kept_rows(s, case.table)].T) < 2:
         return  # it leaves constant columns out
     if not plain or "priors" in s.options or not isinstance(case.table.groups[0], str):

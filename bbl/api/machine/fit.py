@@ -73,9 +73,9 @@ def bbl(
         response. Never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Or data that are read in batches, for methods
-        "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader, a
-        DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables. `weights`
-        is then the name of a column, and the fitted model does not keep the training rows.
+        "pseudo", "ml", "mf" and "naive": a Parquet path, list, glob or folder, a pyarrow Dataset or RecordBatchReader,
+        a DuckDB relation, a polars LazyFrame, a Dask DataFrame, a function that returns an iterator of tables.
+        `weights` is then the name of a column, and the fitted model does not keep the training rows.
     weights : column name or array of length n, optional
         Frequencies, whole numbers; a weight is the same as repeating the row. "pseudo", "ml", "mf", "naive" and "pvi"
         take any positive numbers, but then without tests and standard errors.
@@ -117,9 +117,9 @@ def bbl(
     **options
         Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`, `PseudoLikelihood`
         (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
-        `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional` (``ridge``,
-        ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"`` and ``ridge="cv"``
-        choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
+        `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional`
+        (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"``
+        and ``ridge="cv"`` choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
         error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-likelihood of the
         left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
 

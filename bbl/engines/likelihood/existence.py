@@ -18,9 +18,10 @@ from bbl.engines.likelihood.states import StateTable
 from bbl.model.godambe import ZERO_EIGENVALUE, ZERO_LOADING
 from bbl.model.layout import Layout
 
-__all__ = ["MAX_PROGRAMME_STATES", "Face", "facial_set", "rank", "step_down"]
+__all__ = ["Face", "facial_set", "is_certain", "rank", "step_down", "zero_margins"]
 
-MAX_PROGRAMME_STATES = 2**14  # larger tables have only their zero margins found
+MAX_PROGRAMME_CELLS = 2**21  # states times parameters; larger tables have only their zero margins found
+ROUNDING = 1e-13  # least eigenvalue of an information that is not rounding
 OFF_FACE = 0.5  # the programme ends at 1 for states that lose their probability and at 0 for the others
 
 
@@ -40,7 +41,7 @@ class Face(NamedTuple):
     direction: np.ndarray
 
 
-def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray | None = None) -> Face:
+def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     """Return the facial set of the observed counts (n,) of all states.
 
     One linear programme finds it: the largest sum of ``z(x)`` over the empty states with ``0 <= z <= 1`` and
@@ -51,17 +52,16 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray | None = 
     ----------
     table : StateTable
     counts : ndarray, shape (n,)
-    free : ndarray of bool, shape (size,), optional
-        Parameters that may grow without end: those without a penalty; all by default.
+    free : ndarray of bool, shape (size,)
+        Parameters that may grow without end: those without a penalty.
     """
     size = table.layout.size
     empty = np.flatnonzero(counts == 0.0)
     nowhere = Face(None, np.zeros(size))
-    free = np.ones(size, dtype=bool) if free is None else free
     if not len(empty) or not free.any():
         return nowhere
-    if table.n > MAX_PROGRAMME_STATES:
-        return _zero_margins(table, counts, free)
+    if table.n * size > MAX_PROGRAMME_CELLS:
+        return zero_margins(table, counts, free)
     from scipy import sparse
     from scipy.optimize import linprog
 
@@ -82,7 +82,7 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray | None = 
         method="highs",
     )
     if result.status != 0:
-        return _zero_margins(table, counts, free)
+        return zero_margins(table, counts, free)
     off = result.x[width:] > OFF_FACE
     if not off.any():
         return nowhere
@@ -100,7 +100,7 @@ def _indicators(table: StateTable, free: np.ndarray):
     return sparse.csr_matrix(np.column_stack([np.ones(table.n), table.indicators()[:, free]]))
 
 
-def _zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
+def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     """Return the face of the margins of zero: states that hold a combination of levels that never occurs."""
     layout = table.layout
     support, direction = np.ones(table.shape, dtype=bool), np.zeros(layout.size)
@@ -141,6 +141,27 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
             elif part.any():
                 return None
     return out
+
+
+def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:
+    """Return whether a point near a maximum proves that there is one, without a search for a face.
+
+    There is one if ``2 R |gradient|`` is less than the least eigenvalue of the information, R being the largest norm
+    of the indicators of a state, at most the root of the number of terms and predictors (Bach 2010, Electronic Journal
+    of Statistics 4, proposition 2). On the way to infinity both fall alike, and it never is.
+
+    Parameters
+    ----------
+    information : ndarray, shape (size, size)
+        Positive on the parameters that the states determine, which are taken.
+    gradient : ndarray, shape (size,)
+    n_terms : int
+        Number of predictors and terms.
+    """
+    from scipy.linalg import lapack
+
+    least = 2.0 * np.sqrt(n_terms) * float(np.linalg.norm(gradient)) + ROUNDING
+    return bool(lapack.dpotrf(information - least * np.eye(len(information)), lower=1)[1] == 0)
 
 
 def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from bbl.engines.likelihood.existence import Face, facial_set, rank, step_down
+from bbl.engines.likelihood.existence import Face, facial_set, is_certain, rank, step_down, zero_margins
 from bbl.engines.likelihood.gaps import IncompleteLikelihood
 from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
 from bbl.engines.likelihood.quasi_newton import minimise
@@ -36,6 +36,7 @@ MAX_NEWTON_SIZE = 3000  # up to so many parameters have their Fisher information
 MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
 MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
+MAX_TRIAL_STEPS = 15  # Newton steps before the search for empty cells that the likelihood avoids
 MAX_PUSHES = 12  # doublings of the way along a direction of recession
 
 
@@ -157,11 +158,16 @@ class Solver:
     def _fit_states(self, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(self.layout)
         counts = rows.pooled.sums("states", table.counts) + penalty.prior_count / table.n
-        face = facial_set(table, counts, penalty.ridge == 0.0)
-        target = table.moments(counts / counts.sum())
+        target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
+        start, face = self._start(target), zero_margins(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        maximum = maximise(objective, self._start(target), self.tolerance, self.itmax)
-        return _on_face(table, maximum, face, penalty)
+        solution = _on_face(table, maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS), face, penalty)
+        at = np.ix_(solution.basis, solution.basis)
+        if is_certain(objective.curvatures()[0][at], objective.gradient()[solution.basis], len(self.layout.scopes)):
+            return solution
+        face = facial_set(table, counts, free)
+        objective = StateLikelihood(table, target, penalty.ridge, face.support)
+        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)
 
     def _fit_incomplete(self, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(self.layout)

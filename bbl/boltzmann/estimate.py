@@ -132,9 +132,10 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters of all groups; a group has no parameters of terms that it did not choose."""
+        """Number of parameters of all groups: those that a group chose, and that its rows determine."""
         K, size = self.parameters.theta.shape
-        return sum(int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K])
+        chosen = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
+        return sum(n if fit.rank is None else fit.rank for n, fit in zip(chosen, self.fits, strict=False))
 
     @property
     def converged(self) -> bool:

@@ -77,6 +77,8 @@ class EngineFit:
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
+    rank : int, or None
+        Number of parameters that the rows determine; None for all.
     layout : Layout, or None
         Layout of `theta`, if the engine chose the terms (`Engine.chooses`).
     state : dict of str to ndarray
@@ -97,6 +99,7 @@ class EngineFit:
     unbounded: tuple[tuple[int, ...], ...] = ()
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
+    rank: int | None = None
     layout: Layout | None = None
     state: dict[str, np.ndarray] = field(default_factory=dict)
     history: dict[str, np.ndarray] = field(default_factory=dict)

@@ -180,7 +180,7 @@ class MaximumLikelihood(Engine):
             converged=converged,
             notes=notes,
             unbounded=unbounded,
-            state={} if solution.basis.all() else {"free": solution.basis},
+            rank=None if solution.basis.all() else int(solution.basis.sum()),
         )
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:

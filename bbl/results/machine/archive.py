@@ -47,6 +47,7 @@ TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
     "converged": ArraySpec("b", ("n_runs", "m")),
     "grad_norm": ArraySpec("f", ("n_runs", "n_recorded")),
     "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
+    "rank": ArraySpec("i", ("n_runs",), (0, "size+1"), required=False),
     "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),  # offsets, then the temperature
     "sd": ArraySpec("f", ("n_runs", "size"), required=False),
     "free": ArraySpec("b", ("K", "size"), required=False),
@@ -88,6 +89,7 @@ def pack(
         "grad_norm": _stack_runs([run.grad_norm for run in estimate.fits]),
         "n_iter": _stack_runs([run.n_iter for run in estimate.fits]),
         "converged": np.array([run.converged for run in estimate.fits]),
+        "rank": _pack_ranks(estimate.fits, parameters.layout.size),
         "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
         "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
         **_pack_posterior(estimate.fits, parameters.layout.size),
@@ -96,6 +98,13 @@ def pack(
     if engine.chooses:
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
     return pack_model(fit, entries, arrays, rows, tuned=tuning is not None)
+
+
+def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
+    """Return the number of determined parameters of each run, shape (n_runs,); None if all runs determine all."""
+    if all(run.rank is None for run in runs):
+        return None
+    return np.array([size if run.rank is None else run.rank for run in runs])
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
@@ -245,7 +254,8 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
         record = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
-        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), **record, **posterior))
+        rank = int(arrays["rank"][k]) if "rank" in arrays else None
+        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **record, **posterior))
     return tuple(runs)
 
 

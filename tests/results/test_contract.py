@@ -10,8 +10,9 @@ from bbl.api.load import KINDS
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.inference import Inference
+from bbl.results.network.structure import AveragedStructure, Structure
 
-LEAVES = [*KINDS.values(), Inference, PosteriorInference, DifferenceInference]
+LEAVES = [*KINDS.values(), Inference, PosteriorInference, DifferenceInference, Structure, AveragedStructure]
 
 
 def ours(cls):

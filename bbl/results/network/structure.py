@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
@@ -24,7 +24,7 @@ __all__ = ["AveragedStructure", "Inspection", "SingleGraph", "Structure", "make_
 
 
 @dataclass(frozen=True, repr=False)
-class Inspection:
+class Inspection(ABC):
     """Base of `Structure` and `AveragedStructure`: graphs, and how they were learnt.
 
     Attributes
@@ -49,6 +49,10 @@ class Inspection:
     learner: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     score_log: tuple[float, ...] = ()
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """Return the text that is printed at the prompt: the learner, and the numbers of features and arcs."""
 
     @property
     def features(self) -> tuple:
@@ -151,6 +155,7 @@ class SingleGraph(ABC):
         return "\n".join(["digraph {", *lines, "}"])
 
 
+@final
 class Structure(SingleGraph, Inspection):
     """The graph of a Bayesian network classifier; made by the learners, and by `structure`.
 
@@ -187,6 +192,7 @@ class Structure(SingleGraph, Inspection):
         return structure_text(self.class_var, len(self.features), self.learner, n_arcs=self.narcs)
 
 
+@final
 class AveragedStructure(Inspection):
     """The graphs of an average of one-dependence estimators; made by `aode`.
 

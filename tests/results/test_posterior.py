@@ -193,7 +193,7 @@ def test_a_file_whose_draws_cannot_have_been_saved_is_refused(fit, tmp_path, cha
 
 @pytest.mark.parametrize("hidden", [3, 2**31, 2**70])
 @pytest.mark.parametrize("hidden_pairs", [False, True])
-def test_a_file_with_more_hidden_units_than_draws_of_them_is_refused(hidden, hidden_pairs, titanic, tmp_path):
+def test_a_file_whose_hidden_units_do_not_fit_its_draws_is_refused(hidden, hidden_pairs, titanic, tmp_path):
     options = {"prior": "conjugate", "hidden": 2, "hidden_pairs": hidden_pairs, "draws": 4, "chains": 1, "warmup": 10}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hidden units freeze
@@ -206,6 +206,9 @@ def test_a_file_with_more_hidden_units_than_draws_of_them_is_refused(hidden, hid
         fit.engine.widened(fit.parameters.layout, wide.size - 1)
     write_model(tmp_path / "bad.bbl", meta | {"engine": meta["engine"] | {"hidden": hidden}}, arrays)
     with pytest.raises(ModelFileError, match="hidden"):
+        bbl.load(tmp_path / "bad.bbl")
+    write_model(tmp_path / "bad.bbl", meta, {name: a for name, a in arrays.items() if name != "draws_log_z"})
+    with pytest.raises(ModelFileError, match="it lacks the array 'draws_log_z'"):
         bbl.load(tmp_path / "bad.bbl")
 
 

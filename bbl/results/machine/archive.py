@@ -54,7 +54,7 @@ TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
     "votes": ArraySpec("f", ("K", "size"), required=False),
     "nodes": ArraySpec("f", ("K", "order", "size"), required=False),
     "draws": ArraySpec("f", ("n_runs", "chains", "n_draws", "size"), required=False),
-    "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required=False),
+    "draws_log_z": ArraySpec("f", ("K", "T"), FINITE, required="draws_hidden"),
     "draws_hidden": ArraySpec("f", ("K", "T", "hidden_size"), FINITE, required=False),
 }
 CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stored cells by dtype.kind; others are text

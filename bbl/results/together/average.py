@@ -270,17 +270,10 @@ class AverageResults(ClassifierResults):
             raise ValueError("what it does with missing values is not as saved")
         design = replace(first.design, missing=missing)
         return cls(
-            meta["call"],
-            design,
-            first.training,
-            first.index,
-            tuple(members),
-            arrays["member_weights"],
-            arrays["losses"],
-            stored=first.stored,
-            priors=arrays.get("priors"),
+            meta["call"], design, first.training, first.index, tuple(members), remaining_arrays["member_weights"],
+            remaining_arrays["losses"], stored=first.stored, priors=remaining_arrays.get("priors"),
             stored_loss=unpack_loss(meta),
-        )
+        )  # fmt: skip
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:

@@ -18,8 +18,10 @@ from bbl.engines.likelihood.solve import (
     Penalty,
     Solution,
     Solver,
+    least_width,
     n_states,
-    tree_cost,
+    tree_cells,
+    tree_order,
 )
 from bbl.engines.naive import absent_levels
 from bbl.engines.traits import Tuned
@@ -127,12 +129,11 @@ class MaximumLikelihood(Engine):
                 "Take missing='level', missing='drop' or method='pseudo'.",
                 argument="missing",
             )
-        width, cells = (0, 0.0) if is_small else tree_cost(layout)
-        if cells > MAX_CELLS:
+        if not is_small and tree_order(layout) is None:
             raise OptionError(
-                f"the exact likelihood of these {layout.m} predictors and {layout.n_terms} interactions needs tables "
-                f"of up to {width} predictors with {cells:.2g} cells in all (at most {MAX_CELLS:.2g}). Take "
-                "method='pseudo', or a formula with fewer interactions.",
+                f"the exact likelihood of these {layout.m:,} predictors and {layout.n_terms:,} interactions needs a "
+                f"table of at least {least_width(layout):,} predictors, and more than {MAX_CELLS:.2g} cells in all. "
+                "Take method='pseudo', or a formula with fewer interactions.",
                 argument="method",
             )
         return layout
@@ -141,7 +142,7 @@ class MaximumLikelihood(Engine):
         """Return the bytes of the tables, and of the Fisher information where Newton's method needs it."""
         if n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE:
             return 64.0 * n_states(layout) + 32.0 * float(layout.size) ** 2
-        return 96.0 * tree_cost(layout)[1]
+        return 96.0 * tree_cells(layout)
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
         """Return the penalty of each parameter."""

@@ -23,10 +23,10 @@ __all__ = ["LikelihoodInfluence"]
 class LikelihoodInfluence(RowInfluence):
     """Influence of rows on the maximum likelihood estimate of one group, and the covariances of the estimate.
 
-    A row moves the estimate by ``H^-1 (T(x) - mu - gradient of the penalty) / W``: H is the mean of minus the Hessian
-    of the penalised log-likelihood, mu the moments of the model, W the total weight. The covariance of the estimate is
-    ``H^-1 I H^-1 / W`` with the Fisher information I (the observed one where values are missing), which is
-    ``I^-1 / W`` without a penalty.
+    A row moves the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all moves sum to zero: H is
+    minus the Hessian of the objective per observation, mu the moments of the model, W the weight of the rows, and s
+    their share when a prior count adds others. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W`` with the
+    Fisher information I (the observed one where values are missing), which is ``I^-1 / W`` without a penalty.
 
     Parameters
     ----------
@@ -49,29 +49,22 @@ class LikelihoodInfluence(RowInfluence):
             if rows.complete:
                 self._incomplete = None
                 self.mu, self._information = _information(layout, solution.theta)
+                curvature = self._information
             else:
                 table = StateTable(layout)
                 self._incomplete = IncompleteLikelihood(table, rows, np.zeros(table.n), np.zeros(layout.size), None)
                 self._incomplete.value(solution.theta)
                 self._incomplete.gradient()
-                self.mu, self._information = self._incomplete.mu, self._incomplete.curvatures()[0]
-                self.total = self._incomplete.total
-
-    @cached_property
-    def _inverse(self) -> np.ndarray:
-        """Inverse (size, size) of H among the determined parameters; zero for the others."""
-        share = self._penalty.prior_count / (self.total + self._penalty.prior_count)
-        H = self._information + np.diag(self._penalty.ridge) / (1.0 - share)
-        at = np.flatnonzero(self.determined)
-        out = np.zeros_like(H)
-        scale = np.sqrt(H.diagonal()[at])
-        out[np.ix_(at, at)] = np.linalg.inv(H[np.ix_(at, at)] / np.outer(scale, scale)) / np.outer(scale, scale)
-        return 0.5 * (out + out.T)
+                self.mu, self.total = self._incomplete.mu, self._incomplete.total
+                self._information, curvature = self._incomplete.curvatures()
+        self._share = self.total / (self.total + penalty.prior_count)
+        H = self._share * self._information + (1.0 - self._share) * curvature + np.diag(penalty.ridge)
+        self._inverse = _inverse(H, self.determined)
 
     @cached_property
     def _covariance(self) -> np.ndarray:
         """Covariance (size, size) of the estimate; nan for parameters that are not determined."""
-        out = self._inverse @ self._information @ self._inverse / self.total
+        out = self._inverse @ self._information @ self._inverse * (self._share**2 / self.total)
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
@@ -91,7 +84,24 @@ class LikelihoodInfluence(RowInfluence):
             scores = row_indicators(self.layout, rows.codes) - self.mu
         else:
             scores = self._incomplete.row_means(rows) - self.mu
-        return (scores - self._penalty.ridge * self.theta) @ self._inverse
+        return (self._share * scores + self._pull) @ self._inverse
+
+    @cached_property
+    def _pull(self) -> np.ndarray:
+        """Gradient (size,) of what the penalty adds to the objective."""
+        layout, even = self.layout, np.empty(self.layout.size)
+        for scope in layout.scopes:
+            layout.table(even, *scope)[...] = 1.0 / np.prod(layout.n_levels[list(scope)].astype(float))
+        return (1.0 - self._share) * (even - self.mu) - self._penalty.ridge * self.theta
+
+
+def _inverse(H: np.ndarray, determined: np.ndarray) -> np.ndarray:
+    """Return the inverse (size, size) of H among the `determined` parameters; zero for the others."""
+    at = np.ix_(determined, determined)
+    scale = np.sqrt(H.diagonal()[determined])
+    out = np.zeros_like(H)
+    out[at] = np.linalg.inv(H[at] / np.outer(scale, scale)) / np.outer(scale, scale)
+    return 0.5 * (out + out.T)
 
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
@@ -110,6 +120,8 @@ def _information(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndar
         _, p = table.log_partition(theta)
         mu = table.moments(p)
         return mu, table.covariances(p, mu)
-    tree = JunctionTree(layout, tree_order(layout))
+    order = tree_order(layout)
+    assert order is not None  # noqa: S101  # the model was fitted
+    tree = JunctionTree(layout, order)
     margins = tree.margins(theta)
     return tree.moments(margins), tree.information(margins)

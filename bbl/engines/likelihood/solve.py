@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import numpy as np
 
@@ -20,16 +19,9 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows
 
 __all__ = [
-    "MAX_CELLS",
-    "MAX_NEWTON_SIZE",
-    "MAX_STATES",
-    "Penalty",
-    "Solution",
-    "Solver",
-    "n_states",
-    "tree_cost",
-    "tree_order",
-]
+    "MAX_CELLS", "MAX_NEWTON_SIZE", "MAX_STATES", "Penalty", "Solution", "Solver", "least_width", "n_states",
+    "tree_cells", "tree_order",
+]  # fmt: skip
 
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
 MAX_NEWTON_SIZE = 3000  # up to so many parameters have their Fisher information computed
@@ -91,26 +83,45 @@ class Solution:
 
 def n_states(layout: Layout) -> float:
     """Return the number of states of all predictors."""
-    return float(np.prod(layout.n_levels.astype(float)))
+    with np.errstate(over="ignore"):
+        return float(np.prod(layout.n_levels.astype(float)))
 
 
-def tree_order(layout: Layout) -> list[int]:
-    """Return an order of elimination that makes small cliques."""
+def tree_order(layout: Layout) -> list[int] | None:
+    """Return an order of elimination whose cliques have at most 2**24 cells in all; None if none was found."""
+    if layout.complete and n_states(layout) > MAX_CELLS:
+        return None
     order = perfect_order(layout)
-    if order is not None:
-        return order
-    found = elimination_order(layout.n_levels, layout.mask, np.inf)
-    return cast(tuple[list[int], float], found)[0]
+    if order is None:
+        found = elimination_order(layout.n_levels, layout.mask, MAX_CELLS)
+        return None if found is None else found[0]
+    return order if _n_cells(layout, order) <= MAX_CELLS else None
 
 
-def tree_cost(layout: Layout) -> tuple[int, float]:
-    """Return the predictors of the largest clique of the junction tree, and the number of cells of all cliques."""
-    if layout.complete:
-        return layout.m, n_states(layout)
+def tree_cells(layout: Layout) -> float:
+    """Return the number of cells of all cliques of the junction tree; infinity if they are too many."""
+    order = tree_order(layout)
+    return np.inf if order is None else _n_cells(layout, order)
+
+
+def _n_cells(layout: Layout, order: list[int]) -> float:
     log_L = np.log(layout.n_levels)
-    scopes = clique_scopes(layout, tree_order(layout))
-    cells = float(np.exp([min(log_L[list(scope)].sum(), 700.0) for scope in scopes]).sum())
-    return max(map(len, scopes), default=0), cells
+    return float(np.exp([min(log_L[list(scope)].sum(), 700.0) for scope in clique_scopes(layout, order)]).sum())
+
+
+def least_width(layout: Layout) -> int:
+    """Return a number of predictors that the largest clique of any junction tree holds at least.
+
+    One more than the largest k for which the interaction graph has a part where all predictors have k partners.
+    """
+    mask = layout.mask.astype(np.intp)
+    degree, remaining, width = mask.sum(axis=1), np.ones(layout.m, dtype=bool), 0
+    for _ in range(layout.m):
+        i = int(np.argmin(np.where(remaining, degree, layout.m)))
+        width = max(width, int(degree[i]))
+        remaining[i] = False
+        degree = degree - mask[i]
+    return width + 1
 
 
 class Solver:
@@ -177,10 +188,12 @@ class Solver:
         objective.support = face.support
         start = self._start(table.moments(objective.spread_evenly() / objective.total))
         maximum = maximise(objective, start, self.tolerance, self.itmax)
-        return _on_face(table, maximum, face, penalty)
+        known = objective.total / (rows.total + penalty.prior_count)  # share of the rows of which something is known
+        return _on_face(table, maximum._replace(value=known * maximum.value), face, penalty)
 
     def _fit_tree(self, rows: Rows, penalty: Penalty) -> Solution:
         order = tree_order(self.layout)
+        assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(self.layout, order)
         counts = rows.pooled.sums(("cliques", tuple(order)), tree.counts)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count

@@ -9,11 +9,11 @@ lose their probability (Fienberg & Rinaldo 2012, Annals of Statistics 40, sectio
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.engines.likelihood.states import StateTable
 from bbl.model.godambe import ZERO_EIGENVALUE, ZERO_LOADING
 from bbl.model.layout import Layout
@@ -128,19 +128,8 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
     """
     if not empty.any():
         return None
-    energy, out = -empty.astype(float), np.zeros(layout.size)
-    for axis in range(len(scope)):
-        reference = energy.take([0], axis)
-        energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
-    for order in range(1, len(scope) + 1):
-        for axes in combinations(range(len(scope)), order):
-            part = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
-            members = [scope[axis] for axis in axes]
-            if order == 1 or layout.index(*members) >= 0:
-                layout.table(out, *members)[...] = part
-            elif part.any():
-                return None
-    return out
+    step = np.zeros(layout.size)
+    return step if add_parameters(layout, step, scope, -empty.astype(float)) else None
 
 
 def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:

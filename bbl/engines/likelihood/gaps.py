@@ -114,8 +114,8 @@ class IncompleteLikelihood:
         joint = self.p.reshape(self.table.shape)
         self.margins = [joint.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns]
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
-            known = pattern.counts > 0.0
-            total += float(pattern.counts[known] @ np.log(margin[known]))
+            occurs = pattern.counts > 0.0
+            total += float(pattern.counts[occurs] @ np.log(margin[occurs]))
         return total / self.total - 0.5 * float(self.penalty @ theta**2)
 
     def completed(self) -> np.ndarray:

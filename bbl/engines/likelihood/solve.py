@@ -93,8 +93,8 @@ def tree_order(layout: Layout) -> list[int] | None:
         return None
     order = perfect_order(layout)
     if order is None:
-        found = elimination_order(layout.n_levels, layout.mask, MAX_CELLS)
-        return None if found is None else found[0]
+        elimination = elimination_order(layout.n_levels, layout.mask, MAX_CELLS)
+        return None if elimination is None else elimination[0]
     return order if _n_cells(layout, order) <= MAX_CELLS else None
 
 
@@ -188,8 +188,8 @@ class Solver:
         objective.support = face.support
         start = self._start(table.moments(objective.spread_evenly() / objective.total))
         maximum = maximise(objective, start, self.tolerance, self.itmax)
-        known = objective.total / (rows.total + penalty.prior_count)  # share of the rows of which something is known
-        return _on_face(table, maximum._replace(value=known * maximum.value), face, penalty)
+        known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
+        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
 
     def _fit_tree(self, rows: Rows, penalty: Penalty) -> Solution:
         order = tree_order(self.layout)

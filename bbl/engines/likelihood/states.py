@@ -108,8 +108,8 @@ class StateTable:
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
         """Return the cell of the product of the indicators of some parameters with all; n where it is always 0."""
         codes = self.codes(self.cells)
-        one, other = codes[rows].astype(float), codes.astype(float)
-        shared_predictors = (one > 0).astype(float) @ (other > 0).T.astype(float)
+        uses = (codes > 0).astype(float)
+        shared_predictors = uses[rows] @ uses.T
         shared_levels, shared_cell = np.zeros((2, *shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):

@@ -9,10 +9,10 @@ tables are in the order of elimination, so that a separator's axes are some of i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
+from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
@@ -151,23 +151,9 @@ class JunctionTree:
             if not table.all():
                 return None
             energy = np.log(table / table.sum(axis=0))
-            for axis in range(len(clique.scope)):
-                reference = energy.take([0], axis)
-                energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
-            if not self._add(theta, clique.scope, energy):
+            if not add_parameters(self.layout, theta, clique.scope, energy):
                 return None
         return theta
-
-    def _add(self, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray) -> bool:
-        """Add the parameters in the table `energy` of all subsets of `scope`; return whether the model has them all."""
-        for order in range(1, len(scope) + 1):
-            for axes in combinations(range(len(scope)), order):
-                members = [scope[axis] for axis in axes]
-                if order > 1 and self.layout.index(*members) < 0:
-                    return False
-                part = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
-                self.layout.table(theta, *members)[...] += part
-        return True
 
     def margins(self, theta: np.ndarray, log_support: np.ndarray | None = None) -> Margins:
         """Return ln Z and the probabilities of all cliques.

@@ -1,0 +1,43 @@
+"""From the energies of the cells of some predictors to the parameters of their terms."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from bbl.model.layout import Layout
+
+__all__ = ["add_parameters"]
+
+
+def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray) -> bool:
+    """Add the parameters that give the energies of a table, up to a constant, to `theta` in place.
+
+    A parameter is an alternating sum of energies: differences from the reference level along each axis.
+
+    Parameters
+    ----------
+    layout : Layout
+    theta : ndarray, shape (layout.size,)
+    scope : tuple of int
+        Predictors of the axes of the table, in any order.
+    energy : ndarray, shape (L_i, L_j, ...)
+
+    Returns
+    -------
+    bool
+        Whether the model has all terms that this takes; if not, `theta` has only some of them added.
+    """
+    for axis in range(len(scope)):
+        reference = energy.take([0], axis)
+        energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
+    for order in range(1, len(scope) + 1):
+        for axes in combinations(range(len(scope)), order):
+            table = energy[tuple(slice(1, None) if axis in axes else 0 for axis in range(len(scope)))]
+            members = [scope[axis] for axis in axes]
+            if order == 1 or layout.index(*members) >= 0:
+                layout.table(theta, *members)[...] += table
+            elif table.any():
+                return False
+    return True

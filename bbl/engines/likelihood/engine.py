@@ -24,7 +24,7 @@ from bbl.engines.likelihood.solve import (
     tree_order,
 )
 from bbl.engines.naive import absent_levels
-from bbl.engines.traits import Tuned
+from bbl.engines.penalties import PENALTY, check_orders, penalty_option
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
@@ -67,10 +67,11 @@ class MaximumLikelihood(Engine):
     Notes
     -----
     Where cells are empty the likelihood may rise without end along some combinations of parameters, even if no margin
-    is zero. These parameters are found by a linear programme (tables of up to 16,384 states; beyond, where a margin of
-    a term is zero) and reported as not estimable; the fit is the limit, in which some states have no probability, and
-    degrees of freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals of Statistics
-    40). Missing values are summed out, as in the EM algorithm, on a table of all states.
+    is zero. These parameters are found by a linear programme (up to 2 million states times parameters; beyond, where a
+    margin of a term is zero) and reported as not estimable; the fit is the limit, in which some states have no
+    probability, and degrees of freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals
+    of Statistics 40). Missing values are summed out, as in the EM algorithm, on a table of all states: right if they
+    are missing at random.
     """
 
     lambda_: float | tuple[float, ...] = 0.0
@@ -80,10 +81,7 @@ class MaximumLikelihood(Engine):
     itmax: int = 200
     name = "ml"
     order = MAX_ORDER
-    tuned = Tuned(
-        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-        tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
-    )  # fmt: skip
+    tuned = PENALTY
     solves = True
     has_likelihood = True
     errors = "Standard errors from the Fisher information of the exact likelihood."
@@ -91,12 +89,7 @@ class MaximumLikelihood(Engine):
     streams = True
 
     def __post_init__(self):
-        if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
-            if not len(self.lambda_):
-                raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
-            object.__setattr__(self, "lambda_", tuple(real("lambda_", value, 0.0) for value in self.lambda_))
-        else:
-            object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
+        object.__setattr__(self, "lambda_", penalty_option(self.lambda_))
         object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
         object.__setattr__(self, "prior_count", real("prior_count", self.prior_count, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
@@ -114,13 +107,7 @@ class MaximumLikelihood(Engine):
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
         """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""
-        orders = max(layout.order, 2) - 1
-        if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
-            raise OptionError(
-                f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
-                f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
-                argument="lambda_",
-            )
+        check_orders(self.lambda_, layout)
         is_small = n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE
         if not is_small and not sample.complete:
             raise OptionError(

@@ -20,11 +20,11 @@ from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Equations, Note
 from bbl.engines.naive import absent_levels
+from bbl.engines.penalties import PENALTY, check_orders, penalty_option
 from bbl.engines.pseudo.blocks import Corrected, few_enough, rounds_memory, sample_size
 from bbl.engines.pseudo.nodes import n_shares
 from bbl.engines.pseudo.path import CLOSE_COMPARISON_NORM, extrapolate, solve_available, solve_complete
 from bbl.engines.pseudo.solvers import FINEST, POLISH_SIZE, Sites, is_small
-from bbl.engines.traits import Tuned
 from bbl.engines.warm_starts import WarmStarts
 from bbl.errors import OptionError
 from bbl.memory import check_memory
@@ -93,10 +93,7 @@ class PseudoLikelihood(Engine):
     gauge: str = "reference"
     name = "pseudo"
     order = MAX_ORDER
-    tuned = Tuned(
-        "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-        tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
-    )  # fmt: skip
+    tuned = PENALTY
     needs = "neighbours"
     solves = True
     weights = "real"
@@ -106,12 +103,7 @@ class PseudoLikelihood(Engine):
     streams = True
 
     def __post_init__(self):
-        if isinstance(self.lambda_, Sequence | np.ndarray) and not isinstance(self.lambda_, str):
-            if not len(self.lambda_):
-                raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
-            object.__setattr__(self, "lambda_", tuple(real("lambda_", value, 0.0) for value in self.lambda_))
-        else:
-            object.__setattr__(self, "lambda_", real("lambda_", self.lambda_, 0.0))
+        object.__setattr__(self, "lambda_", penalty_option(self.lambda_))
         if self.lambdah is not None:
             object.__setattr__(self, "lambdah", real("lambdah", self.lambdah, 0.0))
         object.__setattr__(self, "tolerance", real("tolerance", self.tolerance, 0.0, open_low=True))
@@ -138,13 +130,7 @@ class PseudoLikelihood(Engine):
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged; raise an OptionError if the options or the kernel do not allow its terms."""
-        orders = max(layout.order, 2) - 1
-        if isinstance(self.lambda_, tuple) and len(self.lambda_) != orders:
-            raise OptionError(
-                f"lambda_ has {len(self.lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
-                f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
-                argument="lambda_",
-            )
+        check_orders(self.lambda_, layout)
         if self.zero_sum and not sample.in_memory and not few_enough(sample.n, layout):
             raise OptionError(
                 f"gauge={self.gauge!r} is for rows that are fitted in memory, and these {sample.n:,} are too many; "

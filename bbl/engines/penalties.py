@@ -1,0 +1,45 @@
+"""The option ``lambda_`` of methods with an L2 penalty on couplings: a number, or one for each order of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bbl.checks import real
+from bbl.engines.traits import Tuned
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+
+__all__ = ["PENALTY", "check_orders", "penalty_option"]
+
+PENALTY = Tuned(
+    "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
+    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
+)  # fmt: skip
+
+
+def penalty_option(lambda_: object) -> float | tuple[float, ...]:
+    """Return the option as a number of at least 0, or as a tuple of such numbers.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If a number is negative or not finite, or a sequence is empty.
+    """
+    if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
+        if not len(lambda_):
+            raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")
+        return tuple(real("lambda_", value, 0.0) for value in lambda_)
+    return real("lambda_", lambda_, 0.0)
+
+
+def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
+    """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`."""
+    orders = max(layout.order, 2) - 1
+    if isinstance(lambda_, tuple) and len(lambda_) != orders:
+        raise OptionError(
+            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
+            f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
+            argument="lambda_",
+        )

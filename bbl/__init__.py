@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bbl.api.machine.onegroup import mlestimate
     from bbl.api.machine.scores import log_scores
     from bbl.api.machine.simulate import mcSample, randompar, randomsamp, sample_xi
+    from bbl.api.machine.step import step
     from bbl.api.shooter import shooter
     from bbl.design.bins import bin, lump
     from bbl.design.readers import freq2raw, readFasta, removeConst
@@ -45,16 +46,18 @@ if TYPE_CHECKING:
     from bbl.results.shooter.shooter import ShooterResults
     from bbl.results.together.average import AverageResults
     from bbl.results.together.cv import CVResults
+    from bbl.results.together.step import StepResults
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
     "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood", "MeanField",
-    "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "anova",
-    "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size", "effective_weights",
-    "errors", "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate", "networks",
-    "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
+    "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "StepResults",
+    "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size",
+    "effective_weights", "errors", "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate",
+    "networks", "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
+    "step",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access
@@ -70,6 +73,7 @@ NAMES_BY_MODULE = {
     "bbl.api.machine.scores": ("log_scores",),
     "bbl.api.shooter": ("shooter",),
     "bbl.api.machine.simulate": ("mcSample", "randompar", "randomsamp", "sample_xi"),
+    "bbl.api.machine.step": ("step",),
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
     "bbl.engines": (
@@ -84,6 +88,7 @@ NAMES_BY_MODULE = {
     "bbl.results.machine.fit": ("BBLResults",),
     "bbl.results.together.average": ("AverageResults",),
     "bbl.results.together.cv": ("CVResults",),
+    "bbl.results.together.step": ("StepResults",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }  # fmt: skip
 

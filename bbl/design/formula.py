@@ -16,14 +16,14 @@ import numpy as np
 
 from bbl.capabilities import NO_RESPONSE
 from bbl.checks import near_match
-from bbl.design.grammar import EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
-from bbl.design.interactions import Interactions, TermSet
+from bbl.design.grammar import ALIAS_PREFIX, EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
+from bbl.design.interactions import Cube, Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
 if TYPE_CHECKING:
     from formulaic.parser.types import ASTNode, Token
 
-__all__ = ["FormulaTerms", "check_formula", "parse"]
+__all__ = ["FormulaTerms", "check_formula", "parse", "write_formula"]
 
 MAX_LENGTH = 100_000  # characters of a formula
 MAX_TERMS = 5_000_000  # terms that the evaluation of a formula may make; more for data of more than 1,600 columns
@@ -191,6 +191,44 @@ def _parse(
     if order is not None and terms.order > order:
         _refuse_order(terms, order, reason)
     return terms
+
+
+def write_formula(
+    response: Hashable, predictors: Sequence[Hashable], terms: Collection[tuple[int, ...]]
+) -> FormulaTerms:
+    """Write the formula of a model of all predictors.
+
+    Parameters
+    ----------
+    response : column name; None for a formula without a response
+    predictors : sequence of m column names
+    terms : collection of tuples of int
+        Terms of two or more predictors, rising positions in `predictors`. A model that has all parts of its terms is
+        written by its largest terms.
+
+    Examples
+    --------
+    >>> write_formula("y", ["a", "b", "c d"], [(0, 1)]).text
+    'y ~ a*b + `c d`'
+    """
+    sets = {frozenset(term) for term in terms}
+    parts = {part for term in sets for part in (term - {i} for i in term) if len(part) > 1}
+    sign, largest = ("*", sets - parts) if parts <= sets else (":", sets)
+    covered = frozenset().union(*largest)
+    written = sorted([sorted(term) for term in largest] + [[i] for i in range(len(predictors)) if i not in covered])
+    right = " + ".join(sign.join(_word(predictors[i]) for i in term) for term in written)
+    left = "" if response is None else f"{_word(response)} "
+    added: dict[int, list[tuple[int, ...]]] = {}
+    for term in sorted(terms):
+        added.setdefault(len(term), []).append(term)
+    arrays = {k: np.array(rows, dtype=np.intp) for k, rows in added.items()}
+    return FormulaTerms(f"{left}~ {right}", response, tuple(predictors), Interactions(Cube(), arrays))
+
+
+def _word(name: Hashable) -> str:
+    """Return a column name as formulas have it, in backticks unless it is a plain word."""
+    text = str(name)
+    return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
 
 
 def _response(left: ASTNode | Token, names: _Names) -> Hashable:

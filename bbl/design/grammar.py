@@ -11,7 +11,7 @@ from bbl.errors import FormulaError
 if TYPE_CHECKING:
     from formulaic.parser.types import ASTNode, Token
 
-__all__ = ["EXAMPLE", "QUOTED", "fail", "quoted", "sanitised", "symbol_of", "syntax_tree"]
+__all__ = ["ALIAS_PREFIX", "EXAMPLE", "QUOTED", "fail", "quoted", "sanitised", "symbol_of", "syntax_tree"]
 
 MAX_DEPTH = 100  # of nested parentheses
 ALIAS_PREFIX = "\ua66e"  # a letter to formulaic; refused outside backticks, so that aliases are no names of users

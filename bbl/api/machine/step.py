@@ -1,0 +1,236 @@
+"""The public function `step`: the terms of a log-linear model are chosen stepwise, by AIC or BIC."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.convergence_warnings import problems, warn_problems
+from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
+from bbl.boltzmann.task import Task
+from bbl.checks import choice, real, verb
+from bbl.design.formula import parse, write_formula
+from bbl.design.labels import Labels
+from bbl.errors import BBLTypeError, DataWarning, OptionError
+from bbl.model.layout import Layout
+from bbl.parallel import progress_bar
+from bbl.report.text import label_text
+from bbl.results.machine.fit import BBLResults
+from bbl.results.machine.machine import MachineResults
+from bbl.results.together.step import StepResults
+
+__all__ = ["step"]
+
+DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
+Term = tuple[int, ...]
+
+
+@verb
+def step(
+    fit: MachineResults,
+    direction: str = "both",
+    k: float | str = 2,
+    scope: tuple[str, str] = ("~ 1", "~ .^3"),
+    *,
+    verbose: int = 1,
+) -> StepResults:
+    """Choose the terms of a log-linear model stepwise by AIC or BIC, as ``stepAIC`` of R's MASS does.
+
+    From one model to the next, the term is dropped or added that lowers the criterion the most, until none does. Models
+    stay hierarchical: a term is dropped only if no larger one holds it, and added only if all its parts are there.
+
+    Parameters
+    ----------
+    fit : BBLResults or DensityResults
+        A fit by exact maximum likelihood, ``method="ml"``, without a penalty: the first model.
+    direction : {"both", "backward", "forward"}, default "both"
+        Whether terms are dropped and added, dropped only, or added only.
+    k : float or "bic", default 2
+        Penalty of a parameter: 2 for AIC, ``"bic"`` for the logarithm of the number of observations.
+    scope : (str, str), default ("~ 1", "~ .^3")
+        Formulas of the smallest and of the largest model. They name interactions only: all predictors stay in the
+        model, as a likelihood of other predictors cannot be compared.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    StepResults
+        ``fit``, the chosen model; ``path``; ``candidates``, all steps that were compared.
+
+    Raises
+    ------
+    OptionError, BBLTypeError
+        If the fit has no maximum of the likelihood, or does not lie between the formulas of `scope`.
+    FormulaError
+        If a formula cannot be read.
+    DataError
+        If the fit has no training rows.
+
+    Warns
+    -----
+    DataWarning
+        If models were left out, because their tables would be too large.
+
+    Notes
+    -----
+    The criterion is that of ``fit.aic``: ``-2 logLik + k df``. With a response the likelihood is the product of those
+    of all groups, which have the same terms, and degrees of freedom are summed. They count the parameters that empty
+    cells leave. A chosen model is one of many that were compared: its p-values and intervals are too small.
+
+    References
+    ----------
+    Venables WN, Ripley BD (2002). Modern Applied Statistics with S. Springer, section 7.3.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ Class + Sex + Survived", titanic, weights="Freq", method="ml")
+    >>> bbl.step(fit, k="bic")
+                      term df  deviance parameters    logLik       BIC
+    0                       0   0.00000          5 -5339.514 10717.511
+    1       + Sex:Survived  1 434.46884          6 -5122.279 10290.738
+    2          + Class:Sex  3 412.60121          9 -4915.979  9901.227
+    3     + Class:Survived  3 106.07507         12 -4862.941  9818.242
+    4 + Class:Sex:Survived  3  65.17983         15 -4830.351  9776.152
+    <BLANKLINE>
+    Chosen: ~ Class*Sex*Survived
+    """
+    engine, k = _check_fit(fit), _check_penalty(k)
+    directions = DIRECTIONS[choice("direction", direction, tuple(DIRECTIONS))]
+    rows, labels, layout = fit._rows(), fit.labels, fit.parameters.layout
+    start = frozenset(layout.scopes[layout.m :])
+    lower, upper = _check_scope(scope, fit, start)
+    penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k
+    scorer = StepScorer(rows, len(labels.groups), fit.design.n_levels, engine)
+    with progress_bar(None, "step", verbose) as progress:
+        path = stepwise(scorer, start, lower, upper, directions, penalty, progress)
+    if scorer.n_refused:
+        warnings.warn(
+            f"{scorer.n_refused} models were left out, because the exact likelihood would take too large tables; a "
+            "smaller scope leaves them out without a warning.",
+            DataWarning,
+            stacklevel=3,
+        )
+    chosen = fit if len(path) == 1 else _fit_terms(fit, path[-1].model, f"direction = {direction!r}, k = {k!r}")
+    name = "BIC" if isinstance(k, str) else "AIC"
+    scores = [visit.score for visit in path]
+    steps = [
+        _row(labels, name, penalty, number, visit.step, visit.score, scores[max(number - 1, 0)])
+        for number, visit in enumerate(path)
+    ]
+    candidates = [
+        _row(labels, name, penalty, number, candidate, candidate.score, visit.score)
+        for number, visit in enumerate(path, 1)
+        for candidate in visit.candidates
+    ]
+    return StepResults(chosen, _frame(steps, name), _frame(candidates, name))
+
+
+def _frame(rows: list[dict], name: str) -> pd.DataFrame:
+    columns = ["step", "term", "df", "deviance", "parameters", "logLik", name]
+    return pd.DataFrame(rows, columns=columns).set_index("step")
+
+
+def _check_fit(fit: object) -> Any:
+    """Return the engine of a fit by exact maximum likelihood; raise for any other argument."""
+    if not isinstance(fit, MachineResults):
+        kind = type(fit).__name__
+        raise BBLTypeError(f"fit must be a model by bbl(..., method='ml'); got {kind}.", argument="fit")
+    engine = fit.engine
+    if not engine.has_likelihood:
+        raise OptionError(
+            f"step compares maxima of the likelihood, which method={engine.name!r} does not compute. Fit the formula "
+            "with method='ml'.",
+            argument="fit",
+        )
+    if engine.penalised:
+        raise OptionError(
+            "step compares maxima of the likelihood, and this fit has a penalty or a prior count. Fit without "
+            "lambda_, lambdah and prior_count.",
+            argument="fit",
+        )
+    if fit.estimate.calibration is not None:
+        raise OptionError(
+            "step does not calibrate. Fit with calibrate='none', and the chosen formula with calibration.",
+            argument="fit",
+        )
+    return engine.at(0.0)
+
+
+def _check_penalty(k: object) -> float | str:
+    """Return the penalty of a parameter: a positive number or "bic"."""
+    return choice("k", k, ("bic",)) if isinstance(k, str) else real("k", k, 0.0)
+
+
+def _check_scope(scope: object, fit: MachineResults, start: frozenset[Term]) -> tuple[frozenset[Term], frozenset[Term]]:
+    """Return the terms of the smallest and the largest model; an OptionError unless those of the fit lie between."""
+    if isinstance(scope, str) or not isinstance(scope, Iterable) or len(formulas := list(scope)) != 2:
+        raise BBLTypeError(f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.", argument="scope")
+    lower, upper = (_scope_terms(formula, fit) for formula in formulas)
+    for small, large, text in (
+        (lower, upper, "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add it there"),
+        (lower, start, "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula with it"),
+        (start, upper, "the fit has the term {2}, which the largest model, {1}, has not. Give a larger one"),
+    ):
+        if extra := sorted(small - large, key=len):
+            term = _term_text(fit.labels, extra[0])
+            raise OptionError(f"scope: {text.format(*map(repr, formulas), term)}.", argument="scope")
+    return lower, upper
+
+
+def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
+    """Return the terms of a formula of predictors of a fit, with or without the fit's response."""
+    names, response = list(fit.labels.names), fit.labels.response
+    text = formula if isinstance(formula, str) else str(formula)
+    is_one_sided = response is None or text.lstrip().startswith("~")
+    columns: list[Hashable] = names if is_one_sided else [response, *names]
+    read = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
+    if read.response is not None and read.response != response:
+        raise OptionError(
+            f"scope: {text!r} has the response {read.response!r}, which is a predictor of the fit. Write '~' and the "
+            "interactions.",
+            argument="scope",
+        )
+    position = [names.index(name) for name in read.predictors]
+    terms = (term for array in read.terms for term in array.tolist())
+    return frozenset(tuple(sorted(position[i] for i in term)) for term in terms)
+
+
+def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
+    """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
+    labels, old = fit.labels, fit.estimate
+    layout = Layout(fit.design.n_levels, sorted(terms))
+    log_z = "auto" if old.log_z_kind == "exact" else old.log_z_kind
+    task = Task(fit._rows(), layout, len(labels.groups), log_z, labels, old.parameters.pooled is not None)
+    refit = estimate(task, fit.engine)
+    warn_problems(problems(refit.fits, labels))
+    design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
+    # a log-loss and a tuning were those of the first model
+    fit = replace(fit, stored_loss=None) if isinstance(fit, BBLResults) else fit
+    call = f"step({fit.call}, {options})"
+    return replace(fit, call=call, design=design, estimate=refit, tuning=None, stored=None)
+
+
+def _row(labels: Labels, name: str, k: float, number: int, step: Candidate | None, score: Score, before: Score) -> dict:
+    """Return a row of the path: the model `number`, the step to it, its score, and the score of the model before."""
+    return {
+        "step": number,
+        "term": "" if step is None else f"{step.sign} {_term_text(labels, step.term)}",
+        "df": abs(score.n_parameters - before.n_parameters),
+        "deviance": 2.0 * abs(score.log_likelihood - before.log_likelihood),
+        "parameters": score.n_parameters,
+        "logLik": score.log_likelihood,
+        name: score.criterion(k),
+    }
+
+
+def _term_text(labels: Labels, term: Term) -> str:
+    return ":".join(label_text(labels.names[i]) for i in term)

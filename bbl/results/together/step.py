@@ -1,0 +1,40 @@
+"""StepResults: the path of a stepwise choice of terms, and the model at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import pandas as pd
+
+from bbl.report.text import label_text, table_text
+from bbl.results.machine.machine import MachineResults
+
+__all__ = ["StepResults"]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class StepResults:
+    """The path of a stepwise choice of terms; made by `bbl.step`.
+
+    Attributes
+    ----------
+    fit : BBLResults or DensityResults
+        The chosen model, fitted; the fit that was given if no step lowers the criterion.
+    path : DataFrame
+        A row for each model of the path, numbered by ``step``: ``term`` that was dropped (``"- a:b"``) or added
+        (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``, the number of parameters of that term and
+        twice the change of the log-likelihood, both positive; ``parameters`` and ``logLik`` of the model; and the
+        criterion, ``AIC`` or ``BIC``.
+    candidates : DataFrame
+        All steps that were compared, in the columns of `path`; ``step`` is the number of the model that they would
+        have made.
+    """
+
+    fit: MachineResults
+    path: pd.DataFrame
+    candidates: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"{table_text(self.path)}\n\nChosen: {label_text(self.fit.formula)}"

@@ -160,21 +160,21 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
         free(Q)
 
 
-def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1] w, double[:, ::1] H):
+def add_hessian(const double[:, :] design, const double[:, :] p, const double[::1] w, double[:, ::1] H):
     """Add the Hessian of one site's weighted log normalisers, summed over rows, to `H`.
 
-    `near` (n, c) are the site's regressors, zeros and ones: the constant, then its neighbours' columns; `p` (n, q) the
-    probabilities of its non-reference levels; `w` (n,) the row weights. Block (a, b) of `H` (q c, q c) is increased by
-    ``near' diag(w (p_a 1[a = b] - p_a p_b)) near``.
+    `design` (n, c) holds zeros and ones: the constant, then the columns of the site's neighbours; `p` (n, q) the
+    probabilities of the site's non-reference levels; `w` (n,) the row weights. Block (a, b) of `H` (q c, q c) is
+    increased by ``design' diag(w (p_a 1[a = b] - p_a p_b)) design``.
     """
-    cdef Py_ssize_t n = near.shape[0], c = near.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
+    cdef Py_ssize_t n = design.shape[0], c = design.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
     cdef Py_ssize_t a, b, k, t, u, s, n_active
     cdef Py_ssize_t *active  # columns that are 1 in the current row
     cdef double *curvature  # (pairs,) of the current row, by pair of levels b <= a
     cdef double *sums  # (c (c + 1) / 2, pairs) sums of `curvature`, by pair of columns u <= t
     cdef double *pair_sums  # (pairs,) one row of `sums`
     if p.shape[0] != n or w.shape[0] != n or H.shape[0] != q * c or H.shape[1] != q * c:
-        raise ValueError("near, p, w and H do not fit together")
+        raise ValueError("design, p, w and H do not fit together")
     active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
     curvature = <double *> malloc(sizeof(double) * <size_t> (pairs + 1))
     sums = <double *> calloc(<size_t> (c * (c + 1) // 2 * pairs + 1), sizeof(double))
@@ -186,7 +186,7 @@ def add_hessian(const double[:, :] near, const double[:, :] p, const double[::1]
                 n_active = 0
                 for t in range(c):
                     active[n_active] = t
-                    n_active += near[k, t] != 0.0
+                    n_active += design[k, t] != 0.0
                 s = 0
                 for a in range(q):
                     for b in range(a + 1):

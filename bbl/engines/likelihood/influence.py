@@ -59,7 +59,7 @@ class LikelihoodInfluence(RowInfluence):
                 self._information, curvature = self._incomplete.curvatures()
         self._share = self.total / (self.total + penalty.prior_count)
         H = self._share * self._information + (1.0 - self._share) * curvature + np.diag(penalty.ridge)
-        self._inverse = _inverse(H, self.determined)
+        self._inverse = _inverse(H, solution.basis)
 
     @cached_property
     def _covariance(self) -> np.ndarray:
@@ -79,12 +79,12 @@ class LikelihoodInfluence(RowInfluence):
         return [self._covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters."""
+        """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
         if self._incomplete is None or rows.missing is None:
             scores = row_indicators(self.layout, rows.codes) - self.mu
         else:
             scores = self._incomplete.row_means(rows) - self.mu
-        return (self._share * scores + self._pull) @ self._inverse
+        return (self._share * scores + self._pull) @ self._inverse * self.determined
 
     @cached_property
     def _pull(self) -> np.ndarray:
@@ -95,10 +95,13 @@ class LikelihoodInfluence(RowInfluence):
         return (1.0 - self._share) * (even - self.mu) - self._penalty.ridge * self.theta
 
 
-def _inverse(H: np.ndarray, determined: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H among the `determined` parameters; zero for the others."""
-    at = np.ix_(determined, determined)
-    scale = np.sqrt(H.diagonal()[determined])
+def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for the others.
+
+    For determined parameters it does not depend on the basis, though on their being estimated along with the others.
+    """
+    at = np.ix_(basis, basis)
+    scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)
     out[at] = np.linalg.inv(H[at] / np.outer(scale, scale)) / np.outer(scale, scale)
     return 0.5 * (out + out.T)

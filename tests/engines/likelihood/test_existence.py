@@ -8,6 +8,7 @@ import reference as oracle
 import reference_likelihood as truth
 
 from bbl.engines.likelihood.existence import facial_set, zero_margins
+from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import Penalty, Solver
 from bbl.engines.likelihood.states import StateTable
 from bbl.model.layout import Layout
@@ -83,9 +84,22 @@ def _check_fit(L, terms, counts, X, keeps, seed):
     on_face, _ = truth.probabilities(X, truth.maximum(X, counts, 0.0, keeps), keeps)
     np.testing.assert_allclose(p, on_face, rtol=1e-7, atol=1e-10, err_msg=seed)
     assert solution.value * counts.sum() == pytest.approx(truth.log_likelihood(on_face, counts), rel=1e-11), seed
+    if solution.determined.any():
+        _check_errors(L, terms, counts, X, on_face, solution, seed)
     centred = X[keeps] - X[keeps].mean(axis=0)
     for k in np.flatnonzero(solution.determined ^ _determined(centred)):
         pytest.fail(f"table {seed}: parameter {k} is determined in one way only")
+
+
+def _check_errors(L, terms, counts, X, on_face, solution, seed):
+    """Check standard errors against the pseudo-inverse of the information on the face."""
+    layout, seen = Layout(L, terms), np.flatnonzero(counts)
+    rows = Sample(oracle.states(L).astype(np.uint8)[seen], counts[seen].astype(float))
+    found = LikelihoodInfluence(rows, layout, solution, Penalty(np.zeros(layout.size), 0.0)).covariance(rows)
+    expected = np.linalg.pinv(truth.information(X, on_face), rcond=1e-9, hermitian=True) / counts.sum()
+    at = np.ix_(solution.determined, solution.determined)
+    np.testing.assert_allclose(found[at], expected[at], rtol=1e-5, atol=1e-7, err_msg=seed)
+    assert np.isnan(found[~solution.determined]).all()
 
 
 def _determined(centred):
@@ -111,7 +125,7 @@ def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
     from bbl.engines.likelihood import solve
 
     n_faces = 0
-    for seed in range(N_TABLES):
+    for seed in range(N_TABLES // 2):
         L, terms, counts = sparse_table(seed)
         X, table = truth.indicators(L, terms), StateTable(Layout(L, terms))
         free = np.ones(X.shape[1], dtype=bool)
@@ -129,4 +143,4 @@ def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
         assert found.value == pytest.approx(expected.value, rel=1e-10)
         np.testing.assert_array_equal(found.determined, expected.determined)
         assert found.basis.sum() == expected.basis.sum()
-    assert n_faces > 30
+    assert n_faces > 15

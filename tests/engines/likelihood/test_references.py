@@ -1,0 +1,49 @@
+"""Exact maximum likelihood against the stored outputs of R's log-linear models, and against statsmodels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference as oracle
+import reference_likelihood as truth
+import rloglinear
+
+import bbl
+
+
+@pytest.mark.parametrize("name", rloglinear.names() or [None])
+def test_numbers_of_r(name, shared):
+    checks = rloglinear.compare(name)
+    assert len(checks) > 4
+    for check in checks:
+        assert check.difference <= check.tolerance, check
+
+
+def test_all_cases_are_there(shared):
+    kinds = [rloglinear.read(name)["kind"] for name in rloglinear.names()]
+    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    assert counts == {"conditional_independence": 6, "fit": 39, "logit_equivalence": 4, "nested": 4}
+
+
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.PerfectSeparationWarning")  # of saturated models
+def test_random_tables_have_the_fit_of_a_poisson_regression():
+    import statsmodels.api as sm
+
+    for seed in range(100):
+        rng = np.random.default_rng([seed, 29])
+        L = [int(n) for n in rng.integers(2, 5, rng.integers(2, 5))]
+        while np.prod(L) > 64:
+            L.pop()
+        m = len(L)
+        terms = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.7]
+        X = truth.indicators(L, terms)
+        counts = rng.poisson(60 * rng.uniform(0.3, 1.5, len(X))).astype(float) + 1.0
+        names = [f"x{i}" for i in range(m)]
+        table = pd.DataFrame(oracle.states(L), columns=names).astype("category").assign(n=counts)
+        formula = "~ " + " + ".join([*names, *(f"x{i}:x{j}" for i, j in terms)])
+        fit = bbl.bbl(formula, table, weights="n", method="ml")
+        with np.errstate(divide="ignore", invalid="ignore"):  # degrees of freedom of saturated models
+            poisson = sm.GLM(counts, sm.add_constant(X), family=sm.families.Poisson()).fit(tol=1e-14, maxiter=200)
+        np.testing.assert_allclose(fit.parameters.theta[0], poisson.params[1:], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(np.sqrt(np.diag(rloglinear.covariance(fit))), poisson.bse[1:], rtol=1e-7)
+        np.testing.assert_allclose(counts.sum() * np.exp(fit.score_samples(table)), poisson.fittedvalues, rtol=1e-8)
+        assert rloglinear.deviance(fit, counts) == pytest.approx(poisson.deviance, rel=1e-8, abs=1e-8)

@@ -1,0 +1,245 @@
+"""Comparison of exact maximum likelihood with stored outputs of R's log-linear models: cases, measured differences."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rcompare import Check
+
+import bbl
+from bbl.errors import ConvergenceWarning, DataWarning
+
+RULES = {
+    "fit": "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, degrees of freedom, coefficients "
+    "and standard errors of glm, loglm and loglin, iterated to the end.",
+    "boundary": "The same where the maximum is reached in a limit: fitted counts and degrees of freedom are those of "
+    "the extended maximum likelihood estimate, and coefficients that diverge are marked.",
+    "nested": "A sequence of models: deviances, and the likelihood-ratio tests of anova.",
+    "conditional_independence": "Likelihood-ratio tests of conditional independence in strata.",
+    "logit_equivalence": "Coefficients, standard errors and covariances of a logit model, from the log-linear model "
+    "that it belongs to.",
+}
+RELATIVE, ERRORS, COUNT = 1e-8, 1e-7, 0.0  # tolerances: most numbers; standard errors and p-values; whole numbers
+NEAR_ZERO = 1e-9  # absolute, of deviances of models that fit exactly
+
+
+def folder() -> Path:
+    """Return where the stored cases should be."""
+    shared = Path(os.environ.get("BBL_SHARED") or Path(__file__).resolve().parents[2] / "shared")
+    return shared / "reference" / "loglin"
+
+
+def read(name: str) -> dict:
+    """Return a stored case."""
+    return json.loads((folder() / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def names() -> list[str]:
+    """Return the cases that are compared: all but those with structural zeros, step paths and plain odds ratios."""
+    out = []
+    for path in sorted(folder().glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        has_structural_zeros = any(c["name"] == "structural_zero" for c in case["data"]["columns"])
+        if case["kind"] in ("fit", "nested", "conditional_independence", "logit_equivalence"):
+            out += [] if has_structural_zeros else [path.stem]
+    return out
+
+
+def compare(name: str) -> list[Check]:
+    """Return the measured differences of a case."""
+    case = read(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of maxima on the boundary
+        warnings.simplefilter("ignore", DataWarning)  # of levels that are absent
+        return {
+            "fit": compare_fit,
+            "nested": compare_nested,
+            "conditional_independence": compare_strata,
+            "logit_equivalence": compare_logit,
+        }[case["kind"]](case)
+
+
+def table(case: dict) -> pd.DataFrame:
+    """Return the table of a case; levels keep their order."""
+    columns = {}
+    for column in case["data"]["columns"]:
+        if column["type"] == "factor":
+            codes = [-1 if code is None else code for code in column["codes"]]
+            columns[column["name"]] = pd.Categorical.from_codes(codes, column["levels"])
+        else:
+            columns[column["name"]] = column["values"]
+    return pd.DataFrame(columns)
+
+
+def fitted(case: dict, formula: str):
+    """Fit a formula to the table of a case."""
+    factors = [c for c in case["data"]["columns"] if c["type"] == "factor"]
+    levels = {c["name"]: c["levels"] for c in factors}
+    used = {name: levels[name] for name in levels if name in formula}
+    return bbl.bbl(formula, table(case), weights="n", method="ml", xlevels=used, novarOk=True)
+
+
+def relative(found, expected, least: float = 1.0) -> float:
+    """Return the largest difference, relative to what is expected where that exceeds `least`."""
+    found, expected = np.asarray(found, dtype=float), np.asarray(expected, dtype=float)
+    return float(np.max(np.abs(found - expected) / np.maximum(np.abs(expected), least), initial=0.0))
+
+
+def deviance(fit, n: np.ndarray) -> float:
+    """Return twice the log-likelihood ratio of the saturated model and a fit."""
+    seen = n[n > 0]
+    return 2.0 * (float(seen @ np.log(seen / seen.sum())) - float(fit.logLik()))
+
+
+def covariance(fit) -> np.ndarray:
+    """Return the covariance of all parameters, also of those that `inference` has no test of: too few rows."""
+    rows = fit.training.pooled
+    return fit.engine.influence(rows, fit.parameters.layout)[0].covariance(rows)
+
+
+def coefficients(fit) -> pd.DataFrame:
+    """Return estimates and standard errors by all of R's ways to write the name of a coefficient."""
+    rows, se = fit.inference().table(), np.sqrt(np.diag(covariance(fit)))
+    assert (
+        (rows["se"] - se).abs().fillna(0.0) <= 1e-12 * np.nanmax(se, initial=0.0)
+    ).all()  # where `inference` has any, it is that
+    by_name = {}
+    for position, row in enumerate(rows.itertuples()):
+        members = []
+        for part in range(1, 1 + sum(column.startswith("predictor") for column in rows.columns)):
+            suffix = "" if part == 1 else str(part)
+            predictor = getattr(row, f"predictor{suffix}")
+            if isinstance(predictor, str):
+                members.append(f"{predictor}{getattr(row, f'level{suffix}')}")
+        for order in itertools.permutations(members):
+            by_name[":".join(order)] = (position, row.estimate, se[position])
+    return pd.DataFrame.from_dict(by_name, orient="index", columns=["position", "estimate", "se"])
+
+
+def compare_fit(case: dict) -> list[Check]:
+    """Compare one model."""
+    result, fit, data = case["result"], fitted(case, case["model"]["formula"]), table(case)
+    rule = "fit" if result["mle_exists"] else "boundary"
+    n = data["n"].to_numpy(dtype=float)
+    counts = n.sum() * np.exp(fit.score_samples(data).to_numpy())
+    expected = np.array(result["fitted"], dtype=float)
+    positive = expected > 0
+    pearson = np.sum((n - counts)[positive] ** 2 / counts[positive])
+    df = int(result["n_cells_fitted_positive"]) - 1 - fit.n_parameters
+    found, R = coefficients(fit), result["coefficients"]
+    rows = [k for k, name in enumerate(R["names"]) if name != "(Intercept)"]
+    found = found.loc[[R["names"][k] for k in rows]]
+    estimable = np.array(R["estimable"], dtype=bool)[rows]
+    estimates = np.array([R["estimate"][k] for k in rows], dtype=float)
+    errors = np.array([R["se"][k] for k in rows], dtype=float)
+    kernel = result["loglik"]["multinomial_kernel"]
+    checks = [
+        Check("fitted", relative(counts[positive], expected[positive], 1e-300), RELATIVE, rule),
+        Check("deviance", relative(deviance(fit, n), result["G2"]), RELATIVE if result["G2"] > 1 else NEAR_ZERO, rule),
+        Check("Pearson's statistic", relative(pearson, result["X2"]), RELATIVE, rule),
+        Check("log-likelihood", relative(float(fit.logLik()), kernel), RELATIVE, rule),
+        Check("degrees of freedom", abs(df - result["df"]), COUNT, rule),
+        Check("coefficients", relative(found["estimate"][estimable], estimates[estimable]), RELATIVE, rule),
+        Check("standard errors", relative(found["se"][estimable], errors[estimable], 1e-300), ERRORS, rule),
+    ]
+    if not positive.all():
+        checks.append(Check("fitted counts of zero", float(counts[~positive].max()), RELATIVE, rule))
+    if rule == "boundary":
+        checks.append(Check("not estimable", float(np.sum(found["se"].isna() == estimable)), COUNT, rule))
+    return checks
+
+
+def compare_nested(case: dict) -> list[Check]:
+    """Compare a sequence of models, each with the one before."""
+    n, result = table(case)["n"].to_numpy(dtype=float), case["result"]
+    fits = [fitted(case, model["formula"]) for model in case["models"]]
+    tests = bbl.anova(*fits)
+    found = [deviance(fit, n) for fit in fits]
+    df = [len(n) - 1 - fit.n_parameters for fit in fits]
+    kind = "nested"
+    checks = [
+        Check("deviances", relative(found, result["G2"]), RELATIVE, kind),
+        Check("degrees of freedom", float(np.abs(np.subtract(df, result["df"])).max()), COUNT, kind),
+    ]
+    for k in range(1, len(fits)):
+        name, row = f"model {k + 1}", tests.iloc[k]
+        checks.append(
+            Check(f"{name}: likelihood ratio", relative(found[k - 1] - found[k], result["LRT"][k]), RELATIVE, kind)
+        )
+        checks += compare_test(name, row, result["LRT"][k], result["delta_df"][k], result["p"][k], kind)
+    return checks
+
+
+def compare_test(name: str, row: pd.Series, ratio: float, df: int, p: float, kind: str) -> list[Check]:
+    """Compare a row of `anova`; where cells are sparse, or models not nested, it has no likelihood-ratio test."""
+    if row["test"] != "likelihood ratio":
+        return []
+    return [
+        Check(f"{name}: ratio of anova", relative(row["ratio"], ratio), RELATIVE, kind),
+        Check(f"{name}: df of anova", abs(float(row["df"]) - df), COUNT, kind),
+        Check(f"{name}: p of anova", p_difference(row["p"], p), ERRORS, kind),
+    ]
+
+
+def p_difference(found: float, expected: float) -> float:
+    """Return the relative difference of p-values, of tiny ones on the logarithmic scale."""
+    if expected < 1e-10:
+        return 0.0 if found == expected else relative(np.log(found), np.log(expected), 1e-300)
+    return relative(found, expected, 1e-300)
+
+
+def compare_strata(case: dict) -> list[Check]:
+    """Compare conditional independence in strata with all pairs, and both with the saturated model."""
+    row, column, strata = (case["vars"][name] for name in ("row", "column", "strata"))
+    strata = [strata] if isinstance(strata, str) else strata
+    kind, result, n = "conditional_independence", case["result"]["loglinear"], table(case)["n"].to_numpy(dtype=float)
+    inside = "*".join(strata)
+    independent = fitted(case, f"~ {row}*{inside} + {column}*{inside}")
+    homogeneous = fitted(case, f"~ {row}*{inside} + {column}*{inside} + {row}:{column}")
+    checks = []
+    for name, fit in (("conditional_independence", independent), ("homogeneous_association", homogeneous)):
+        words = name.replace("_", " ")
+        df = len(n) - 1 - fit.n_parameters
+        checks += [
+            Check(f"{words}: deviance", relative(deviance(fit, n), result[name]["G2"]), RELATIVE, kind),
+            Check(f"{words}: df", abs(df - result[name]["df"]), COUNT, kind),
+        ]
+    expected = result["LR_given_homogeneous"]
+    ratio = deviance(independent, n) - deviance(homogeneous, n)
+    checks.append(Check("likelihood ratio", relative(ratio, expected["LRT"]), RELATIVE, kind))
+    row = bbl.anova(independent, homogeneous).iloc[1]
+    return checks + compare_test("all pairs", row, expected["LRT"], expected["df"], expected["p"], kind)
+
+
+def compare_logit(case: dict) -> list[Check]:
+    """Compare the coefficients of a logit with those of the log-linear model's terms that hold the response."""
+    fit, result, kind = fitted(case, case["loglinear_formula"]), case["result"], "logit_equivalence"
+    found, covariances, checks = coefficients(fit), covariance(fit), []
+    for level, expected in result["coefficients"].items():
+        response = f"{case['response']}{level}"
+        rows = found.loc[[_with_response(name, response) for name in expected["names"]]]
+        at = rows["position"].to_numpy(dtype=int)
+        difference = np.abs(covariances[np.ix_(at, at)] - np.array(expected["covariance"])).max()
+        checks += [
+            Check(f"{level}: coefficients", relative(rows["estimate"], expected["estimate"]), RELATIVE, kind),
+            Check(f"{level}: standard errors", relative(rows["se"], expected["se"], 1e-300), ERRORS, kind),
+            Check(f"{level}: covariances", difference / np.abs(expected["covariance"]).max(), ERRORS, kind),
+        ]
+    data = table(case)
+    n = data["n"].to_numpy(dtype=float)
+    counts = n.sum() * np.exp(fit.score_samples(data).to_numpy())
+    return [
+        *checks,
+        Check("deviance", relative(deviance(fit, n), result["G2"]), RELATIVE, kind),
+        Check("fitted", relative(counts, result["fitted"], 1e-300), RELATIVE, kind),
+    ]
+
+
+def _with_response(name: str, response: str) -> str:
+    return response if name == "(Intercept)" else f"{name}:{response}"

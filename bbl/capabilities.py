@@ -57,6 +57,8 @@ CAPABILITIES: dict[str, Capability] = {
     "likelihood": Capability(RESULTS, "`logLik()`, `aic`, `bic`"),
     "composite_criteria": Capability(RESULTS, "`claic`, `clbic`"),
     "anova": Capability(RESULTS, "`anova`, `compare()`"),
+    "goodness_of_fit": Capability(RESULTS, "`goodness_of_fit()`, `cells()`, `plot_mosaic()`"),
+    "odds_ratios": Capability(RESULTS, "`odds_ratios()`"),
     "etable": Capability(RESULTS, "`etable`"),
     "explain": Capability(RESULTS, "`explain()`"),
     "importance": Capability(RESULTS, "`importance()`"),
@@ -72,7 +74,8 @@ CAPABILITIES: dict[str, Capability] = {
 OF_MACHINES = ("calibrate", "gauge", "log_z")  # options that only fits of Boltzmann machines have
 MACHINE_ONLY = (  # capabilities that only fitted Boltzmann machines have
     "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
-    "history", "interactions", "composite_criteria", "log_scores", "mcSample", "plot_logo", "plot_network",
+    "history", "interactions", "composite_criteria", "goodness_of_fit", "odds_ratios", "log_scores", "mcSample",
+    "plot_logo", "plot_network",
 )  # fmt: skip
 
 

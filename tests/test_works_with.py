@@ -108,6 +108,16 @@ def average_with(kind, fit):
     assert len(bbl.average([plain(kind), plain("naive")], "equal").members) == 2
 
 
+def table(kind, fit):
+    model = plain(kind)
+    assert len(model.goodness_of_fit()) == 3 and len(model.cells()) == 16
+    model.plot_mosaic()
+
+
+def odds_ratios(kind, fit):
+    assert len(fit("y ~ .^2" if kind in ENGINES else "y ~ .").odds_ratios()) == 6
+
+
 def plot_network(kind, fit):
     fit("y ~ .^2" if kind in ENGINES else "y ~ .").plot_network()
 
@@ -141,6 +151,8 @@ TRIALS = {
     "likelihood": lambda kind, fit: [plain(kind).logLik(), plain(kind).aic, plain(kind).bic],
     "composite_criteria": lambda kind, fit: [plain(kind).claic, plain(kind).clbic],
     "anova": lambda kind, fit: bbl.anova(fit("y ~ a + b"), plain(kind)),
+    "goodness_of_fit": table,
+    "odds_ratios": odds_ratios,
     "etable": lambda kind, fit: str(bbl.etable({"one": plain(kind), "two": fit("y ~ a + b")})),
     "explain": lambda kind, fit: plain(kind).explain(DATA.head(2)),
     "importance": lambda kind, fit: plain(kind).importance(DATA),

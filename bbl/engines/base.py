@@ -160,8 +160,12 @@ class Engine:
                 reasons["covariances"] = f"{method} keeps the sd of each parameter, and no covariances"
         if not (cls.posterior and cls.posterior.keeps_history):
             reasons["history"] = f"{method} keeps no history"
+        if not cls.has_likelihood:
+            reasons["goodness_of_fit"] = f"{method} does not find the largest likelihood of a table"
         if cls.order == 1:
-            reasons["plot_network"] = "The model has no interactions"
+            reasons |= dict.fromkeys(("plot_network", "odds_ratios"), "The model has no interactions")
+        elif "tests" in reasons:
+            reasons["odds_ratios"] = reasons["tests"]
         return reasons
 
     def check_density(self, what: str) -> None:

@@ -86,6 +86,7 @@ FITS = {
     "conditional": titanic(method="conditional", ridge=1e-3),
     "pvi": titanic("Survived ~ Sex + Age", method="pvi", n_iter=20),
     "bayes": titanic("Survived ~ Sex * Age", **BAYES),
+    "ml": titanic("Survived ~ Class + Sex*Age", method="ml"),
     "shbm": titanic(method="shbm", order=2),
     "auto": titanic("Survived ~ .", method="auto"),
     "density": titanic("~ .^2"),

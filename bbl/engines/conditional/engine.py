@@ -138,7 +138,7 @@ class Conditional(Engine):
         reasons = super().refusals()
         unmodelled = f"method={cls.name!r} does not model the predictors, so missing values cannot be summed out"
         reasons |= {"missing_marginal": unmodelled, "importance": NOTHING_SUMMED_OUT}
-        errors = ("standard_errors", "covariances", "tests", "pooled", "composite_criteria")
+        errors = ("standard_errors", "covariances", "tests", "pooled", "composite_criteria", "odds_ratios")
         del reasons["differences"]
         return reasons | dict.fromkeys(errors, SINGLE_GROUPS)
 

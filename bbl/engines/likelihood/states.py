@@ -84,6 +84,16 @@ class StateTable:
             out[first : first + step] = sums[self._joint_cells(slice(first, first + step))]
         return out
 
+    def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
+        """Return ``T(x) matrix T(x)`` (n,) of all states x: `matrix` (size, size) between their indicators."""
+        table = np.zeros(self.n + 1)  # the last one for levels that exclude each other
+        size = self.layout.size
+        step = max(1, PAIRS_AT_ONCE // max(size, 1))
+        for first in range(0, size, step):
+            rows = slice(first, first + step)
+            table += np.bincount(self._joint_cells(rows).ravel(), matrix[rows].ravel(), self.n + 1)
+        return self._spread(table[:-1])
+
     def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
         """Return the covariances (size, size) of all indicators: the Fisher information of one observation.
 

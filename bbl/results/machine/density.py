@@ -14,11 +14,12 @@ from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine import distribution, figures, uncertainty
+from bbl.results.machine import distribution, figures, goodness, uncertainty
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
+from bbl.results.machine.odds_ratios import odds_ratios
 from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
@@ -55,8 +56,12 @@ class DensityResults(MachineResults):
     kind = "density"
 
     bootstrap = uncertainty.bootstrap
+    cells = goodness.cells
+    goodness_of_fit = goodness.goodness_of_fit
     interactions = uncertainty.interactions
+    odds_ratios = odds_ratios
     plot = figures.plot
+    plot_mosaic = goodness.plot_mosaic
     pnll = distribution.pnll
     reconstruct = distribution.reconstruct
     sample = distribution.sample

@@ -19,11 +19,12 @@ from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.explanation import Attribution
-from bbl.results.machine import distribution, figures, uncertainty
+from bbl.results.machine import distribution, figures, goodness, uncertainty
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
+from bbl.results.machine.odds_ratios import odds_ratios
 from bbl.results.machine.report_parts import machine_parts
 from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
 from bbl.rows.sample import Sample
@@ -60,8 +61,12 @@ class BBLResults(MachineResults, ClassifierResults):
     _can_refit = True
 
     bootstrap = uncertainty.bootstrap
+    cells = goodness.cells
+    goodness_of_fit = goodness.goodness_of_fit
     interactions = uncertainty.interactions
+    odds_ratios = odds_ratios
     plot = figures.plot
+    plot_mosaic = goodness.plot_mosaic
     pnll = distribution.pnll
     reconstruct = distribution.reconstruct
     sample = distribution.sample

@@ -1,0 +1,130 @@
+"""Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of freedom, bootstrap.
+
+A *cell* is a state of all predictors; cells are listed with the last predictor running fastest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.boltzmann.estimate import Estimate
+from bbl.engines import Engine
+from bbl.engines.engine_fit import EngineFit
+from bbl.engines.likelihood.existence import rank
+from bbl.engines.likelihood.states import StateTable
+from bbl.errors import OptionError
+from bbl.memory import check_memory
+from bbl.model.layout import Layout
+from bbl.model.listing import state_codes
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
+from bbl.stats.goodness import goodness_statistics
+
+__all__ = ["MAX_CELLS", "GroupCells", "check_cells", "group_cells", "leverages", "simulated_statistics"]
+
+MAX_CELLS = 2**20  # cells of all groups that are listed
+NO_PROBABILITY = 1e-16  # fits at the boundary leave the cells that they lose with less than this
+
+
+@dataclass(frozen=True)
+class GroupCells:
+    """The table of one group.
+
+    Attributes
+    ----------
+    observed : ndarray, shape (n,)
+        Weight of the rows of each cell.
+    fitted : ndarray, shape (n,)
+        Expected counts; 0 in cells that the fit leaves without a probability.
+    rank : int
+        Number of parameters that the rows determine.
+    """
+
+    observed: np.ndarray
+    fitted: np.ndarray
+    rank: int
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom of the comparison of both: cells with a positive expected count - 1 - rank."""
+        return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
+
+
+def check_cells(layout: Layout, K: int) -> None:
+    """Raise an OptionError if the tables of `K` groups have more than `MAX_CELLS` cells."""
+    n = K * float(np.prod(layout.n_levels.astype(float)))
+    if n > MAX_CELLS:
+        raise OptionError(
+            f"The table of {layout.m} predictors has {n:.3g} cells, and up to {MAX_CELLS:,} are listed. Fit fewer "
+            "predictors; aic and bic compare models of any size.",
+            argument="formula",
+        )
+
+
+def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
+    """Return the observed and fitted counts of each group; `rows` are complete."""
+    layout = estimate.parameters.layout
+    check_cells(layout, len(estimate.parameters.theta))
+    table = StateTable(layout)
+    groups = [rows.group(g) for g in range(len(estimate.parameters.theta))]
+    return [_cells(table, table.counts(group), fit) for group, fit in zip(groups, estimate.fits, strict=False)]
+
+
+def _cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
+    """Return the cells of a group from its counts (n,) and its fit."""
+    _, p = table.log_partition(fit.theta)
+    if fit.rank is not None:
+        p[p < NO_PROBABILITY] = 0.0
+    return GroupCells(observed, observed.sum() * p, table.layout.size if fit.rank is None else fit.rank)
+
+
+def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
+    """Return the leverage (n,) of each cell: the share of its variance that a fit without a penalty takes up.
+
+    With the probability p(x) and the indicators T(x) of a cell, their mean mu and covariance V, it is
+    ``p(x) (1 + (T(x) - mu) V^-1 (T(x) - mu))``; the inverse is on the parameters that the cells determine.
+    """
+    check_memory(
+        32.0 * float(layout.size) ** 2,
+        f"The information of {layout.size} parameters",
+        "Fit fewer predictors or fewer interactions.",
+    )
+    total = fitted.sum()
+    if not total:
+        return np.zeros(len(fitted))
+    table, p = StateTable(layout), fitted / total
+    mu = table.moments(p)
+    with serial_blas():
+        information = table.covariances(p, mu)
+        basis, _ = rank(information)
+        at = np.flatnonzero(basis)
+        scale = np.sqrt(information.diagonal()[at])
+        inverse = np.zeros_like(information)
+        scales = np.outer(scale, scale)
+        inverse[np.ix_(at, at)] = np.linalg.inv(information[np.ix_(at, at)] / scales) / scales
+        weights = inverse @ mu
+    distance = table.quadratic_forms(inverse) - 2.0 * table.energies(weights) + mu @ weights
+    return p * (1.0 + distance)
+
+
+def simulated_statistics(
+    cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the `STATISTICS` (n, 3), summed over groups, of `n` tables drawn from the fits and fitted again.
+
+    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
+    """
+    table = StateTable(layout)
+    codes = state_codes(np.arange(table.n), layout.n_levels)
+    groups = [group for group in cells if group.fitted.any()]
+    out = np.zeros((n, 3))
+    for replicate, stream in enumerate(rng.spawn(n)):
+        for group in groups:
+            counts = stream.multinomial(round(group.observed.sum()), group.fitted / group.fitted.sum())
+            drawn = np.flatnonzero(counts)
+            rows = engine.prepare(Sample(codes[drawn], counts[drawn].astype(float)), layout)
+            refit = _cells(table, counts.astype(float), engine.fit(rows, layout))
+            out[replicate] += goodness_statistics(refit.observed, refit.fitted)
+    return out

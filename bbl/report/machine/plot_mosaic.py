@@ -1,0 +1,137 @@
+"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all levels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbl.errors import OptionError
+from bbl.report.canvas import TITLE_FONT, TickNames, axes_inches, axes_or_new, fit_names, wrap_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["check_mosaic", "draw_mosaic"]
+
+MAX_VARIABLES = 4  # one for each side of the mosaic: below, left, above, right
+RIGHT = 3  # number of the variable that is named on the right
+MAX_TILES = 400
+SIZE = (8.5, 7.0)  # inches of a new figure
+NAME_DEPTH = 1.1  # inches beside the mosaic for the names of levels
+EMPTY = 1e-7  # share of the count that an empty cell gets, so that its neighbours have a place
+VISIBLE = 1e-5  # least width or height of a tile that is not empty, in shares of the mosaic's
+MARGIN = 0.02  # around the mosaic, for names that are moved apart by half a line
+GAP = 0.03  # between the columns, in shares of the width; less between later splits
+BOUNDS = (-6.0, -4.0, -2.0, 2.0, 4.0, 6.0)  # residuals at which the shade changes; the outer classes are open
+SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # of RdBu, safe for colour-blind readers
+
+
+def check_mosaic(n_levels: Sequence[int]) -> None:
+    """Raise an OptionError if there are too many variables or cells for a figure, or no variable."""
+    n_tiles = float(np.prod(np.array(n_levels, dtype=float)))
+    if not 1 <= len(n_levels) <= MAX_VARIABLES or n_tiles > MAX_TILES:
+        raise OptionError(
+            f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, and this model has "
+            f"{len(n_levels)} and {n_tiles:.3g}. cells() lists the residuals; or fit fewer predictors.",
+            argument="formula",
+        )
+
+
+def draw_mosaic(
+    names: Sequence[Hashable], levels: Sequence[Sequence], counts: np.ndarray, residuals: np.ndarray, ax: Axes | None
+) -> Axes:
+    """Draw a mosaic of counts.
+
+    Parameters
+    ----------
+    names : sequence of length m
+        Variables in the order in which they split the tiles.
+    levels : m sequences
+    counts, residuals : ndarray, shape (number of levels of each variable)
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+    """
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from statsmodels.graphics.mosaicplot import mosaic
+
+    ax = axes_or_new(ax, SIZE)
+    shades = ScalarMappable(BoundaryNorm(BOUNDS[1:-1], len(SHADES), extend="both"), ListedColormap(list(SHADES)))
+    shares = np.maximum(counts / counts.sum(), EMPTY)
+    # a number for each level: texts of different levels may be equal
+    cells = {tuple(map(str, cell)): float(share) for cell, share in np.ndenumerate(shares)}
+
+    def properties(key: tuple[str, ...]) -> dict:
+        residual = residuals[tuple(map(int, key))]
+        is_low = residual < BOUNDS[2]
+        edge = {"linestyle": "--" if is_low else "-", "edgecolor": "0.35", "linewidth": 0.7}
+        return {"facecolor": shades.to_rgba(residual), **edge}
+
+    _, tiles = mosaic(cells, ax=ax, properties=properties, labelizer=lambda _: "", axes_label=False, gap=_gaps(counts))
+    boxes = {tuple(map(int, key)): box for key, box in tiles.items()}  # (x, y, width, height)
+    ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # the first level on top
+    ax.set_frame_on(False)
+    _name_sides(ax, names, levels, boxes)
+    bar = ax.figure.colorbar(shades, ax=ax, shrink=0.6, aspect=25, pad=0.02, extend="both")
+    bar.set_label("Pearson residual")
+    return ax
+
+
+def _gaps(counts: np.ndarray) -> list[float]:
+    """Return the gap between tiles of each split, in shares of what is split: narrower, the more tiles there are."""
+    n_before = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]
+    return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_before)]
+
+
+def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence], boxes: dict[tuple, tuple]) -> None:
+    """Write the names of variables and levels at the four sides: below, left, above, right."""
+    width, height = (0.85 * inches for inches in axes_inches(ax))  # the rest goes to names and the colour bar
+    sides = [ax.xaxis, ax.yaxis]
+    if len(names) > 2:
+        sides.append(ax.secondary_xaxis("top").xaxis)
+    if len(names) > 3:
+        sides.append(ax.secondary_yaxis("right").yaxis)
+    ax.tick_params(length=0)
+    for number, axis in enumerate(sides):
+        horizontal = number % 2 == 0
+        if number < len(names):
+            ticks = _ticks(levels, boxes, number, width if horizontal else height)
+            axis.set_tick_params(length=0)
+            ticks.label_ticks(axis)
+            title = wrap_names([names[number]], width if horizontal else height, TITLE_FONT)[0]
+            axis.set_label_text(title, fontsize=TITLE_FONT)
+        else:
+            axis.set_ticks([])
+    for side in ax.child_axes:
+        for spine in side.spines.values():
+            spine.set_visible(False)
+
+
+def _ticks(levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float) -> TickNames:
+    """Return the names of the levels of variable `number`, in the middle of what they take of the mosaic's side.
+
+    `inches` is the length of the side. From the third variable on, the names are repeated in each earlier split along
+    the side. They stand at the tiles that are next to the side, but for empty ones, which have no name of their own.
+    """
+    axis = number % 2  # 0 along x, 1 along y
+    along, across = slice(axis, number, 2), slice(1 - axis, number, 2)  # earlier variables in a key
+    strips: dict[tuple, tuple] = {}  # of each earlier split along the side, the tiles that are next to it
+    for key in sorted(boxes, key=lambda key: key[across], reverse=number == RIGHT):
+        if boxes[key][3 - axis] > VISIBLE:
+            strips.setdefault(key[along], key[across])
+    ranges: dict[tuple, tuple[float, float]] = {}
+    for key, box in boxes.items():
+        if strips.get(key[along]) == key[across]:
+            low, high = ranges.get((*key[along], key[number]), (np.inf, -np.inf))
+            ranges[*key[along], key[number]] = min(low, box[axis]), max(high, box[axis] + box[axis + 2])
+    if number > 1:
+        ranges = {key: (low, high) for key, (low, high) in ranges.items() if high - low > VISIBLE}
+    middles = sorted((0.5 * (low + high), key[-1]) for key, (low, high) in ranges.items())
+    names = [levels[number][level] for _, level in middles]
+    return fit_names(names, [middle for middle, _ in middles], inches, NAME_DEPTH, upright=axis == 1)

@@ -1,0 +1,198 @@
+"""Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.inference.goodness import GroupCells, check_cells, group_cells, leverages, simulated_statistics
+from bbl.checks import generator, integer, verb
+from bbl.errors import DataError, OptionError
+from bbl.model.listing import state_codes
+from bbl.names import distinct_names
+from bbl.report.machine.plot_mosaic import check_mosaic, draw_mosaic
+from bbl.report.machine.tables import category_frame
+from bbl.results.machine.machine import MachineResults
+from bbl.stats.goodness import (
+    STATISTICS,
+    adjusted_residuals,
+    chi_square_p,
+    deviance_residuals,
+    goodness_statistics,
+    is_sparse,
+    pearson_residuals,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["cells", "goodness_of_fit", "plot_mosaic"]
+
+CHI_SQUARE = "chi-square"  # these are texts of the column ``test``
+SPARSE = "chi-square, rough: many expected counts are small"
+PENALISED = "no chi-square: a penalty shrinks the fit"
+BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # what follows the two: without and with a bootstrap
+SATURATED = "no test: no degrees of freedom"
+
+
+@verb
+def goodness_of_fit(
+    self: MachineResults, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
+) -> pd.DataFrame:
+    """Return how far the observed counts of all cells are from the fitted ones: G2, Pearson's X2, Freeman-Tukey.
+
+    For ``method="ml"``. With a response the statistics and their degrees of freedom are summed over the groups.
+
+    Parameters
+    ----------
+    bootstrap : int, default 0
+        Number of tables that are drawn from the fit, and fitted again, for p-values that hold where expected counts are
+        small, and under a penalty. The column ``test`` says when they are needed.
+    seed : int or numpy.random.Generator, default 0
+        For the bootstrap.
+
+    Returns
+    -------
+    DataFrame
+        By the index ``statistic``, ``"G2"`` (likelihood ratio against the saturated model), ``"X2"`` (Pearson) and
+        ``"Freeman-Tukey"`` (``4 sum (sqrt(n) - sqrt(m))^2``): ``value``, ``df``, ``p`` from the chi-square
+        distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. Degrees of freedom are the cells with a
+        positive expected count, less 1 and the parameters that the rows determine, so that they are right where margins
+        are zero.
+
+        The chi-square distribution is rough where an expected count is below 1, or more than a fifth of them are below
+        5 (Cochran 1954, Biometrics 10).
+
+    Raises
+    ------
+    OptionError
+        If the method does not maximise the likelihood, or the table has over 2**20 cells.
+    DataError
+        If values are missing, weights are not counts, or the model was saved without its rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ Class*Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+    >>> fit.goodness_of_fit()[["value", "df"]].loc["G2"].round(2).tolist()
+    [605.72, 7.0]
+    """
+    n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
+    tables = _tables(self, "goodness_of_fit()")
+    self._rows().check_whole("Goodness of fit is tested")
+    statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
+    df = sum(table.df for table in tables)
+    p = np.full(len(STATISTICS), np.nan) if self.engine.penalised else chi_square_p(statistics, df)
+    frame = pd.DataFrame({"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic"))
+    if n_tables:
+        simulated = simulated_statistics(tables, self.parameters.layout, self.engine, n_tables, rng)
+        rounding = 1e-9 * (1.0 + statistics)  # equal tables count as equal
+        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - rounding).sum(axis=0)) / (1.0 + n_tables)
+    test = CHI_SQUARE
+    if self.engine.penalised:
+        test = PENALISED + BOOTSTRAP[n_tables > 0]
+    elif df <= 0:
+        test = SATURATED
+    elif is_sparse(np.concatenate([table.fitted for table in tables])):
+        test = SPARSE + BOOTSTRAP[n_tables > 0]
+    return frame.assign(test=test)
+
+
+@verb
+def cells(self: MachineResults) -> pd.DataFrame:
+    """Return all cells of the table with their observed and fitted counts and the residuals, for ``method="ml"``.
+
+    Returns
+    -------
+    DataFrame
+        One row for each combination of levels, the last predictor running fastest; with a response the cells of each
+        group, named in the first column ``group``. After the predictors there are ``observed`` and ``fitted`` counts
+        and the residuals ``pearson``, ``deviance`` (signed root of the cell's part of G2) and ``adjusted`` (Haberman's:
+        standard normal in large samples if the model holds). The last are missing in cells whose count the model always
+        reproduces, and under a penalty. A name that a predictor has too gets an underscore.
+
+    Raises
+    ------
+    OptionError
+        If the method does not maximise the likelihood, or the table has over 2**20 cells.
+    DataError
+        If values are missing, or the model was saved without its rows.
+    """
+    tables, labels = _tables(self, "cells()"), self.labels
+    layout = self.parameters.layout
+    observed, fitted, pearson = _counts_and_residuals(tables)
+    adjusted = np.full(len(fitted), np.nan)
+    if not self.engine.penalised:
+        leverage = np.concatenate([leverages(layout, table.fitted) for table in tables])
+        adjusted = adjusted_residuals(observed, fitted, leverage)
+    n_cells = len(tables[0].observed)
+    codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
+    names = distinct_names([*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"])
+    group, *names_of_counts = names[layout.m :]
+    columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
+    if self.design.classes:
+        columns = {group: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)} | columns
+    frame = category_frame(columns, pd.RangeIndex(len(codes)))
+    values = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
+    for name, column in zip(names_of_counts, values, strict=True):
+        frame[name] = column
+    return frame
+
+
+@verb
+def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
+    """Draw the observed counts as a mosaic, shaded by the Pearson residuals of the fit, for ``method="ml"``.
+
+    The area of a tile is the count of its cell. The response, if there is one, and the predictors split the tiles in
+    turn: the first by columns (named below), the second by rows (left), the third by columns (above), the fourth by
+    rows (right). Red cells are observed more often than the model expects, blue ones, with a dashed edge, less often:
+    by 2 standard deviations of a Poisson count, and darker by 4 (Friendly 1994, JASA 89).
+
+    Parameters
+    ----------
+    ax : matplotlib Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If the method does not maximise the likelihood, or there are over 4 variables or 400 cells.
+    DataError
+        If values are missing, or the model was saved without its rows.
+    """
+    labels = self.labels
+    names, levels = list(labels.names), list(labels.levels)
+    if self.design.classes:
+        names, levels = [labels.response, *names], [labels.groups, *levels]
+    check_mosaic([len(x) for x in levels])
+    observed, _, pearson = _counts_and_residuals(_tables(self, "plot_mosaic()"))
+    shape = tuple(len(x) for x in levels)
+    return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
+
+
+def _tables(self: MachineResults, what: str) -> list[GroupCells]:
+    """Return the tables of all groups; an OptionError or a DataError that names `what` if there are none."""
+    if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
+        raise OptionError(f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method")
+    check_cells(self.parameters.layout, len(self.labels.groups))
+    rows = self._rows()
+    if not rows.complete:
+        raise DataError(
+            f"{what} compares the counts of complete rows, and values are missing in rows of this fit. Fit with "
+            "missing='drop' or missing='level'.",
+            argument="missing",
+        )
+    return group_cells(rows, self.estimate)
+
+
+def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the observed counts, the fitted ones and the Pearson residuals of the cells of all groups."""
+    observed, fitted = (np.concatenate([getattr(table, name) for table in tables]) for name in ("observed", "fitted"))
+    return observed, fitted, pearson_residuals(observed, fitted)

@@ -1,0 +1,142 @@
+"""Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.inference.covariance import full_covariance
+from bbl.boltzmann.inference.odds_ratios import LogOddsRatios, log_odds_ratios
+from bbl.boltzmann.inference.significance import Kind
+from bbl.checks import near_match, share, verb
+from bbl.design.labels import Labels
+from bbl.errors import DataError, OptionError
+from bbl.report.format import label_text
+from bbl.results.machine.machine import MachineResults
+
+__all__ = ["odds_ratios"]
+
+NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)  # couplings without an estimate but for a penalty
+
+
+@verb
+def odds_ratios(
+    self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None = None, conf_level: float = 0.95
+) -> pd.DataFrame:
+    """Return the conditional odds ratios of interacting predictors, by pairs of levels, with confidence intervals.
+
+    The odds ratio of two levels against the reference levels, given all other predictors, is the exponential of their
+    coupling. In terms of three predictors and more it depends on the levels of the others, and each combination of
+    these has a row. For methods with standard errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+
+    Other questions of tables are answered by statsmodels: `statsmodels.stats.contingency_tables.StratifiedTable` for
+    the Mantel-Haenszel common odds ratio and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
+
+    Parameters
+    ----------
+    pairs : sequence of (name, name), optional
+        Predictors that interact; all pairs by default.
+    conf_level : float, default 0.95
+        Coverage of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        With a response ``group``, then ``predictor``, ``level``, ``reference``, ``predictor2``, ``level2``,
+        ``reference2``, ``given`` (the levels of predictors on which the odds ratio depends; empty if there are none),
+        ``odds_ratio``, ``lower``, ``upper``, ``log_odds_ratio`` and its standard error ``se``. Intervals are of Wald,
+        on the logarithmic scale; with a penalty in force they describe the spread of the penalised estimate, not its
+        bias. Values are missing where the rows do not determine a coupling, as with empty cells.
+
+    Raises
+    ------
+    OptionError
+        If the method has no standard errors of single groups, or a pair does not interact.
+    DataError
+        If the model has no interactions, weights are not counts, or the model was saved without its rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ Class + Sex*Survived", titanic, "Freq", method="ml", verbose=0)
+    >>> fit.odds_ratios()[["level", "level2", "odds_ratio", "lower", "upper"]].round(3)
+      level level2  odds_ratio  lower  upper
+    0  Male    Yes       0.099  0.078  0.125
+    """
+    share("conf_level", conf_level)
+    if (reason := self.engine.refusals().get("odds_ratios")) is not None:
+        raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
+    self.engine.check_equations()
+    pairs_of_predictors, tables = _pair_numbers(self, pairs), []
+    parameters, rows = self.parameters, self._testable_rows()
+    verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
+    for g, theta in enumerate(parameters.theta):
+        covariance = full_covariance(rows.group(g), parameters.layout, self.engine)
+        is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
+        covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
+        for i, j in pairs_of_predictors:
+            ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
+            table = _ratio_frame(self.labels, i, j, ratios, conf_level)
+            if self.design.classes:
+                table.insert(0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object))
+            tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def _pair_numbers(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None) -> list[tuple[int, int]]:
+    """Return the positions of the predictors of each pair; all that some term holds if `pairs` is None."""
+    layout, names = self.parameters.layout, list(self.labels.names)
+    interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
+    if not interacting:
+        raise DataError(
+            "The model has no interactions, so that all odds ratios are 1. Fit a formula such as 'a*b + c'.",
+            argument="formula",
+        )
+    if pairs is None:
+        return sorted(interacting)
+    numbers = []
+    for pair in list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise OptionError(f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].", argument="pairs")
+        for name in pair:
+            if name not in names:
+                raise OptionError(f"{name!r} is no predictor{near_match(name, names)}.", argument="pairs")
+        i, j = (names.index(name) for name in pair)
+        if (min(i, j), max(i, j)) not in interacting:
+            raise OptionError(
+                f"{pair[0]!r} and {pair[1]!r} do not interact in this model: their odds ratios are 1. interactions() "
+                "lists the pairs that do.",
+                argument="pairs",
+            )
+        numbers.append((i, j))
+    return numbers
+
+
+def _ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float) -> pd.DataFrame:
+    """Return the odds ratios of predictors i and j with their names, levels and limits."""
+    from scipy.special import ndtri
+
+    half_width = float(ndtri(0.5 + conf_level / 2)) * ratios.se
+    given = [
+        ", ".join(
+            f"{label_text(labels.names[k])}={label_text(labels.levels[k][level])}"
+            for k, level in zip(ratios.modifiers, row[2:], strict=True)
+        )
+        for row in ratios.levels
+    ]
+    columns: dict[str, list] = {}
+    for number, (k, suffix) in enumerate(((i, ""), (j, "2"))):
+        columns[f"predictor{suffix}"] = [labels.names[k]] * len(given)
+        columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, number]]
+        columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(given)
+    frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    with np.errstate(over="ignore"):
+        limits = {
+            "odds_ratio": np.exp(ratios.estimate),
+            "lower": np.exp(ratios.estimate - half_width),
+            "upper": np.exp(ratios.estimate + half_width),
+        }
+    return frame.assign(given=given, **limits, log_odds_ratio=ratios.estimate, se=ratios.se)

@@ -1,0 +1,82 @@
+"""Goodness of fit of a table: distances of observed from fitted counts, their p-values, and residuals of the cells."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = [
+    "STATISTICS", "adjusted_residuals", "chi_square_p", "deviance_residuals", "goodness_statistics", "is_sparse",
+    "pearson_residuals",
+]  # fmt: skip
+
+STATISTICS = ("G2", "X2", "Freeman-Tukey")
+SMALL_COUNT = 5.0  # Cochran (1954): at most a fifth of the expected counts may be below 5 ...
+SMALL_SHARE = 0.2
+LEAST_COUNT = 1.0  # ... and none below 1, for a chi-square distribution to be near
+SATURATED = 1e-9  # 1 less the leverage of a cell whose count the model reproduces, whatever it is
+
+
+def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Return the `STATISTICS` (3,): likelihood ratio, Pearson and Freeman-Tukey, ``4 sum (sqrt(n) - sqrt(m))^2``.
+
+    Parameters
+    ----------
+    observed, fitted : ndarray, shape (n,)
+        Counts n and expected counts m of all cells, with equal sums. A cell of which both are 0 adds nothing.
+
+    Examples
+    --------
+    >>> goodness_statistics(np.array([30.0, 10.0]), np.array([20.0, 20.0])).round(3).tolist()
+    [10.465, 10.0, 10.904]
+    """
+    likelihood_ratio = _deviances(observed, fitted).sum()
+    pearson = (pearson_residuals(observed, fitted) ** 2).sum()
+    return np.array([likelihood_ratio, pearson, 4.0 * ((np.sqrt(observed) - np.sqrt(fitted)) ** 2).sum()])
+
+
+def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
+    """Return the p-values of statistics that are chi-square of `df` degrees of freedom; nan without any."""
+    from scipy.special import chdtrc
+
+    return chdtrc(df, statistics) if df > 0 else np.full(len(statistics), np.nan)
+
+
+def is_sparse(fitted: np.ndarray) -> bool:
+    """Return whether the expected counts (n,) are too small for chi-square distributions, by Cochran's rule.
+
+    Cells that are expected to be empty do not count.
+    """
+    positive = fitted[fitted > 0.0]
+    return bool((positive < LEAST_COUNT).any() or (positive < SMALL_COUNT).mean() > SMALL_SHARE)
+
+
+def pearson_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Return ``(n - m) / sqrt(m)`` of each cell; 0 where both counts are 0."""
+    excess = observed - fitted
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(excess == 0.0, 0.0, excess / np.sqrt(fitted))
+
+
+def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Return the signed roots of the cells' parts of G2, ``2 (n ln(n / m) - n + m)``."""
+    return np.sign(observed - fitted) * np.sqrt(_deviances(observed, fitted))
+
+
+def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Return ``2 (n ln(n / m) - n + m)`` of each cell, which is never negative; precise where both counts are near."""
+    from scipy.special import xlog1py
+
+    excess = observed - fitted
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(excess == 0.0, 0.0, excess / fitted)
+    return np.maximum(2.0 * (xlog1py(observed, share) - excess), 0.0)
+
+
+def adjusted_residuals(observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray) -> np.ndarray:
+    """Return Pearson residuals over their standard errors, ``sqrt(1 - leverage)`` (Haberman 1973, Biometrics 29).
+
+    They are standard normal in large samples from the model; nan in cells whose count the model always reproduces.
+    """
+    left = 1.0 - leverage
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(left > SATURATED, pearson_residuals(observed, fitted) / np.sqrt(left), np.nan)

@@ -20,6 +20,7 @@ __all__ = ["IncompleteLikelihood"]
 
 
 ROWS = 65536  # of a chunk of rows in a file
+NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
 
 
 class Pattern(NamedTuple):
@@ -124,6 +125,15 @@ class IncompleteLikelihood:
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             counts += _shares(pattern.counts, margin) * joint
         return counts.ravel()
+
+    def without_negligible(self) -> np.ndarray:
+        """Return the completed counts (n,), 0 in states that no complete row has and hardly any other may have.
+
+        If the likelihood rises without end, the iteration stops on the way, where these states have hardly any
+        probability left.
+        """
+        counts = self.completed()
+        return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
 
     def gradient(self) -> np.ndarray:
         """Return completed less expected moments, less the gradient of the penalty."""

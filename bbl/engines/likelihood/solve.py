@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -188,8 +188,17 @@ class Solver:
         objective.support = face.support
         start = self._start(table.moments(objective.spread_evenly() / objective.total))
         maximum = maximise(objective, start, self.tolerance, self.itmax)
+        limit = facial_set(table, objective.without_negligible(), penalty.ridge == 0.0)
+        if limit.support is not None and (face.support is None or (limit.support < face.support).any()):
+            face, objective.support = limit, limit.support
+            on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
+            maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
+        objective.value(maximum.theta)
+        objective.gradient()
+        basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
+        solution = _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
+        return replace(solution, determined=solution.determined & determined, basis=basis)
 
     def _fit_tree(self, rows: Rows, penalty: Penalty) -> Solution:
         order = tree_order(self.layout)

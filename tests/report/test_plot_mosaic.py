@@ -68,6 +68,16 @@ def test_an_empty_slice_is_drawn_and_has_no_name():
     assert texts(sides(ax)[3]) == ["No", "Yes"] * 2
 
 
+def test_a_fourth_variable_may_have_many_levels_and_a_variable_may_be_constant():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {"a": 0, "b": rng.integers(0, 2, 500), "c": rng.integers(0, 2, 500), "d": rng.integers(0, 7, 500)}
+    )
+    fit = bbl.bbl("~ a + b + c + d", rows, method="ml", xlevels={"a": [0, 1]}, lambdah=0.1, verbose=0)
+    ax = fit.plot_mosaic()
+    assert len(ax.patches) == 56 and set(texts(sides(ax)[3])) == set("0123456")
+
+
 def test_one_variable_and_the_axes_of_the_caller():
     _, ax = plt.subplots()
     assert fitted("~ Class").plot_mosaic(ax=ax) is ax

@@ -73,7 +73,10 @@ def draw_mosaic(
         edge = {"linestyle": "--" if is_low else "-", "edgecolor": "0.35", "linewidth": 0.7}
         return {"facecolor": shades.to_rgba(residual), **edge}
 
-    _, tiles = mosaic(cells, ax=ax, properties=properties, labelizer=lambda _: "", axes_label=False, gap=_gaps(counts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # in the default shades, which are not used
+        # statistic: the other default shades are for up to five levels of a fourth variable
+        options = {"axes_label": False, "labelizer": lambda _: "", "gap": _gaps(counts), "statistic": True}
+        _, tiles = mosaic(cells, ax=ax, properties=properties, **options)
     boxes = {tuple(map(int, key)): box for key, box in tiles.items()}  # (x, y, width, height)
     ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # the first level on top
     ax.set_frame_on(False)

@@ -87,7 +87,7 @@ def gibbs(fit, n_jobs):
     from bbl.model.chains import gibbs as sample
 
     h, J = to_matrix(fit.parameters.layout, fit.parameters.theta[0])
-    draws = sample(h, J, fit.parameters.layout.n_levels, 40, 200, 1, keep_draws=True, n_jobs=n_jobs)
+    draws = sample(h, J, fit.parameters.layout.n_levels, 40, 200, 1, thin=1, n_jobs=n_jobs)
     return draws.draws, draws.best
 
 

@@ -6,7 +6,7 @@ A *design* is a formula read against data: predictors, levels and terms. Data th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -98,7 +98,6 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
 def encode_data(
     training: TrainingData,
     rules: EncodingRules,
-    announce: Callable[..., None] | None = None,
     deal: Deal | None = None,
     cluster: OnCluster | None = None,
     verbose: int = 1,
@@ -109,14 +108,12 @@ def encode_data(
     ----------
     rules : EncodingRules
         Terms, weights and missing values that the engine or learner accepts.
-    announce : callable, optional
-        As in `Design.from_data`.
     deal, cluster, verbose
         For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, and 0 for no
         progress bar.
     """
     check_formula(training.formula)
-    arguments = (training.formula, training.weights, training.xlevels, training.novarOk, training.missing, announce)
+    arguments = (training.formula, training.weights, training.xlevels, training.novarOk, training.missing)
     source = lazy_source(training.data)
     if source is None:
         with out_of_memory("Formula and codes of the rows", FEWER_ROWS):

@@ -46,7 +46,7 @@ __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 UNKNOWN_GROUP = "Refit with them, or leave those rows out"
 MISSING = ("raise", "drop", "level", "marginal")
-MANY = 1000  # more predictors are announced before their pairs are listed
+MANY = 1000  # all pairs of more predictors are checked before they are listed
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,9 @@ class EncodingRules:
         Whether the formula may be without a response; then all rows are of group 0.
     sums_out : bool
         Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
+    check_pairs : callable or None
+        ``check_pairs(n, K, n_levels)`` is called with the numbers of rows, groups and levels of each predictor before
+        all pairs of over 1,000 predictors are listed; it raises an error if they are too many.
     """
 
     declared: bool = False
@@ -77,6 +80,7 @@ class EncodingRules:
     whole_weights: bool = True
     one_sided: bool = False
     sums_out: bool = True
+    check_pairs: Callable[[int, int, np.ndarray], None] | None = None
 
 
 class EncodedTable(NamedTuple):
@@ -156,7 +160,6 @@ class Design:
         xlevels: Mapping | None = None,
         novarOk: bool = False,
         missing: str = "raise",
-        announce: Callable[[int, int, np.ndarray], None] | None = None,
         rules: EncodingRules | None = None,
     ) -> EncodedTable:
         """Read a formula against data, collect the levels, and encode the rows.
@@ -177,9 +180,6 @@ class Design:
             Missing values raise an error, their rows are dropped before levels are collected, they are a last level
             ``"(missing)"`` of their predictor, or they are marked in ``sample.missing``. The response must not be
             missing, unless rows are dropped.
-        announce : callable, optional
-            ``announce(n, K, n_levels)`` is called with the numbers of rows, groups and levels of each predictor
-            before all pairs of over 1,000 predictors are listed. It may raise.
         rules : EncodingRules, optional
             Rules of the engine or learner.
 
@@ -215,10 +215,10 @@ class Design:
         exclude = () if weights_name is None else (weights_name,)
         terms = parse(formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
         m = len(terms.predictors)
-        if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
+        if rules.check_pairs is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
             n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
-            announce(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
+            rules.check_pairs(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
         keep, incomplete = select_rows(frame, terms, counts, missing)
         index = frame.index
         if len(keep) < frame.n:

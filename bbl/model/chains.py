@@ -14,7 +14,7 @@ import numpy as np
 
 from bbl._ext.gibbs import gibbs as kernel
 from bbl._ext.model import energy as energy_kernel
-from bbl.checks import flag, generator, integer
+from bbl.checks import generator, integer
 from bbl.errors import DataError, OptionError
 from bbl.memory import check_memory
 from bbl.model.higher import Tables
@@ -288,8 +288,7 @@ def gibbs(
     n_chains: int = 64,
     rng=None,
     burn_in: int = 0,
-    thin: int = 1,
-    keep_draws: bool = False,
+    thin: int | None = None,
     n_jobs: int | None = 1,
     more: Tables | None = None,
 ) -> GibbsDraws:
@@ -307,10 +306,8 @@ def gibbs(
         Same seed, same result, for any `n_jobs`.
     burn_in : int, default 0
         Sweeps before the first draw; their states still count for `best`.
-    thin : int, default 1
-        Sweeps per draw kept.
-    keep_draws : bool, default False
-        Return the draws, ``n_sweeps // thin`` per chain.
+    thin : int, optional
+        Sweeps per draw; ``n_sweeps // thin`` draws of each chain are kept. By default, none are.
     n_jobs : int, default 1
 
     Raises
@@ -325,12 +322,11 @@ def gibbs(
     ([1, 1], 2.5)
     """
     n_sweeps, burn_in = integer("n_sweeps", n_sweeps, 1), integer("burn_in", burn_in, 0)
-    thin, keep_draws = integer("thin", thin, 1), flag("keep_draws", keep_draws)
-    if thin > n_sweeps:
+    if thin is not None and integer("thin", thin, 1) > n_sweeps:
         raise OptionError(f"thin={thin} exceeds n_sweeps={n_sweeps}; give at most n_sweeps.", argument="thin")
     chains = Chains(h, J, n_levels, n_chains, rng, n_jobs, more)
     draws = energy = None
-    if keep_draws:
+    if thin is not None:
         shape, dtype = (chains.n_chains, n_sweeps // thin), code_dtype(chains.n_levels)
         check_memory(
             float(shape[0]) * shape[1] * (len(chains.n_levels) * dtype.itemsize + 4.0),
@@ -339,7 +335,7 @@ def gibbs(
         )
         draws, energy = np.empty((*shape, len(chains.n_levels)), dtype=dtype), np.empty(shape, dtype=np.float32)
     chains.sweep(burn_in)
-    chains.sweep(n_sweeps, thin, draws, energy)
+    chains.sweep(n_sweeps, thin or 0, draws, energy)
     chain_best = chains.best_codes
     chain_energy = chains.energy(chain_best)
     top = int(np.argmax(chain_energy))

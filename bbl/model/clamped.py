@@ -180,7 +180,7 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
     h, J, higher_terms = split(layout, theta)
-    samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, keep_draws=True, more=higher_terms)
+    samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
     draws = np.asarray(samples.draws).reshape(-1, layout.m)
     return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 

@@ -79,7 +79,7 @@ def _design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[
 
 
 def _add_hessian(H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> None:
-    """Add a multinomial-logit Hessian to H (L c, L c) in place: design (n, c), probabilities (n, L), weights (n,)."""
+    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n, q), weights (n,)."""
     c = design.shape[1]
     for a in range(probabilities.shape[1]):
         for b in range(a + 1):

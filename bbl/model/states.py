@@ -73,7 +73,7 @@ def _draw(
         return _sample_listed(h, J, levels, nsample, rng, more)
     n_chains = min(nsample, CHAINS)
     draws_per_chain = -(-nsample // n_chains)
-    samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, keep_draws=True, more=more)
+    samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, more=more)
     draws = np.asarray(samples.draws).reshape(-1, levels.size)
     return draws[rng.permutation(len(draws))[:nsample]]
 

@@ -382,21 +382,23 @@ class TestManyLevels:
         with pytest.raises(DataError, match="30 distinct values in 30 observations"):
             Design.from_data("y ~ a", dict(y=np.arange(30) % 2, a=np.arange(30)))
 
-    def test_pairs_of_very_many_predictors_are_announced_before_they_are_listed(self):
+    def test_pairs_of_very_many_predictors_are_checked_before_they_are_listed(self):
         rng = np.random.default_rng(0)
         table = dict(y=[0, 1, 2, 0], **{f"x{i}": rng.permutation(4) % 3 for i in range(1200)}, z=["a", "b", "a", "b"])
         told = []
 
-        def announce(n, K, n_levels):
+        def check_pairs(n, K, n_levels):
             told.append((n, K, len(n_levels), n_levels.tolist()))
             raise MemoryError
 
+        rules = EncodingRules(check_pairs=check_pairs)
+
         for formula in ("y ~ .^2", "y ~ .^2 - z"):
             with pytest.raises(MemoryError):
-                Design.from_data(formula, table, announce=announce)
+                Design.from_data(formula, table, rules=rules)
         assert told == [(4, 3, 1201, [3] * 1200 + [2]), (4, 3, 1200, [3] * 1200)]
         for formula in ("y ~ .", "y ~ (x1 + x2 + z)^2"):
-            Design.from_data(formula, table, announce=announce)
+            Design.from_data(formula, table, rules=rules)
         assert len(told) == 2
 
 

@@ -30,8 +30,7 @@ def gibbs(source) -> None:
         n_chains=source.pick((1, 2, 3, 33, 64, 0, -1)),
         rng=source.pick((0, 1, 2**64, -1, None, "x")),
         burn_in=source.pick((0, 1, 2, -1)),
-        thin=source.pick((1, 2, 3, 0)),
-        keep_draws=source.pick((True, False, 1)),
+        thin=source.pick((1, 2, 3, 0, None, True)),
     )
     for states in (found.best, found.chain_best, found.last, *([] if found.draws is None else [found.draws])):
         assert ((states >= 0) & (states < n_levels)).all()

@@ -54,7 +54,7 @@ def width(request, monkeypatch):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_million_draws_pass_the_chi_square_test(seed):
     layout, theta, h, J = random_model([3] * 5, 11)
-    found = gibbs(h, J, layout.n_levels, 1000 * 8, 1000, seed, burn_in=20, thin=8, keep_draws=True)
+    found = gibbs(h, J, layout.n_levels, 1000 * 8, 1000, seed, burn_in=20, thin=8)
     assert found.draws.shape == (1000, 1000, 5)
     expected = oracle.probabilities(*oracle_model(layout, theta), layout.n_levels) * 1e6
     assert chisquare(state_counts(found.draws, layout.n_levels), expected).pvalue > 1e-4
@@ -102,7 +102,7 @@ def test_many_predictors_keep_their_means(width):
     n_levels = np.array([2, 3, 5, 2, 12, 2, 2, 4] * 8)
     layout = Layout(n_levels)
     h = np.random.default_rng(4).normal(size=layout.D)
-    found = gibbs(h, np.zeros((layout.D, layout.D)), n_levels, 300, 128, 3, keep_draws=True)
+    found = gibbs(h, np.zeros((layout.D, layout.D)), n_levels, 300, 128, 3, thin=1)
     n = 300 * 128
     for i, L in enumerate(n_levels):
         weight = np.exp(np.append(0.0, layout.table(h, i)))
@@ -114,7 +114,7 @@ def test_many_predictors_keep_their_means(width):
 def test_codes_beyond_one_byte_survive():
     h = np.full(299, -200.0)
     h[280] = 5.0
-    found = gibbs(h, np.zeros((299, 299)), [300], 5, 3, 1, keep_draws=True)
+    found = gibbs(h, np.zeros((299, 299)), [300], 5, 3, 1, thin=1)
     assert found.draws.dtype == np.uint16
     assert (found.draws == 281).mean() > 0.9
     assert found.best.tolist() == [281]
@@ -122,7 +122,7 @@ def test_codes_beyond_one_byte_survive():
 
 def test_large_energies_stay_finite():
     layout, _, h, J = random_model([2, 4] * 6, 8, 1e20)
-    found = gibbs(h, J, layout.n_levels, 20, 4, 1, keep_draws=True)
+    found = gibbs(h, J, layout.n_levels, 20, 4, 1, thin=1)
     assert np.isfinite(found.energy).all()
     assert (found.last < layout.n_levels).all()
 
@@ -225,7 +225,7 @@ def test_best_is_the_enumerated_maximum(n_levels):
 
 def test_chain_energies_belong_to_visited_states():
     layout, theta, h, J = random_model([3] * 30, 9)
-    found = gibbs(h, J, layout.n_levels, 50, 40, 2, keep_draws=True)
+    found = gibbs(h, J, layout.n_levels, 50, 40, 2, thin=1)
     model = oracle_model(layout, theta)
     assert found.chain_energy == pytest.approx(oracle.energy(*model, found.chain_best), abs=1e-10)
     for best, draws in zip(found.chain_best, found.draws, strict=True):
@@ -266,33 +266,33 @@ def test_state_codes_count_in_the_order_of_the_energies():
 def test_same_seed_same_bits_for_any_number_of_threads():
     layout, _, h, J = random_model([2, 3, 4] * 10, 1)
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - the global generator must stay as it was
-    runs = [gibbs(h, J, layout.n_levels, 40, 100, 7, 3, 2, True, n_jobs) for n_jobs in (1, 1, 2, 3, 8)]
+    runs = [gibbs(h, J, layout.n_levels, 40, 100, 7, 3, 2, n_jobs) for n_jobs in (1, 1, 2, 3, 8)]
     assert all(same(runs[0], run) for run in runs[1:])
-    assert not np.array_equal(gibbs(h, J, layout.n_levels, 40, 100, 8, 3, 2, True).draws, runs[0].draws)
+    assert not np.array_equal(gibbs(h, J, layout.n_levels, 40, 100, 8, 3, 2).draws, runs[0].draws)
     assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
 def test_a_generator_moves_on_and_equals_its_seed():
     layout, _, h, J = random_model([2] * 8, 1)
     rng = np.random.default_rng(5)
-    first, second = (gibbs(h, J, layout.n_levels, 10, 4, rng, keep_draws=True) for _ in range(2))
-    assert same(first, gibbs(h, J, layout.n_levels, 10, 4, 5, keep_draws=True))
+    first, second = (gibbs(h, J, layout.n_levels, 10, 4, rng, thin=1) for _ in range(2))
+    assert same(first, gibbs(h, J, layout.n_levels, 10, 4, 5, thin=1))
     assert not np.array_equal(first.draws, second.draws)
 
 
 @pytest.mark.parametrize("n_levels", [[2, 3, 4] * 10, [21] * 12], ids=["few", "many"])
 def test_a_chain_does_not_depend_on_the_others(n_levels):
     _, _, h, J = random_model(n_levels, 1)
-    few, many = (gibbs(h, J, n_levels, 30, n, 3, keep_draws=True) for n in (5, 200))
+    few, many = (gibbs(h, J, n_levels, 30, n, 3, thin=1) for n in (5, 200))
     assert np.array_equal(few.draws, many.draws[:5])
     assert len(np.unique(many.draws.reshape(200, -1), axis=0)) == 200
 
 
 def test_slices_of_the_work_do_not_change_it(monkeypatch):
     layout, _, h, J = random_model([3] * 8, 1)
-    whole = gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4, True)
+    whole = gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4)
     monkeypatch.setattr("bbl.model.chains.SLICE_SECONDS", 0.0)
-    assert same(whole, gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4, True))
+    assert same(whole, gibbs(h, J, layout.n_levels, 50, 40, 3, 7, 4))
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -339,7 +339,7 @@ def test_the_models_are_left_alone_and_may_be_read_only():
         ("thin", 0, OptionError),
         ("thin", 11, OptionError),
         ("thin", 1.0, BBLTypeError),
-        ("keep_draws", 1, BBLTypeError),
+        ("thin", True, BBLTypeError),
         ("n_jobs", 0, OptionError),
         ("n_levels", [2, 1], OptionError),
         ("n_levels", [], OptionError),
@@ -382,7 +382,7 @@ def test_too_many_states_are_not_listed():
 
 def test_memory_is_checked_before_draws_are_allocated():
     with pytest.raises(MemoryError, match=r"draws.*GiB.*thin"):
-        gibbs(np.zeros(2), np.zeros((2, 2)), [2, 2], 10**13, 2, 1, keep_draws=True)
+        gibbs(np.zeros(2), np.zeros((2, 2)), [2, 2], 10**13, 2, 1, thin=1)
 
 
 def test_the_kernel_refuses_arrays_that_do_not_fit():
@@ -460,6 +460,6 @@ def test_diagnostics_refuse_what_they_cannot_judge(draws):
 
 def test_energies_of_well_mixed_chains_have_rhat_one():
     layout, _, h, J = random_model([3] * 6, 2, 0.5)
-    found = gibbs(h, J, layout.n_levels, 1000, 16, 1, burn_in=50, keep_draws=True)
+    found = gibbs(h, J, layout.n_levels, 1000, 16, 1, burn_in=50, thin=1)
     assert split_rhat(found.energy) < 1.01
     assert 3000 < effective_sample_size(found.energy) < 20000

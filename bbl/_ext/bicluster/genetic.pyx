@@ -2,23 +2,29 @@
 
 An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
 order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
-minimised, is the deviance of all blocks plus a penalty for each. A rating r = 0..levels-1 in a block of centre mu has
-the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to (-1/2, levels - 1/2). A step of
-the Du process moves one item, drawn at random, to another group or a new one, all equally likely.
+minimised, is the deviance of all blocks (ratings.h) plus a penalty for each. A step of the Du process moves one item,
+drawn at random, to another group or a new one, all equally likely.
 
-Arguments of all functions: item, user, rating and weight (n,) are the ratings; mle chooses the centre (see `centre`).
+Arguments of all functions: item, user, rating = 0..levels-1 and weight (n,) are the ratings. The centre of a block is
+its mean rating, or with mle the one of largest likelihood; sigma is the standard deviation of ratings around it.
 """
-from libc.math cimport erfc, exp, fabs, log
+from libc.math cimport fabs
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+
+cdef extern from "partition.h" nogil:
+    int32_t partition_renumber(const int32_t *labels, Py_ssize_t n, int32_t *new_label, int32_t *labels_out)
+
+cdef extern from "ratings.h" nogil:
+    double ratings_deviance(const double *counts, int32_t levels, double mu, double sigma)
+    double ratings_centre(const double *counts, int32_t levels, double sigma, int mle)
 
 cdef extern from "random.h" nogil:
     double random_uniform(uint64_t *s)
     int32_t random_below(uint64_t *s, int32_t n)
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
-cdef double TINY = 1e-300  # least probability whose logarithm is taken
 cdef int32_t CACHE = 32768  # number of cached block deviances; a power of two
 cdef double MIN_GAIN = 1e-9  # relative decrease of the fitness that `refine` demands of a move
 
@@ -38,73 +44,11 @@ cdef struct model:
     double *cache          # (CACHE, levels + 1) counts of a block, then its deviance; an unused row has counts 0
 
 
-cdef inline double interval(double low, double high) noexcept nogil:
-    """Return P(low < Z < high), Z standard normal, computed from the tail without cancellation."""
-    cdef double sqrt_half = 0.7071067811865476
-    if low > 0.0:
-        return 0.5 * (erfc(low * sqrt_half) - erfc(high * sqrt_half))
-    return 0.5 * (erfc(-high * sqrt_half) - erfc(-low * sqrt_half))
-
-
-cdef inline double density(double z) noexcept nogil:
-    """Return the standard normal density."""
-    return 0.3989422804014327 * exp(-0.5 * z * z)
-
-
-cdef double deviance(const double *counts, int32_t levels, double mu, double sigma) noexcept nogil:
-    """Return minus twice the log-likelihood of a block with counts (levels,) and centre mu."""
-    cdef double total = 0.0, loglik = 0.0
-    cdef int32_t r
-    for r in range(levels):
-        if counts[r] > 0.0:
-            total += counts[r]
-            loglik += counts[r] * log(max(interval((r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma), TINY))
-    loglik -= total * log(max(interval((-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma), TINY))
-    return -2.0 * loglik
-
-
-cdef double score(const double *counts, int32_t levels, double mu, double sigma) noexcept nogil:
-    """Return sigma times the derivative of a block's log-likelihood by mu."""
-    cdef double derivative = 0.0, total = 0.0, low, high
-    cdef int32_t r
-    for r in range(levels):
-        if counts[r] > 0.0:
-            total += counts[r]
-            low, high = (r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma
-            derivative += counts[r] * (density(low) - density(high)) / max(interval(low, high), TINY)
-    low, high = (-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma
-    return derivative - total * (density(low) - density(high)) / max(interval(low, high), TINY)
-
-
-cdef double centre(const double *counts, int32_t levels, double sigma, int mle) noexcept nogil:
-    """Return the mean rating of a block, or with `mle` the mu of largest likelihood."""
-    cdef double total = 0.0, mean = 0.0, low, high, middle
-    cdef int32_t r
-    cdef int _each
-    for r in range(levels):
-        total += counts[r]
-        mean += counts[r] * r
-    mean /= total
-    if not mle:
-        return mean
-    low, high = -0.5 - 4.0 * sigma, levels - 0.5 + 4.0 * sigma  # outside, the likelihood hardly changes
-    if score(counts, levels, low, sigma) <= 0.0:
-        return low
-    if score(counts, levels, high, sigma) >= 0.0:
-        return high
-    for _each in range(40):  # bisection: the log-likelihood is concave
-        middle = 0.5 * (low + high)
-        if score(counts, levels, middle, sigma) > 0.0:
-            low = middle
-        else:
-            high = middle
-    return 0.5 * (low + high)
-
-
 cdef double block_deviance(model *m, const double *counts) noexcept nogil:
     """Return the deviance of a block at its centre, from the cache if possible; 0 for an empty block."""
     cdef uint64_t hash = 0, word
     cdef double *cached
+    cdef double centre
     cdef int32_t r
     cdef bint has_ratings = False, is_cached = True
     for r in range(m.levels):
@@ -118,28 +62,16 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
     for r in range(m.levels):
         is_cached = is_cached and cached[r] == counts[r]
     if not is_cached:
-        cached[m.levels] = deviance(counts, m.levels, centre(counts, m.levels, m.sigma, m.mle), m.sigma)
+        centre = ratings_centre(counts, m.levels, m.sigma, m.mle)
+        cached[m.levels] = ratings_deviance(counts, m.levels, centre, m.sigma)
         memcpy(cached, counts, sizeof(double) * <size_t> m.levels)
     return cached[m.levels]
 
 
-cdef int32_t relabel(int32_t *labels, int32_t n, int32_t *new_label) noexcept nogil:
-    """Renumber n labels in place by first appearance; return the number of groups. new_label (n,) is scratch."""
-    cdef int32_t i, n_groups = 0
-    for i in range(n):
-        new_label[i] = -1
-    for i in range(n):
-        if new_label[labels[i]] < 0:
-            new_label[labels[i]] = n_groups
-            n_groups += 1
-        labels[i] = new_label[labels[i]]
-    return n_groups
-
-
 cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
     """Return the fitness of an individual, after renumbering its labels in place."""
-    cdef int32_t n_item_groups = relabel(labels, m.items, m.map)
-    cdef int32_t n_user_groups = relabel(labels + m.items, m.users, m.map)
+    cdef int32_t n_item_groups = partition_renumber(labels, m.items, m.map, labels)
+    cdef int32_t n_user_groups = partition_renumber(labels + m.items, m.users, m.map, labels + m.items)
     cdef Py_ssize_t c, blocks = <Py_ssize_t> n_item_groups * n_user_groups
     cdef double fitness = m.penalty * blocks
     cdef double *counts
@@ -176,7 +108,7 @@ cdef void cross(const int32_t *first, const int32_t *second, int32_t *child, int
 
 cdef void mutate(int32_t *labels, int32_t n, int32_t *size, int32_t *new_label, uint64_t *s) noexcept nogil:
     """Take one step of the Du process on a partition of n; the labels are renumbered before, not after."""
-    cdef int32_t n_groups = relabel(labels, n, new_label), i, item, to
+    cdef int32_t n_groups = partition_renumber(labels, n, new_label, labels), i, item, to
     for i in range(n_groups):
         size[i] = 0
     for i in range(n):
@@ -440,6 +372,6 @@ def du_steps(int32_t[::1] labels, Py_ssize_t steps, uint64_t[::1] stream):
         with nogil:
             for _step in range(steps):
                 mutate(&labels[0], n, scratch, scratch + n + 1, &stream[0])
-            relabel(&labels[0], n, scratch)
+            partition_renumber(&labels[0], n, scratch, &labels[0])
     finally:
         free(scratch)

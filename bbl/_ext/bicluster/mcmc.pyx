@@ -15,6 +15,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport exp, expm1, lgamma, log, log1p
 from libc.stdint cimport int32_t, uint64_t
 
+cdef extern from "partition.h" nogil:
+    int32_t partition_renumber(const int32_t *labels, Py_ssize_t n, int32_t *new_label, int32_t *labels_out)
+
 cdef extern from "random.h" nogil:
     double random_uniform(uint64_t *s)
     double random_normal(uint64_t *s)
@@ -26,19 +29,6 @@ cdef extern from "symmetric.h" nogil:
 
 
 cdef double CHECK_INTERVAL = 3e7  # multiplications between two checks for signals
-
-
-cdef void renumber(const int32_t *labels, int32_t *labels_out, Py_ssize_t n, int32_t *new_label) noexcept nogil:
-    """Copy n labels, numbered 0, 1, ... by first appearance; new_label (n + 1) is scratch memory."""
-    cdef Py_ssize_t i
-    cdef int32_t k = 0
-    for i in range(n + 1):
-        new_label[i] = -1
-    for i in range(n):
-        if new_label[labels[i]] < 0:
-            new_label[labels[i]] = k
-            k += 1
-        labels_out[i] = new_label[labels[i]]
 
 
 def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
@@ -377,7 +367,7 @@ cdef class Chain:
         if (Q_out.shape[0] != n_draws or P_out.shape[0] != n_draws or Q_out.shape[1] != self.raters
                 or P_out.shape[1] != self.items or lambda_out.shape[0] != self.raters or w_out.shape[0] != self.items):
             raise ValueError("the arrays of draws do not fit the chain")
-        cdef int32_t[::1] new_label = np.empty(max(self.raters, self.items) + 1, dtype=np.int32)
+        cdef int32_t[::1] new_label = np.empty(max(self.raters, self.items), dtype=np.int32)
         with nogil:
             for draw in range(n_draws):
                 for _each in range(thin):
@@ -385,8 +375,8 @@ cdef class Chain:
                         break
                 if self.stop[0]:
                     break
-                renumber(&self.Q[0], &Q_out[draw, 0], self.raters, &new_label[0])
-                renumber(&self.P[0], &P_out[draw, 0], self.items, &new_label[0])
+                partition_renumber(&self.Q[0], self.raters, &new_label[0], &Q_out[draw, 0])
+                partition_renumber(&self.P[0], self.items, &new_label[0], &P_out[draw, 0])
                 value_out[draw] = self.log_posterior()
                 for i in range(self.raters):
                     lambda_out[i] += exp(self.log_lambda[self.Q[i]])

@@ -165,20 +165,22 @@ def prepare(
     source, deal = lazy_source(training.data), None
     cluster = passes(source, run.client)
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
+    n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
     rules = EncodingRules(
         order=None if engine.order == 1 else engine.order,  # naive Bayes accepts any terms and fits the fields only
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,
         sums_out=marginal_capability not in engine.refusals(),
+        check_pairs=partial(
+            announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=source is not None
+        ),
     )
     if source is not None:
         check_streams(engine, source, training.missing)
         training = replace(training, data=source)
         deal = None if make_deal is None else make_deal(engine, rng)
-    n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
-    announce = partial(announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=source is not None)
-    encoded = encode_data(training, rules, announce, deal, cluster, run.verbose)
+    encoded = encode_data(training, rules, deal, cluster, run.verbose)
     design = encoded.design
     if calibrate != "none" and not design.classes:
         raise OptionError(

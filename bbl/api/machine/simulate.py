@@ -105,12 +105,13 @@ def mcSample(
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
     burn_in, n_draws = nsteps // 2, nsteps - nsteps // 2
+    draw_thin = min(thin, n_draws) if keeps_draws else None
     chains_by_group = []
     with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
             chains = gibbs(
-                h, J, varying_layout.n_levels, n_draws, nchains, rng, burn_in, min(thin, n_draws), keeps_draws,
+                h, J, varying_layout.n_levels, n_draws, nchains, rng, burn_in, draw_thin,
                 more=higher_terms,
             )  # fmt: skip
             chains_by_group.append(chains)

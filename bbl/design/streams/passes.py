@@ -179,7 +179,6 @@ def encode_source(
     xlevels: Mapping | None = None,
     novarOk: bool = False,
     missing: str = "raise",
-    announce: Callable[[int, int, np.ndarray], None] | None = None,
     *,
     deal: Deal | None = None,
     step: Callable | None = None,
@@ -191,7 +190,7 @@ def encode_source(
     Parameters
     ----------
     source : Source
-    formula, xlevels, novarOk, missing, announce, rules
+    formula, xlevels, novarOk, missing, rules
         As in `Design.from_data`, which judges a table in memory by the same rules.
     weights : column name, optional
     deal : Deal, optional
@@ -230,8 +229,8 @@ def encode_source(
     m, K = len(factors), len(response.levels)
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
-    if announce is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
-        announce(summary.n, K, n_levels)
+    if rules.check_pairs is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
+        rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)

@@ -10,6 +10,7 @@ import numpy as np
 from bbl.checks import integer, real
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
+from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import (
     MAX_CELLS,
@@ -108,28 +109,34 @@ class MaximumLikelihood(Engine):
     def layout(self, sample: Rows, layout: Layout) -> Layout:
         """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""
         check_orders(self.lambda_, layout)
-        is_small = n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE
-        if not is_small and not sample.complete:
-            raise OptionError(
-                f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them and "
-                f"{MAX_NEWTON_SIZE:,} parameters; these predictors have {n_states(layout):.3g} and {layout.size:,}. "
-                "Take missing='level', missing='drop' or method='pseudo'.",
-                argument="missing",
-            )
-        if not is_small and tree_order(layout) is None:
-            raise OptionError(
-                f"the exact likelihood of these {layout.m:,} predictors and {layout.n_terms:,} interactions needs a "
-                f"table of at least {least_width(layout):,} predictors, and more than {MAX_CELLS:.2g} cells in all. "
-                "Take method='pseudo', or a formula with fewer interactions.",
-                argument="method",
-            )
+        for part in components(layout):
+            is_listed = n_states(part.layout) <= MAX_STATES
+            if not is_listed and not sample.complete:
+                raise OptionError(
+                    f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them, and "
+                    f"{part.layout.m} predictors that interact have {n_states(part.layout):.3g}. Take missing='level', "
+                    "missing='drop' or method='pseudo'.",
+                    argument="missing",
+                )
+            if not is_listed and tree_order(part.layout) is None:
+                raise OptionError(
+                    f"the exact likelihood of these {layout.m:,} predictors and {layout.n_terms:,} interactions needs "
+                    f"a table of at least {least_width(part.layout):,} predictors, and more than {MAX_CELLS:.2g} cells "
+                    "in all. Take method='pseudo', or a formula with fewer interactions.",
+                    argument="method",
+                )
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the tables, and of the Fisher information where Newton's method needs it."""
-        if n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE:
-            return 64.0 * n_states(layout) + 32.0 * float(layout.size) ** 2
-        return 96.0 * tree_cells(layout)
+        needed = 0.0
+        for part in components(layout):
+            if n_states(part.layout) <= MAX_STATES:
+                information = 32.0 * float(min(part.layout.size, MAX_NEWTON_SIZE)) ** 2
+                needed = max(needed, 64.0 * n_states(part.layout) + information)
+            else:
+                needed = max(needed, 96.0 * tree_cells(part.layout))
+        return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
         """Return the penalty of each parameter."""
@@ -168,7 +175,7 @@ class MaximumLikelihood(Engine):
             converged=converged,
             notes=notes,
             unbounded=unbounded,
-            rank=None if solution.basis.all() else int(solution.basis.sum()),
+            rank=None if solution.rank == layout.size else solution.rank,
         )
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
@@ -186,7 +193,7 @@ class MaximumLikelihood(Engine):
         """Return the largest log-likelihood of rows, without a penalty, and the number of parameters that it takes."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
-        return rows.total * solution.value, int(solution.basis.sum())
+        return rows.total * solution.value, solution.rank
 
 
 def _holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:

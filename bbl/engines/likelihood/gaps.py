@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bbl.engines.likelihood.components import Component
 from bbl.engines.likelihood.states import StateTable
 from bbl.memory import check_memory
 from bbl.rows.sample import Rows, Sample
@@ -38,10 +39,10 @@ class Pattern(NamedTuple):
     counts: np.ndarray
 
 
-def missing_patterns(table: StateTable, rows: Rows) -> list[Pattern]:
-    """Return the patterns of missing values of rows, without that of rows of which nothing is known."""
+def missing_patterns(table: StateTable, part: Component, rows: Rows) -> list[Pattern]:
+    """Return the patterns of missing values of some columns of rows, without that of rows of which nothing is known."""
     counts: dict[tuple[bool, ...], np.ndarray] = {}
-    for chunk in rows.chunks(ROWS):
+    for chunk in map(part.columns, rows.chunks(ROWS)):
         for is_missing, members in rows_by_pattern(chunk):
             shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
             codes = np.where(is_missing, 0, chunk.codes[members]).astype(np.intp)
@@ -50,7 +51,11 @@ def missing_patterns(table: StateTable, rows: Rows) -> list[Pattern]:
             key = tuple(is_missing.tolist())
             counts[key] = counts[key] + weight if key in counts else weight
     axes = [tuple(np.flatnonzero(key).tolist()) for key in counts]
-    return [Pattern(gone, weight) for gone, weight in zip(axes, counts.values(), strict=True) if len(gone) < rows.m]
+    return [
+        Pattern(gone, weight)
+        for gone, weight in zip(axes, counts.values(), strict=True)
+        if len(gone) < len(table.shape)
+    ]
 
 
 def rows_by_pattern(rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -67,29 +72,28 @@ class IncompleteLikelihood:
     Parameters
     ----------
     table : StateTable
-    rows : Rows
-        Those of which nothing is known do not count.
+    patterns : list of Pattern
+        Rows of which nothing is known are in none.
     extra : ndarray, shape (n,)
         Counts that are added to those of complete rows, such as a prior count.
     penalty : ndarray, shape (size,)
+
+    Attributes
+    ----------
     support : ndarray of bool, shape (n,), or None
+        States that ln Z sums over; None for all.
     """
 
-    def __init__(
-        self, table: StateTable, rows: Rows, extra: np.ndarray, penalty: np.ndarray, support: np.ndarray | None
-    ):
+    def __init__(self, table: StateTable, patterns: list[Pattern], extra: np.ndarray, penalty: np.ndarray):
         check_memory(
             8.0 * table.n * (table.layout.size + 4),
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
-        self.table, self.penalty, self.support = table, penalty, support
-        self.complete, self.patterns = extra.copy(), []
-        for pattern in missing_patterns(table, rows):
-            if pattern.missing:
-                self.patterns.append(pattern)
-            else:
-                self.complete += pattern.counts.ravel()
+        self.table, self.penalty = table, penalty
+        self.support: np.ndarray | None = None
+        self.complete = extra + sum(pattern.counts.ravel() for pattern in patterns if not pattern.missing)
+        self.patterns = [pattern for pattern in patterns if pattern.missing]
         self.total = float(self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns))
 
     def compatible(self) -> np.ndarray:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
-from bbl.engines.likelihood.gaps import IncompleteLikelihood
+from bbl.engines.likelihood.components import Component, components
+from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.solve import MAX_STATES, Penalty, Solution, n_states, tree_order
 from bbl.engines.likelihood.states import StateTable
 from bbl.engines.likelihood.tree import JunctionTree
@@ -26,7 +25,8 @@ class LikelihoodInfluence(RowInfluence):
     A row moves the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all moves sum to zero: H is
     minus the Hessian of the objective per observation, mu the moments of the model, W the weight of the rows, and s
     their share when a prior count adds others. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W`` with the
-    Fisher information I (the observed one where values are missing), which is ``I^-1 / W`` without a penalty.
+    Fisher information I (the observed one where values are missing), which is ``I^-1 / W`` without a penalty. Parts of
+    the model that do not interact have independent estimates.
 
     Parameters
     ----------
@@ -38,70 +38,102 @@ class LikelihoodInfluence(RowInfluence):
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
-        self.layout, self.theta, self.total = layout, solution.theta, rows.total
-        self._penalty, self.determined = penalty, solution.determined
+        self.layout, self.theta, self.determined, self.total = layout, solution.theta, solution.determined, rows.total
         check_memory(
             32.0 * float(layout.size) ** 2,
             f"The information of {layout.size} parameters",
             "Fit fewer predictors or fewer interactions.",
         )
         with serial_blas():
-            if rows.complete:
-                self._incomplete = None
-                self.mu, self._information = _information(layout, solution.theta)
-                curvature = self._information
-            else:
-                table = StateTable(layout)
-                self._incomplete = IncompleteLikelihood(table, rows, np.zeros(table.n), np.zeros(layout.size), None)
-                self._incomplete.value(solution.theta)
-                self._incomplete.gradient()
-                self.mu, self.total = self._incomplete.mu, self._incomplete.total
-                self._information, curvature = self._incomplete.curvatures()
-        self._share = self.total / (self.total + penalty.prior_count)
-        H = self._share * self._information + (1.0 - self._share) * curvature + np.diag(penalty.ridge)
-        self._inverse = _inverse(H, solution.basis)
+            self._parts = [
+                _Part(
+                    part,
+                    part.columns(rows),
+                    self.theta[part.positions],
+                    self.determined[part.positions],
+                    Penalty(penalty.ridge[part.positions], penalty.prior_count),
+                )
+                for part in components(layout)
+            ]
 
-    @cached_property
-    def _covariance(self) -> np.ndarray:
-        """Covariance (size, size) of the estimate; nan for parameters that are not determined."""
-        out = self._inverse @ self._information @ self._inverse * (self._share**2 / self.total)
+    def covariance(self, rows: Sample) -> np.ndarray:
+        """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined."""
+        out = np.zeros((self.layout.size, self.layout.size))
+        for influence in self._parts:
+            at = influence.part.positions
+            out[np.ix_(at, at)] = influence.covariance
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
-    def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of the estimate."""
-        return self._covariance
-
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the covariance of each table of fields, then of each table of couplings."""
-        cuts = self.layout.cuts
-        return [self._covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        covariance, cuts = self.covariance(rows), self.layout.cuts
+        return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
-        if self._incomplete is None or rows.missing is None:
-            scores = row_indicators(self.layout, rows.codes) - self.mu
-        else:
-            scores = self._incomplete.row_means(rows) - self.mu
-        return (self._share * scores + self._pull) @ self._inverse * self.determined
-
-    @cached_property
-    def _pull(self) -> np.ndarray:
-        """Gradient (size,) of what the penalty adds to the objective."""
-        layout, even = self.layout, np.empty(self.layout.size)
-        for scope in layout.scopes:
-            layout.table(even, *scope)[...] = 1.0 / np.prod(layout.n_levels[list(scope)].astype(float))
-        return (1.0 - self._share) * (even - self.mu) - self._penalty.ridge * self.theta
+        """Return the influences (n, size) of rows on the parameters."""
+        out = np.empty((rows.n, self.layout.size))
+        for influence in self._parts:
+            out[:, influence.part.positions] = influence.of_rows(influence.part.columns(rows), self.total)
+        return out
 
 
-def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for the others.
+class _Part:
+    """`LikelihoodInfluence` of a part of the model.
 
-    For determined parameters it does not depend on the basis, though on their being estimated along with the others.
+    Parameters
+    ----------
+    part : Component
+    rows : Sample
+        Its columns of the fitted rows.
+    theta : ndarray, shape (size,)
+    determined : ndarray of bool, shape (size,)
+    penalty : Penalty
     """
-    at = np.ix_(basis, basis)
-    scale = np.sqrt(H.diagonal()[basis])
+
+    def __init__(self, part: Component, rows: Sample, theta: np.ndarray, determined: np.ndarray, penalty: Penalty):
+        self.part, self.total = part, rows.total
+        self._incomplete: IncompleteLikelihood | None = None
+        if rows.complete:
+            mu, information = _information(part.layout, theta)
+            curvature = information
+        else:
+            table, alone = StateTable(part.layout), part._replace(predictors=np.arange(part.layout.m))
+            patterns = missing_patterns(table, alone, rows)
+            self._incomplete = IncompleteLikelihood(table, patterns, np.zeros(table.n), np.zeros(part.layout.size))
+            self._incomplete.value(theta)
+            self._incomplete.gradient()
+            mu, self.total = self._incomplete.mu, self._incomplete.total
+            information, curvature = self._incomplete.curvatures()
+        self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
+        H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
+        self.inverse = _inverse(H, determined)
+        self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
+        np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
+        self.pull = (1.0 - self.share) * (_even_moments(part.layout) - mu) - penalty.ridge * theta
+
+    def of_rows(self, rows: Sample, total: float) -> np.ndarray:
+        """Return the influences (n, size) of rows on the parameters, times `total`."""
+        if self._incomplete is None or rows.missing is None:
+            means = row_indicators(self.part.layout, rows.codes)
+        else:
+            means = self._incomplete.row_means(rows)
+        return (self.share * (means - self.mu) + self.pull) @ self.inverse * (total / self.total)
+
+
+def _even_moments(layout: Layout) -> np.ndarray:
+    """Return the moments (size,) if all states are equally probable."""
+    moments = np.empty(layout.size)
+    for scope in layout.scopes:
+        layout.table(moments, *scope)[...] = 1.0 / np.prod(layout.n_levels[list(scope)].astype(float))
+    return moments
+
+
+def _inverse(H: np.ndarray, determined: np.ndarray) -> np.ndarray:
+    """Return the inverse (size, size) of H among the `determined` parameters; zero for the others."""
+    at = np.ix_(determined, determined)
+    scale = np.sqrt(H.diagonal()[determined])
     out = np.zeros_like(H)
     out[at] = np.linalg.inv(H[at] / np.outer(scale, scale)) / np.outer(scale, scale)
     return 0.5 * (out + out.T)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from bbl.engines.likelihood.components import Component, components
 from bbl.engines.likelihood.existence import Face, facial_set, is_certain, rank, step_down, zero_margins
-from bbl.engines.likelihood.gaps import IncompleteLikelihood
+from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.newton import Maximum, StateLikelihood, maximise
 from bbl.engines.likelihood.quasi_newton import minimise
 from bbl.engines.likelihood.states import StateTable
-from bbl.engines.likelihood.tree import JunctionTree, clique_scopes, perfect_order
+from bbl.engines.likelihood.tree import JunctionTree, TreeLikelihood, clique_scopes, perfect_order
 from bbl.model.elimination import elimination_order
 from bbl.model.layout import Layout
 from bbl.parallel import serial_blas
-from bbl.rows.sample import Rows
+from bbl.rows.sample import Rows, Sample
 
 __all__ = [
     "MAX_CELLS", "MAX_NEWTON_SIZE", "MAX_STATES", "Penalty", "Solution", "Solver", "least_width", "n_states",
@@ -24,7 +26,8 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
-MAX_NEWTON_SIZE = 3000  # up to so many parameters have their Fisher information computed
+MAX_NEWTON_SIZE = 600  # up to so many parameters Newton's method solves with their Fisher information
+MAX_INFORMATION_SIZE = 3000  # up to so many parameters have their rank found by their Fisher information
 MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
 MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
@@ -69,8 +72,8 @@ class Solution:
         Number of steps; 0 for the closed form.
     determined : ndarray of bool, shape (size,)
         Parameters that are finite at the maximum, and that no other values fit as well.
-    basis : ndarray of bool, shape (size,)
-        As many parameters as the model has degrees of freedom on the states that keep a probability.
+    rank : int
+        Degrees of freedom of the model on the states that keep a probability.
     """
 
     theta: np.ndarray
@@ -78,7 +81,7 @@ class Solution:
     norm: float
     n_iter: int
     determined: np.ndarray
-    basis: np.ndarray
+    rank: int
 
 
 def n_states(layout: Layout) -> float:
@@ -127,6 +130,8 @@ def least_width(layout: Layout) -> int:
 class Solver:
     """Fits of one layout by exact likelihood.
 
+    Parts of the model that do not interact are fitted one by one.
+
     Parameters
     ----------
     layout : Layout
@@ -138,129 +143,159 @@ class Solver:
 
     def __init__(self, layout: Layout, tolerance: float, itmax: int):
         self.layout, self.tolerance, self.itmax = layout, tolerance, itmax
-        self.has_table = n_states(layout) <= MAX_STATES and layout.size <= MAX_NEWTON_SIZE
 
     def fit(self, rows: Rows, penalty: Penalty) -> Solution:
-        """Fit the rows of one group; rows with missing values need a table of all states."""
+        """Fit the rows of one group; rows with missing values need a table of all states of a part."""
+        theta, determined = np.zeros(self.layout.size), np.ones(self.layout.size, dtype=bool)
+        value, norm, n_iter, n_determined = 0.0, 0.0, 0, 0
         with serial_blas():
-            if not rows.complete:
-                return self._fit_incomplete(rows, penalty)
-            if penalty.is_zero:
-                solution = self._fit_closed(rows)
-                if solution is not None:
-                    return solution
-            return self._fit_states(rows, penalty) if self.has_table else self._fit_tree(rows, penalty)
+            for part in components(self.layout):
+                fit = self._fit_part(part, rows, Penalty(penalty.ridge[part.positions], penalty.prior_count))
+                theta[part.positions], determined[part.positions] = fit.theta, fit.determined
+                value, norm = value + fit.value, float(np.hypot(norm, fit.norm))
+                n_iter, n_determined = max(n_iter, fit.n_iter), n_determined + fit.rank
+        return Solution(theta, value, norm, n_iter, determined, n_determined)
 
-    def _fit_closed(self, rows: Rows) -> Solution | None:
-        order = perfect_order(self.layout)
-        if order is None or (self.layout.complete and self.layout.m > 2):
+    def _fit_part(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+        if rows.in_memory:
+            rows = part.columns(cast(Sample, rows))
+            part = part._replace(predictors=np.arange(part.layout.m))
+        if not rows.complete:
+            return self._fit_incomplete(part, rows, penalty)
+        order = perfect_order(part.layout) if penalty.is_zero else None
+        if order is not None:
+            solution = self._fit_closed(part, rows, order)
+            if solution is not None:
+                return solution
+        if n_states(part.layout) > MAX_STATES:
+            return self._fit_tree(part, rows, penalty)
+        return self._fit_states(part, rows, penalty)
+
+    def _fit_closed(self, part: Component, rows: Rows, order: list[int]) -> Solution | None:
+        """Fit a decomposable model by the shares of its cliques; None if it lacks terms of them."""
+        if any(len(s) > 1 and part.layout.index(*s) < 0 for s in clique_scopes(part.layout, order)):
             return None
-        tree = JunctionTree(self.layout, order)
-        counts = rows.pooled.sums(("cliques", tuple(order)), tree.counts)
-        theta = tree.closed_form(counts)
+        tree = JunctionTree(part.layout, order)
+        counts = _sums(part, rows, ("cliques", tuple(order)), tree.counts)
+        theta, determined = tree.closed_form(counts)
         if theta is None:
             return None
-        margins = tree.margins(theta)
-        target = tree.moments_of(counts / rows.total)
-        every = np.ones(self.layout.size, dtype=bool)
+        target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
-        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
+        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, determined, tree.rank(counts))
 
-    def _fit_states(self, rows: Rows, penalty: Penalty) -> Solution:
-        table = StateTable(self.layout)
-        counts = rows.pooled.sums("states", table.counts) + penalty.prior_count / table.n
+    def _fit_states(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
+        table = StateTable(part.layout)
+        counts = _sums(part, rows, "states", table.counts) + penalty.prior_count / table.n
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
-        start, face = self._start(target), zero_margins(table, counts, free)
+        start, face = _start(part.layout, target), zero_margins(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        solution = _on_face(table, maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS), face, penalty)
-        at = np.ix_(solution.basis, solution.basis)
-        if is_certain(objective.curvatures()[0][at], objective.gradient()[solution.basis], len(self.layout.scopes)):
+        if part.layout.size > MAX_NEWTON_SIZE:
+            maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
+            return _on_face(table, maximum, face, penalty)[0]
+        maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS)
+        solution, basis = _on_face(table, maximum, face, penalty)
+        information = objective.curvatures()[0][np.ix_(basis, basis)]
+        if is_certain(information, objective.gradient()[basis], len(part.layout.scopes)):
             return solution
         face = facial_set(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)
+        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)[0]
 
-    def _fit_incomplete(self, rows: Rows, penalty: Penalty) -> Solution:
-        table = StateTable(self.layout)
+    def _fit_incomplete(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+        table = StateTable(part.layout)
         extra = np.full(table.n, penalty.prior_count / table.n)
-        objective = IncompleteLikelihood(table, rows, extra, penalty.ridge, None)
+        patterns = missing_patterns(table, part, rows)
+        objective = IncompleteLikelihood(table, patterns, extra, penalty.ridge)
         face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
         objective.support = face.support
-        start = self._start(table.moments(objective.spread_evenly() / objective.total))
+        start = _start(part.layout, table.moments(objective.spread_evenly() / max(objective.total, 1.0)))
+        if not objective.total:  # nothing is known of these predictors
+            return Solution(0.0 * start, 0.0, 0.0, 0, np.zeros(len(start), dtype=bool), 0)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
-        limit = facial_set(table, objective.without_negligible(), penalty.ridge == 0.0)
-        if limit.support is not None and (face.support is None or (limit.support < face.support).any()):
-            face, objective.support = limit, limit.support
-            on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
-            maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
-        objective.value(maximum.theta)
-        objective.gradient()
-        basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        solution = _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
-        return replace(solution, determined=solution.determined & determined, basis=basis)
+        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)[0]
 
-    def _fit_tree(self, rows: Rows, penalty: Penalty) -> Solution:
-        order = tree_order(self.layout)
+    def _fit_tree(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+        """Fit on a junction tree by gradients alone."""
+        order = tree_order(part.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
-        tree = JunctionTree(self.layout, order)
-        counts = rows.pooled.sums(("cliques", tuple(order)), tree.counts)
+        tree = JunctionTree(part.layout, order)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count
-        observed = counts + penalty.prior_count / tree.cells_of_cell
-        log_support, direction = _tree_face(tree, observed, ridge == 0.0)
-        target = tree.moments_of(observed / total)
-        gradient = partial(_descent, tree, target, ridge, log_support)
-        start = self._start(target)
-        mu = tree.moments(tree.margins(start, log_support))
-        inverse_curvature = 1.0 / np.maximum(mu * (1.0 - mu) + ridge, 1.0 / total)
-        minimum = minimise(gradient, start, inverse_curvature, self.tolerance, 10 * self.itmax)
-        theta = minimum.theta
-        margins = tree.margins(theta, log_support)
-        value = float(target @ theta) - margins.log_z - 0.5 * float(ridge @ theta**2)
-        every = np.ones(self.layout.size, dtype=bool)
+        counts = _sums(part, rows, ("cliques", tuple(order)), tree.counts) + penalty.prior_count / tree.cells_of_cell
+        log_support, direction = _tree_face(tree, counts, ridge == 0.0)
+        target = tree.moments_of(counts / total)
+        objective = TreeLikelihood(tree, target, ridge, log_support)
+        start = _start(part.layout, target)
+        maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
+        every = np.ones(part.layout.size, dtype=bool)
         if log_support is None:
-            return Solution(theta, value, minimum.norm, minimum.n_iter, every, every)
-        free = direction == 0.0
-        if self.layout.size <= MAX_NEWTON_SIZE:
-            flat = tree.information(tree.margins(np.zeros(self.layout.size), log_support))
+            return Solution(*maximum, every, part.layout.size)
+        basis = determined = direction == 0.0
+        if part.layout.size <= MAX_INFORMATION_SIZE:
+            flat = tree.information(tree.margins(np.zeros(part.layout.size), log_support))
             basis, determined = rank(flat + np.diag((ridge > 0.0).astype(float)))
-        else:
-            basis = determined = free
-        theta = _push(tree, theta, direction, log_support)
-        return Solution(theta, value, minimum.norm, minimum.n_iter, determined, basis)
+        theta = _push(tree, maximum.theta, direction, log_support)
+        return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, int(basis.sum()))
 
-    def _start(self, target: np.ndarray) -> np.ndarray:
-        """Return the fields of independent predictors with these moments (size,), kept from zero, and no couplings."""
-        theta, layout = np.zeros(self.layout.size), self.layout
-        for i in range(layout.m):
-            shares = layout.table(target, i)
-            reference = max(1.0 - float(shares.sum()), 1e-3)
-            layout.table(theta, i)[...] = np.log(np.maximum(shares, 1e-3) / reference)
-        return theta
+    def _climb(
+        self,
+        value: Callable[[np.ndarray], float],
+        gradient: Callable[[], np.ndarray],
+        start: np.ndarray,
+        target: np.ndarray,
+        total: float,
+        ridge: np.ndarray,
+    ) -> Maximum:
+        """Return the maximum of an objective by gradients; `gradient` is that at the last argument of `value`."""
+
+        def descent(theta: np.ndarray) -> np.ndarray:
+            value(theta)
+            return -gradient()
+
+        inverse_curvature = 1.0 / np.maximum(target * (1.0 - target) + ridge, 1.0 / total)
+        minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
+        return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 
 
-def _descent(
-    tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None, theta: np.ndarray
-) -> np.ndarray:
-    """Return the gradient (size,) of minus the mean log-likelihood plus the penalty."""
-    return tree.moments(tree.margins(theta, log_support)) - target + ridge * theta
+def _sums(part: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
+    """Return the sum of ``function(columns of the part)`` over blocks of all rows."""
+    if rows.in_memory:
+        return function(cast(Sample, rows))
+    return rows.pooled.sums((name, tuple(part.predictors.tolist())), lambda chunk: function(part.columns(chunk)))
 
 
-def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> Solution:
-    """Return the solution of a fit on a face, so far along the direction of recession that the rest is lost."""
+def _start(layout: Layout, target: np.ndarray) -> np.ndarray:
+    """Return the fields of independent predictors with these moments (size,), kept from zero, and no couplings."""
+    theta = np.zeros(layout.size)
+    for i in range(layout.m):
+        shares = layout.table(target, i)
+        reference = max(1.0 - float(shares.sum()), 1e-3)
+        layout.table(theta, i)[...] = np.log(np.maximum(shares, 1e-3) / reference)
+    return theta
+
+
+def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> tuple[Solution, np.ndarray]:
+    """Return the solution of a fit on a face, and as many parameters as are determined, bool (size,).
+
+    The solution is so far along the direction of recession that states off the face have lost their probability.
+    """
     theta, value, norm, n_iter = maximum
     every = np.ones(table.layout.size, dtype=bool)
     if face.support is None:
-        return Solution(theta, value, norm, n_iter, every, every)
-    flat = face.support / face.support.sum()
-    information = table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float))
-    basis, determined = rank(information)
+        return Solution(theta, value, norm, n_iter, every, len(every)), every
+    basis = determined = face.direction == 0.0
+    if table.layout.size <= MAX_INFORMATION_SIZE:
+        flat = face.support / face.support.sum()
+        information = table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float))
+        basis, determined = rank(information)
     drop = table.energies(face.direction)
     drop = drop[np.argmax(face.support)] - drop[~face.support]
     log_z, _ = table.log_partition(theta, face.support)
     excess = table.energies(theta)[~face.support] - log_z + OFF_FACE_LOG
     theta = theta + max(float((excess / drop).max()), 0.0) * face.direction
-    return Solution(theta, value, norm, n_iter, determined, basis)
+    return Solution(theta, value, norm, n_iter, determined, int(basis.sum())), basis
 
 
 def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

@@ -16,8 +16,9 @@ from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["JunctionTree", "Margins", "clique_scopes", "perfect_order"]
+__all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order"]
 
+EMPTY_SHARE = np.exp(-40.0)  # of cells without rows
 DIRECTIONS = 64  # parameters whose covariances with all others are computed together
 
 
@@ -136,24 +137,32 @@ class JunctionTree:
             out[clique.cells] = np.bincount(cell, rows.weights, clique.cells.stop - clique.cells.start)
         return out
 
-    def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the parameters (size,) that fit the positive counts (n_cells,) of all cliques; None unless they can.
+    def closed_form(self, counts: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return the parameters that fit the counts (n_cells,) of all cliques, and which of them are determined.
 
-        They can if the terms are all sets of predictors of every clique, so that the probability of a row is the
-        product over the cliques of the probability of the predictor given its separator.
+        The probability of a row is the product over the cliques of the share of the predictor given its separator.
+        Cells without rows get a share of exp(-40); parameters that they decide are not determined. The parameters
+        (size,) are None if the model lacks some that this takes.
         """
-        theta = np.zeros(self.layout.size)
-        for clique in self.cliques:
-            if len(clique.scope) > 1 and self.layout.index(*clique.scope) < 0:
-                return None
+        theta, lost = np.zeros((2, self.layout.size))
         for clique in self.cliques:
             table = counts[clique.cells].reshape(clique.shape)
-            if not table.all():
-                return None
-            energy = np.log(table / table.sum(axis=0))
+            total = table.sum(axis=0)
+            shares = np.divide(table, total, out=np.ones_like(table), where=total > 0.0)
+            energy = np.log(np.maximum(shares, EMPTY_SHARE))
             if not add_parameters(self.layout, theta, clique.scope, energy):
-                return None
-        return theta
+                return None, lost == 0.0
+            if not table.all():
+                add_parameters(self.layout, lost, clique.scope, np.where(table > 0.0, 0.0, np.nan))
+        return theta, ~np.isnan(lost)
+
+    def rank(self, counts: np.ndarray) -> int:
+        """Return the degrees of freedom of a decomposable model on the states with positive shares."""
+        n_cells = 0
+        for clique in self.cliques:
+            occurs = counts[clique.cells].reshape(clique.shape) > 0.0
+            n_cells += int(occurs.sum()) - int(occurs.any(axis=0).sum())
+        return n_cells
 
     def margins(self, theta: np.ndarray, log_support: np.ndarray | None = None) -> Margins:
         """Return ln Z and the probabilities of all cliques.
@@ -262,3 +271,29 @@ def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]
         cliques.append(Clique(scope, shape, slice(first, first + n), parent, aligned, outside))
         first += n
     return cliques
+
+
+class TreeLikelihood:
+    """``target . theta - ln Z(theta) - sum(ridge theta^2) / 2``, for complete rows.
+
+    Parameters
+    ----------
+    tree : JunctionTree
+    target : ndarray, shape (size,)
+        Observed moments.
+    ridge : ndarray, shape (size,)
+    log_support : ndarray, shape (n_cells,), or None
+        As in `JunctionTree.margins`.
+    """
+
+    def __init__(self, tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None):
+        self.tree, self.target, self.ridge, self.log_support = tree, target, ridge, log_support
+
+    def value(self, theta: np.ndarray) -> float:
+        """Return the objective at `theta`."""
+        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support)
+        return float(self.target @ theta) - self.margins.log_z - 0.5 * float(self.ridge @ theta**2)
+
+    def gradient(self) -> np.ndarray:
+        """Return the gradient (size,) at the last argument of `value`."""
+        return self.target - self.tree.moments(self.margins) - self.ridge * self.theta

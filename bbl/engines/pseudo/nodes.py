@@ -59,7 +59,7 @@ def _solve_share(
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta, sites = start.copy(), Sites(layout.m)
     problem = prepared(rows, layout, precision, prior_count)
-    by_lbfgs(problem, precision)(engine, rows, layout, lambda_, lambdah, theta, sites, 1, share=share)
+    by_lbfgs(problem, precision, share)(engine, rows, layout, lambda_, lambdah, theta, sites, 1)
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[share[0] :: share[1]]
     predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
     return predictors, theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)], sites

@@ -101,17 +101,16 @@ def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float 
         )
 
 
-def by_lbfgs(problem: PseudoProblem, precision: str):
+def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
     """Return the function that fits all sites of `prepared` rows at given penalties, in place.
 
-    Its argument `tolerance` (m,) replaces the engine's, `linear` (layout.D, 1 + D) is subtracted from the gradients,
-    and ``share=(k, shares)`` restricts it to the tasks k, k + shares, ... It returns the normaliser of a `Solution`.
+    With ``share=(k, shares)`` it fits the sites of the tasks k, k + shares, ... alone. Its argument `tolerance` (m,)
+    replaces the engine's, `linear` (layout.D, 1 + D) is subtracted from the gradients. It returns the normaliser of a
+    `Solution`.
     """
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
 
-    def solve(
-        engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None, share=(0, 1)
-    ):
+    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
         """Write `site_theta` and `sites` in place."""
         wide = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance

@@ -1,0 +1,82 @@
+/* Ordinal ratings of one block under a truncated normal distribution: deviance, and the centre of largest likelihood.
+
+   A rating r = 0..levels - 1 has the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to
+   (-1/2, levels - 1/2), mu being the centre of the block. counts (levels) holds the weight of each rating. */
+#ifndef RATINGS_H
+#define RATINGS_H
+
+#include <math.h>
+#include <stdint.h>
+
+#define RATINGS_TINY 1e-300   /* least probability of an interval: logarithms and quotients stay finite */
+#define RATINGS_BISECTIONS 40 /* of the range that holds the centre of largest likelihood */
+
+/* Return P(low < Z < high), Z standard normal, computed from the tail without cancellation; RATINGS_TINY or more. */
+static inline double ratings_interval(double low, double high)
+{
+    const double sqrt_half = 0.7071067811865476;
+    const double p = low > 0.0 ? 0.5 * (erfc(low * sqrt_half) - erfc(high * sqrt_half))
+                               : 0.5 * (erfc(-high * sqrt_half) - erfc(-low * sqrt_half));
+    return RATINGS_TINY > p ? RATINGS_TINY : p;
+}
+
+/* Return the standard normal density. */
+static inline double ratings_density(double z) { return 0.3989422804014327 * exp(-0.5 * z * z); }
+
+/* Return minus twice the log-likelihood of a block of centre mu. */
+static double ratings_deviance(const double *counts, int32_t levels, double mu, double sigma)
+{
+    double total = 0.0, loglik = 0.0;
+    for (int32_t r = 0; r < levels; r++)
+        if (counts[r] > 0.0) {
+            total += counts[r];
+            loglik += counts[r] * log(ratings_interval((r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma));
+        }
+    loglik -= total * log(ratings_interval((-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma));
+    return -2.0 * loglik;
+}
+
+/* Return sigma times the derivative of a block's log-likelihood by mu. */
+static double ratings_score(const double *counts, int32_t levels, double mu, double sigma)
+{
+    double derivative = 0.0, total = 0.0, low, high, p;
+    for (int32_t r = 0; r < levels; r++)
+        if (counts[r] > 0.0) {
+            low = (r - 0.5 - mu) / sigma;
+            high = (r + 0.5 - mu) / sigma;
+            p = ratings_interval(low, high);
+            total += counts[r];
+            derivative += counts[r] * (ratings_density(low) - ratings_density(high)) / p;
+        }
+    low = (-0.5 - mu) / sigma;
+    high = (levels - 0.5 - mu) / sigma;
+    p = ratings_interval(low, high);
+    return derivative - total * (ratings_density(low) - ratings_density(high)) / p;
+}
+
+/* Return the mean rating of a block, or with `mle` the mu of largest likelihood. */
+static double ratings_centre(const double *counts, int32_t levels, double sigma, int mle)
+{
+    /* outside this range, the likelihood hardly changes */
+    double low = -0.5 - 4.0 * sigma, high = levels - 0.5 + 4.0 * sigma, total = 0.0, mean = 0.0;
+    for (int32_t r = 0; r < levels; r++) {
+        total += counts[r];
+        mean += counts[r] * r;
+    }
+    mean /= total;
+    if (!mle)
+        return mean;
+    if (ratings_score(counts, levels, low, sigma) <= 0.0)
+        return low;
+    if (ratings_score(counts, levels, high, sigma) >= 0.0)
+        return high;
+    for (int k = 0; k < RATINGS_BISECTIONS; k++) { /* the log-likelihood is concave */
+        const double middle = 0.5 * (low + high);
+        if (ratings_score(counts, levels, middle, sigma) > 0.0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return 0.5 * (low + high);
+}
+#endif

@@ -1,0 +1,60 @@
+"""The connected parts of an interaction graph: predictors of different parts are independent in the model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["Component", "components"]
+
+
+class Component(NamedTuple):
+    """Predictors that interact with each other, directly or through others, and with no predictor outside.
+
+    Attributes
+    ----------
+    predictors : ndarray of intp, shape (c,)
+        Rising.
+    layout : Layout
+        Of these predictors alone.
+    positions : ndarray of intp, shape (layout.size,)
+        Where its parameters are in the vector of the whole model.
+    """
+
+    predictors: np.ndarray
+    layout: Layout
+    positions: np.ndarray
+
+    def columns(self, rows: Sample) -> Sample:
+        """Return the codes of these predictors, without a response."""
+        missing = None if rows.missing is None else rows.missing[:, self.predictors]
+        if missing is not None and not missing.any():
+            missing = None
+        return Sample(np.ascontiguousarray(rows.codes[:, self.predictors]), rows.weights, None, missing)
+
+
+def components(layout: Layout) -> list[Component]:
+    """Return the connected parts of the interaction graph, in the order of their first predictors."""
+    if layout.complete and layout.m > 1:
+        return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    n, label = connected_components(csr_matrix(layout.mask), directed=False)
+    if n == 1:
+        return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
+    scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n)]
+    for scope in layout.scopes:
+        scopes[label[scope[0]]].append(scope)
+    flat, out = np.arange(layout.size), []
+    for k in range(n):
+        predictors = np.flatnonzero(label == k)
+        number = {int(i): at for at, i in enumerate(predictors)}
+        terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
+        positions = [layout.table(flat, *scope).ravel() for scope in scopes[k]]
+        out.append(Component(predictors, Layout(layout.n_levels[predictors], terms), np.concatenate(positions)))
+    return out

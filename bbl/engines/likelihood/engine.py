@@ -175,7 +175,7 @@ class MaximumLikelihood(Engine):
             converged=converged,
             notes=notes,
             unbounded=unbounded,
-            rank=None if solution.rank == layout.size else solution.rank,
+            rank=None if solution.basis.all() else int(solution.basis.sum()),
         )
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
@@ -193,7 +193,7 @@ class MaximumLikelihood(Engine):
         """Return the largest log-likelihood of rows, without a penalty, and the number of parameters that it takes."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
-        return rows.total * solution.value, solution.rank
+        return rows.total * solution.value, int(solution.basis.sum())
 
 
 def _holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:

@@ -50,7 +50,7 @@ class LikelihoodInfluence(RowInfluence):
                     part,
                     part.columns(rows),
                     self.theta[part.positions],
-                    self.determined[part.positions],
+                    solution.basis[part.positions],
                     Penalty(penalty.ridge[part.positions], penalty.prior_count),
                 )
                 for part in components(layout)
@@ -72,11 +72,11 @@ class LikelihoodInfluence(RowInfluence):
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters."""
+        """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
         out = np.empty((rows.n, self.layout.size))
         for influence in self._parts:
             out[:, influence.part.positions] = influence.of_rows(influence.part.columns(rows), self.total)
-        return out
+        return out * self.determined
 
 
 class _Part:
@@ -88,11 +88,12 @@ class _Part:
     rows : Sample
         Its columns of the fitted rows.
     theta : ndarray, shape (size,)
-    determined : ndarray of bool, shape (size,)
+    basis : ndarray of bool, shape (size,)
+        As in `Solution`.
     penalty : Penalty
     """
 
-    def __init__(self, part: Component, rows: Sample, theta: np.ndarray, determined: np.ndarray, penalty: Penalty):
+    def __init__(self, part: Component, rows: Sample, theta: np.ndarray, basis: np.ndarray, penalty: Penalty):
         self.part, self.total = part, rows.total
         self._incomplete: IncompleteLikelihood | None = None
         if rows.complete:
@@ -108,7 +109,7 @@ class _Part:
             information, curvature = self._incomplete.curvatures()
         self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
-        self.inverse = _inverse(H, determined)
+        self.inverse = _inverse(H, basis)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(part.layout) - mu) - penalty.ridge * theta
@@ -130,10 +131,13 @@ def _even_moments(layout: Layout) -> np.ndarray:
     return moments
 
 
-def _inverse(H: np.ndarray, determined: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H among the `determined` parameters; zero for the others."""
-    at = np.ix_(determined, determined)
-    scale = np.sqrt(H.diagonal()[determined])
+def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for the others.
+
+    For determined parameters it does not depend on the basis, though on their being estimated along with the others.
+    """
+    at = np.ix_(basis, basis)
+    scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)
     out[at] = np.linalg.inv(H[at] / np.outer(scale, scale)) / np.outer(scale, scale)
     return 0.5 * (out + out.T)

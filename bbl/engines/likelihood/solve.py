@@ -27,7 +27,7 @@ __all__ = [
 
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
 MAX_NEWTON_SIZE = 600  # up to so many parameters Newton's method solves with their Fisher information
-MAX_INFORMATION_SIZE = 3000  # up to so many parameters have their rank found by their Fisher information
+MAX_INFORMATION_SIZE = 1500  # up to so many parameters have their rank found by their Fisher information
 MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
 MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
@@ -72,8 +72,8 @@ class Solution:
         Number of steps; 0 for the closed form.
     determined : ndarray of bool, shape (size,)
         Parameters that are finite at the maximum, and that no other values fit as well.
-    rank : int
-        Degrees of freedom of the model on the states that keep a probability.
+    basis : ndarray of bool, shape (size,)
+        As many parameters as the model has degrees of freedom on the states that keep a probability.
     """
 
     theta: np.ndarray
@@ -81,7 +81,7 @@ class Solution:
     norm: float
     n_iter: int
     determined: np.ndarray
-    rank: int
+    basis: np.ndarray
 
 
 def n_states(layout: Layout) -> float:
@@ -146,15 +146,15 @@ class Solver:
 
     def fit(self, rows: Rows, penalty: Penalty) -> Solution:
         """Fit the rows of one group; rows with missing values need a table of all states of a part."""
-        theta, determined = np.zeros(self.layout.size), np.ones(self.layout.size, dtype=bool)
-        value, norm, n_iter, n_determined = 0.0, 0.0, 0, 0
+        theta, (determined, basis) = np.zeros(self.layout.size), np.ones((2, self.layout.size), dtype=bool)
+        value, norm, n_iter = 0.0, 0.0, 0
         with serial_blas():
             for part in components(self.layout):
                 fit = self._fit_part(part, rows, Penalty(penalty.ridge[part.positions], penalty.prior_count))
-                theta[part.positions], determined[part.positions] = fit.theta, fit.determined
-                value, norm = value + fit.value, float(np.hypot(norm, fit.norm))
-                n_iter, n_determined = max(n_iter, fit.n_iter), n_determined + fit.rank
-        return Solution(theta, value, norm, n_iter, determined, n_determined)
+                theta[part.positions] = fit.theta
+                determined[part.positions], basis[part.positions] = fit.determined, fit.basis
+                value, norm, n_iter = value + fit.value, float(np.hypot(norm, fit.norm)), max(n_iter, fit.n_iter)
+        return Solution(theta, value, norm, n_iter, determined, basis)
 
     def _fit_part(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
         if rows.in_memory:
@@ -177,12 +177,13 @@ class Solver:
             return None
         tree = JunctionTree(part.layout, order)
         counts = _sums(part, rows, ("cliques", tuple(order)), tree.counts)
-        theta, determined = tree.closed_form(counts)
+        theta = tree.closed_form(counts)
         if theta is None:
             return None
         target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
-        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, determined, tree.rank(counts))
+        every = np.ones(part.layout.size, dtype=bool)
+        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
 
     def _fit_states(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
@@ -193,15 +194,15 @@ class Solver:
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
         if part.layout.size > MAX_NEWTON_SIZE:
             maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
-            return _on_face(table, maximum, face, penalty)[0]
+            return _on_face(table, maximum, face, penalty)
         maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS)
-        solution, basis = _on_face(table, maximum, face, penalty)
-        information = objective.curvatures()[0][np.ix_(basis, basis)]
-        if is_certain(information, objective.gradient()[basis], len(part.layout.scopes)):
+        solution = _on_face(table, maximum, face, penalty)
+        information = objective.curvatures()[0][np.ix_(solution.basis, solution.basis)]
+        if is_certain(information, objective.gradient()[solution.basis], len(part.layout.scopes)):
             return solution
         face = facial_set(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)[0]
+        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)
 
     def _fit_incomplete(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(part.layout)
@@ -212,10 +213,11 @@ class Solver:
         objective.support = face.support
         start = _start(part.layout, table.moments(objective.spread_evenly() / max(objective.total, 1.0)))
         if not objective.total:  # nothing is known of these predictors
-            return Solution(0.0 * start, 0.0, 0.0, 0, np.zeros(len(start), dtype=bool), 0)
+            nothing = np.zeros(len(start), dtype=bool)
+            return Solution(0.0 * start, 0.0, 0.0, 0, nothing, nothing)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)[0]
+        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
 
     def _fit_tree(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a junction tree by gradients alone."""
@@ -231,13 +233,13 @@ class Solver:
         maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
         every = np.ones(part.layout.size, dtype=bool)
         if log_support is None:
-            return Solution(*maximum, every, part.layout.size)
+            return Solution(*maximum, every, every)
         basis = determined = direction == 0.0
         if part.layout.size <= MAX_INFORMATION_SIZE:
             flat = tree.information(tree.margins(np.zeros(part.layout.size), log_support))
             basis, determined = rank(flat + np.diag((ridge > 0.0).astype(float)))
         theta = _push(tree, maximum.theta, direction, log_support)
-        return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, int(basis.sum()))
+        return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, basis)
 
     def _climb(
         self,
@@ -276,15 +278,12 @@ def _start(layout: Layout, target: np.ndarray) -> np.ndarray:
     return theta
 
 
-def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> tuple[Solution, np.ndarray]:
-    """Return the solution of a fit on a face, and as many parameters as are determined, bool (size,).
-
-    The solution is so far along the direction of recession that states off the face have lost their probability.
-    """
+def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> Solution:
+    """Return the solution of a fit on a face, so far along the direction of recession that the rest is lost."""
     theta, value, norm, n_iter = maximum
     every = np.ones(table.layout.size, dtype=bool)
     if face.support is None:
-        return Solution(theta, value, norm, n_iter, every, len(every)), every
+        return Solution(theta, value, norm, n_iter, every, every)
     basis = determined = face.direction == 0.0
     if table.layout.size <= MAX_INFORMATION_SIZE:
         flat = face.support / face.support.sum()
@@ -295,7 +294,7 @@ def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) 
     log_z, _ = table.log_partition(theta, face.support)
     excess = table.energies(theta)[~face.support] - log_z + OFF_FACE_LOG
     theta = theta + max(float((excess / drop).max()), 0.0) * face.direction
-    return Solution(theta, value, norm, n_iter, determined, int(basis.sum())), basis
+    return Solution(theta, value, norm, n_iter, determined, basis)
 
 
 def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

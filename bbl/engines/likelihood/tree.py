@@ -18,7 +18,6 @@ from bbl.rows.sample import Sample
 
 __all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order"]
 
-EMPTY_SHARE = np.exp(-40.0)  # of cells without rows
 DIRECTIONS = 64  # parameters whose covariances with all others are computed together
 
 
@@ -137,32 +136,21 @@ class JunctionTree:
             out[clique.cells] = np.bincount(cell, rows.weights, clique.cells.stop - clique.cells.start)
         return out
 
-    def closed_form(self, counts: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """Return the parameters that fit the counts (n_cells,) of all cliques, and which of them are determined.
+    def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
+        """Return the parameters (size,) that fit the positive counts (n_cells,) of all cliques; None unless they can.
 
-        The probability of a row is the product over the cliques of the share of the predictor given its separator.
-        Cells without rows get a share of exp(-40); parameters that they decide are not determined. The parameters
-        (size,) are None if the model lacks some that this takes.
+        They can if the terms are all sets of predictors of every clique: the probability of a row is then the product
+        over the cliques of the share of the predictor given its separator.
         """
-        theta, lost = np.zeros((2, self.layout.size))
+        theta = np.zeros(self.layout.size)
         for clique in self.cliques:
             table = counts[clique.cells].reshape(clique.shape)
-            total = table.sum(axis=0)
-            shares = np.divide(table, total, out=np.ones_like(table), where=total > 0.0)
-            energy = np.log(np.maximum(shares, EMPTY_SHARE))
-            if not add_parameters(self.layout, theta, clique.scope, energy):
-                return None, lost == 0.0
             if not table.all():
-                add_parameters(self.layout, lost, clique.scope, np.where(table > 0.0, 0.0, np.nan))
-        return theta, ~np.isnan(lost)
-
-    def rank(self, counts: np.ndarray) -> int:
-        """Return the degrees of freedom of a decomposable model on the states with positive shares."""
-        n_cells = 0
-        for clique in self.cliques:
-            occurs = counts[clique.cells].reshape(clique.shape) > 0.0
-            n_cells += int(occurs.sum()) - int(occurs.any(axis=0).sum())
-        return n_cells
+                return None
+            energy = np.log(table / table.sum(axis=0))
+            if not add_parameters(self.layout, theta, clique.scope, energy):
+                return None
+        return theta
 
     def margins(self, theta: np.ndarray, log_support: np.ndarray | None = None) -> Margins:
         """Return ln Z and the probabilities of all cliques.

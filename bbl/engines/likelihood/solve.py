@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -216,8 +216,17 @@ class Solver:
             nothing = np.zeros(len(start), dtype=bool)
             return Solution(0.0 * start, 0.0, 0.0, 0, nothing, nothing)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
+        limit = facial_set(table, objective.without_negligible(), penalty.ridge == 0.0)
+        if limit.support is not None and (face.support is None or (limit.support < face.support).any()):
+            face, objective.support = limit, limit.support
+            on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
+            maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
+        objective.value(maximum.theta)
+        objective.gradient()
+        basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        return _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
+        solution = _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
+        return replace(solution, determined=solution.determined & determined, basis=basis)
 
     def _fit_tree(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a junction tree by gradients alone."""

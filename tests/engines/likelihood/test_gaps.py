@@ -7,7 +7,8 @@ import reference as oracle
 import reference_likelihood as truth
 
 import bbl
-from bbl.engines.likelihood.gaps import IncompleteLikelihood
+from bbl.engines.likelihood.components import components
+from bbl.engines.likelihood.gaps import IncompleteLikelihood, missing_patterns
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.newton import maximise
 from bbl.engines.likelihood.solve import Penalty, Solver
@@ -70,7 +71,8 @@ def test_the_likelihood_never_falls_and_ends_where_em_ends(seed):
     if by_em[-1] - by_em[-2] < 1e-9:
         np.testing.assert_allclose(solution.theta[solution.determined], theta[solution.determined], atol=1e-3)
     table = StateTable(layout)
-    objective = Traced(table, sample_of(x), np.zeros(table.n), np.zeros(layout.size), None)
+    patterns = missing_patterns(table, components(layout)[0], sample_of(x))
+    objective = Traced(table, patterns, np.zeros(table.n), np.zeros(layout.size))
     objective.trace = []
     maximise(objective, np.zeros(layout.size), 1e-10, 200)
     assert len(objective.trace) > 3
@@ -83,7 +85,9 @@ def test_hessians_are_those_of_finite_differences():
         layout = Layout(L, terms)
         table = StateTable(layout)
         ridge = np.full(layout.size, 0.1)
-        objective = IncompleteLikelihood(table, sample_of(x), np.full(table.n, 0.5), ridge, None)
+        objective = IncompleteLikelihood(
+            table, missing_patterns(table, components(layout)[0], sample_of(x)), np.full(table.n, 0.5), ridge
+        )
         theta = np.random.default_rng(seed).normal(0, 0.5, layout.size)
 
         def gradient(theta, objective=objective):

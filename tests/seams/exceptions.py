@@ -49,7 +49,8 @@ def by_reference(case: Case) -> bool:
     if s.family == "network":
         return False
     if s.method == "ml":
-        return option(case, "lambda_") is not None or option(case, "lambdah") is not None
+        approximate = option(case, "log_z") in ("pseudo", "half", "mf")  # eqs. (31) and (32) go by the reference level
+        return approximate or option(case, "lambda_") is not None or option(case, "lambdah") is not None
     return s.method in ("mf", "pseudo", "bayes", "pvi", "shbm", "auto")
 
 

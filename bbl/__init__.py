@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bbl.api.load import load
     from bbl.api.machine.average import average
     from bbl.api.machine.fit import bbl, crossVal
+    from bbl.api.machine.graphs import graphs
     from bbl.api.machine.onegroup import mlestimate
     from bbl.api.machine.scores import log_scores
     from bbl.api.machine.simulate import mcSample, randompar, randomsamp, sample_xi
@@ -46,18 +47,19 @@ if TYPE_CHECKING:
     from bbl.results.shooter.shooter import ShooterResults
     from bbl.results.together.average import AverageResults
     from bbl.results.together.cv import CVResults
+    from bbl.results.together.graphs import GraphsResults
     from bbl.results.together.step import StepResults
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",
-    "DataWarning", "DensityResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood", "MeanField",
-    "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults", "StepResults",
-    "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment", "effective_size",
-    "effective_weights", "errors", "etable", "freq2raw", "load", "lump", "log_scores", "mcSample", "mlestimate",
-    "networks", "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst", "sample_xi", "shooter",
-    "step",
+    "DataWarning", "DensityResults", "GraphsResults", "GroupParameters", "HighOrder", "MLEstimate", "MaximumLikelihood",
+    "MeanField", "NaiveBayes", "PersistentVI", "Posterior", "PseudoLikelihood", "SampleResults", "ShooterResults",
+    "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment",
+    "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump", "log_scores",
+    "mcSample", "mlestimate", "networks", "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst",
+    "sample_xi", "shooter", "step",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access
@@ -68,6 +70,7 @@ NAMES_BY_MODULE = {
     "bbl.api.effective": ("effective_size", "effective_weights"),
     "bbl.api.enrichment": ("enrichment",),
     "bbl.api.machine.fit": ("bbl", "crossVal"),
+    "bbl.api.machine.graphs": ("graphs",),
     "bbl.api.load": ("load",),
     "bbl.api.machine.onegroup": ("mlestimate",),
     "bbl.api.machine.scores": ("log_scores",),
@@ -88,6 +91,7 @@ NAMES_BY_MODULE = {
     "bbl.results.machine.fit": ("BBLResults",),
     "bbl.results.together.average": ("AverageResults",),
     "bbl.results.together.cv": ("CVResults",),
+    "bbl.results.together.graphs": ("GraphsResults",),
     "bbl.results.together.step": ("StepResults",),
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }  # fmt: skip

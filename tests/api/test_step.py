@@ -109,10 +109,10 @@ def test_names_that_need_backticks_and_gaps():
 
 
 def test_terms_whose_tables_are_too_large_are_left_out(survey, monkeypatch):
-    from bbl.engines.likelihood import engine
+    from bbl.engines.likelihood import engine, solve
 
     monkeypatch.setattr(engine, "MAX_STATES", 4)
-    monkeypatch.setattr(engine, "MAX_CELLS", 20.0)
+    monkeypatch.setattr(solve, "MAX_CELLS", 20.0)
     fit = bbl.bbl("~ Class + Sex + Age + Answer", survey, "Freq", method="ml")
     with pytest.warns(bbl.DataWarning, match="models were left out"):
         found = bbl.step(fit)

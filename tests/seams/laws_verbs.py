@@ -73,6 +73,7 @@ VERBS: dict[str, Callable[[Case], Any]] = {
     "anova": lambda case: bbl.anova(case.fit, case.fit),
     "etable": lambda case: bbl.etable({"one": case.fit, "other": case.fit}),
     "step": lambda case: bbl.step(case.fit, scope=("~ 1", "~ .^2"), verbose=0),
+    "graphs": lambda case: bbl.graphs(case.frame, weights_of(case), verbose=0, **case_options(case)),
     "log_scores": lambda case: bbl.log_scores(case.fit, case.new_frame),
     "crossVal": validated,
     "mcSample": lambda case: bbl.mcSample(case.fit, nsteps=4, nchains=4, seed=1, verbose=0),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
 
-__all__ = ["draw_network", "plot_network"]
+__all__ = ["draw_graph", "draw_network", "new_graph_axes", "plot_network"]
 
 MAX_NODES = 40  # predictors up to which all are drawn; of more, only those with an edge
 NAME_RADIUS = 1.08  # where names begin, in units of the radius
@@ -137,12 +137,13 @@ def draw_network(
     nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in shown_pairs]
     names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
     notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
-    panels, bar = _new_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
+    panels, bar = new_graph_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
     scale = _scale(np.concatenate([*signed, np.zeros(1)]))
     headings = _headings(titles, notes, min(axes_inches(ax)[0] for ax in panels))
     graphs = zip(panels, nodes, names, shown_pairs, signed, headings, strict=False)
     for ax, graph_nodes, node_names, pairs, values, heading in graphs:
-        lines = _graph(ax, node_names, np.searchsorted(graph_nodes, layout.pairs[pairs]), values, scale)
+        edges = np.searchsorted(graph_nodes, layout.pairs[pairs])
+        lines = draw_graph(ax, node_names, edges, values, scale, dashed=values <= 0)
         ax.set_title(heading, fontsize=TITLE_FONT)
     colour_bar(lines, bar, panels, "Signed strength (dashed: below 0)")
     return panels
@@ -162,7 +163,7 @@ def _headings(titles: list[str], notes: list[str], width: float) -> list[str]:
     return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
-def _new_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
+def new_graph_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
     """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes for its colour bar."""
     n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
     # inches of the circle's radius and of the names outside
@@ -216,10 +217,13 @@ def _sign(layout: Layout, theta: np.ndarray, pair: int) -> float:
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
 
-def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any]) -> LineCollection:
+def draw_graph(
+    ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: dict[str, Any], dashed: np.ndarray
+) -> LineCollection:
     """Draw nodes with their names, and edges between them; return the drawn edges.
 
-    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths, `scale` their colours (`_scale`).
+    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths, `scale` their colours (`_scale`), `dashed`
+    (n,) bool the edges that are dashed.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
@@ -234,7 +238,7 @@ def _graph(ax: Axes, names: list, edges: np.ndarray, values: np.ndarray, scale: 
         curves.append((1 - t) ** 2 * nodes[a] + 2 * t * (1 - t) * control + t**2 * nodes[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
     widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.6)
-    styles = ["solid" if v > 0 else (0, (2.5, 1.2)) for v in values]  # dashes show the sign without colours too
+    styles = [(0, (2.5, 1.2)) if is_dashed else "solid" for is_dashed in dashed]  # shows the sign without colours too
     norm = Normalize(scale["vmin"], scale["vmax"])
     lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles)
     ax.add_collection(lines)

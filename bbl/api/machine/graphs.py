@@ -1,0 +1,157 @@
+"""The public function `graphs`: graphical models of a table, with their weights and the probability of each edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bbl.api.training_data import TrainingData, encode_data, refuse_batches
+from bbl.boltzmann.graphs.decomposable import greedy_graphs
+from bbl.boltzmann.graphs.exhaustive import all_graphs
+from bbl.boltzmann.graphs.scores import GraphScores, Margins
+from bbl.checks import choice, integer, verb
+from bbl.design.design import EncodingRules
+from bbl.design.formula import write_formula
+from bbl.design.table_types import TableLike, Weights
+from bbl.engines import make_engine
+from bbl.errors import DataError
+from bbl.parallel import progress_bar
+from bbl.results.together.graphs import GraphsResults
+
+__all__ = ["graphs"]
+
+MAX_VARIABLES = 6  # of which all graphs are compared: 32,768 of six
+MAX_STATES = 2**14  # of the table of these variables; graphs that are not decomposable then take minutes
+
+
+@verb
+def graphs(
+    data: TableLike,
+    weights: Weights | None = None,
+    criterion: str = "bic",
+    top: int = 20,
+    *,
+    missing: str = "raise",
+    verbose: int = 1,
+) -> GraphsResults:
+    """Compare graphical models of a table: which variables are joined, and how sure is each edge?
+
+    Two variables that are not joined are independent given all others.
+
+    Parameters
+    ----------
+    data : DataFrame (pandas, polars), pyarrow Table or dict of lists
+        All columns but the weights are variables; a response is one of them.
+    weights : column name or array of length n, optional
+        Frequencies, whole numbers.
+    criterion : {"bic", "aic"}, default "bic"
+        Criterion of the weights ``exp(-criterion / 2)`` of graphs.
+    top : int, default 20
+        Number of best graphs in ``table``.
+    missing : {"raise", "drop", "level"}, default "raise"
+        Missing values are an error; or their rows are dropped; or they are a level of their own.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    GraphsResults
+        ``table``, ``edges``, ``formula``, ``plot()``.
+
+    Raises
+    ------
+    DataError, LevelError, OptionError, BBLTypeError
+        Each names the column or argument, and what to do.
+
+    Notes
+    -----
+    *Up to six variables* (and 16,384 cells of their table) all graphs are compared, 32,768 of six. Each has its exact
+    maximum of the likelihood. A variable whose neighbours are all joined is split off, again and again; the likelihood
+    then has a factor in closed form, from the margins of these variables. This leaves nothing of a decomposable graph.
+    What it leaves of another, such as a cycle of four, is fitted once for all graphs that have it, by proportional
+    fitting, or by Newton's method where that has not converged after 400 rounds.
+
+    *Beyond*, decomposable graphs alone are compared, by a greedy search: from no edge on, the edge is added or dropped
+    that lowers the criterion the most, until none does. Weights and probabilities are then shares of the graphs that
+    were compared on the way, and say less of what could be found elsewhere.
+
+    The weights of ``"bic"`` approximate posterior probabilities of graphs that are equally likely before. The criterion
+    counts all parameters of a graph, also those that empty cells leave without an estimate, and which ``fit.bic`` does
+    not count: in sparse tables large graphs would else look cheap.
+
+    References
+    ----------
+    Lauritzen SL (1996). Graphical Models. Oxford, chapter 4.
+    Madigan D, Raftery AE (1994). Model selection and accounting for model uncertainty in graphical models using Occam's
+    window. Journal of the American Statistical Association 89, 1535-1546.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> found = bbl.graphs(titanic, weights="Freq", top=2)
+    >>> found.formula
+    '~ Class*Sex*Survived + Class*Age*Survived'
+    >>> found.table[["edges", "parameters", "BIC", "weight"]].round(3)
+       edges  parameters        BIC  weight
+    0      5          23  10502.279     1.0
+    1      4          19  10526.282     0.0
+    """
+    choice("criterion", criterion, ("bic", "aic"))
+    choice("missing", missing, ("raise", "drop", "level"))
+    n_best = integer("top", top, 1)
+    refuse_batches(data, "graphs", "data")
+    encoded = encode_data(
+        TrainingData("~ .", data, weights, missing=missing), EncodingRules(sums_out=False, one_sided=True)
+    )
+    names, n_levels = encoded.design.labels.names, encoded.design.n_levels
+    if len(names) < 2:
+        raise DataError(f"graphs joins two or more variables, and the data have one, {names[0]!r}.", argument="data")
+    margins = Margins(encoded.rows, n_levels)
+    k = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0
+    is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
+    with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
+        if is_small:
+            scores = all_graphs(margins, make_engine("ml", {}, []), progress)
+        else:
+            scores = greedy_graphs(margins, k, progress)
+    return _results(scores, names, k, criterion.upper(), n_best)
+
+
+def _results(scores: GraphScores, names: tuple, k: float, title: str, n_best: int) -> GraphsResults:
+    """Return graphs and edges with their weights, as frames; the criterion's column is called `title`."""
+    criterion = scores.criterion(k)
+    weights = np.exp(-0.5 * (criterion - criterion.min()))
+    weights /= weights.sum()
+    best = np.argsort(criterion, kind="stable")[:n_best]
+    table = pd.DataFrame(
+        {
+            "formula": [_formula(names, scores.pairs[edges]) for edges in scores.edges[best]],
+            "edges": scores.edges[best].sum(axis=1),
+            "parameters": scores.n_parameters[best].astype(np.int64),
+            "logLik": scores.log_likelihood[best],
+            title: criterion[best],
+            "weight": weights[best],
+        }
+    )
+    probability = np.minimum(weights @ scores.edges, 1.0)
+    order = np.argsort(-probability, kind="stable")
+    ends = [[names[i] for i in scores.pairs[order, side]] for side in (0, 1)]
+    edges = pd.DataFrame({"variable": ends[0], "variable2": ends[1], "probability": probability[order]})
+    return GraphsResults(table, edges, scores.n_graphs, scores.is_exhaustive, tuple(names))
+
+
+def _formula(names: tuple, pairs: np.ndarray) -> str:
+    """Return the formula of a graph: one product for each largest set of variables that are all joined."""
+    joined = {(int(i), int(j)) for i, j in pairs}
+    larger: list[tuple[int, ...]] = list(joined)
+    terms = larger.copy()
+    while larger:  # sets of one variable more, whose pairs are all joined
+        larger = [
+            (*term, v)
+            for term in larger
+            for v in range(term[-1] + 1, len(names))
+            if all((i, v) in joined for i in term)
+        ]
+        terms += larger
+    return write_formula(None, names, terms).text

@@ -1,0 +1,1 @@
+"""Choice among graphical models by their likelihoods, on arrays."""

@@ -1,0 +1,96 @@
+"""Likelihoods of graphical models from those of their parts: tables of the data, and the record of a search.
+
+A *graph* joins m predictors; its model has all terms of predictors that are joined pairwise. Sets of predictors are
+whole numbers whose bit i stands for predictor i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.rows.sample import Sample
+
+__all__ = ["GraphScores", "Margins", "members"]
+
+MAX_COUNTED_CELLS = 2**22  # cells of a table up to which rows are counted in it; of larger ones the filled cells alone
+
+
+def members(mask: int) -> list[int]:
+    """Return the numbers of the bits of a set, in rising order."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+@dataclass(frozen=True)
+class GraphScores:
+    """The graphs of a search.
+
+    Attributes
+    ----------
+    pairs : ndarray of int, shape (E, 2)
+        All pairs of predictors, the possible edges.
+    edges : ndarray of bool, shape (G, E)
+        Which edges each graph has.
+    log_likelihood : ndarray, shape (G,)
+        Largest log-likelihood of each graph's model.
+    n_parameters : ndarray, shape (G,)
+        Parameters of the model, whether the data determine them or not.
+    n_graphs : int
+        Number of graphs that were compared; those without any weight are not listed.
+    is_exhaustive : bool
+        Whether these are all graphs.
+    """
+
+    pairs: np.ndarray
+    edges: np.ndarray
+    log_likelihood: np.ndarray
+    n_parameters: np.ndarray
+    n_graphs: int
+    is_exhaustive: bool
+
+    def criterion(self, k: float) -> np.ndarray:
+        """Return ``-2 log-likelihood + k parameters`` of each graph, shape (G,)."""
+        return -2.0 * self.log_likelihood + k * self.n_parameters
+
+
+class Margins:
+    """Tables of some predictors and their likelihoods, each computed once.
+
+    Parameters
+    ----------
+    rows : Sample
+        Complete rows.
+    n_levels : ndarray of int, shape (m,)
+    """
+
+    def __init__(self, rows: Sample, n_levels: np.ndarray):
+        self.rows = rows.pooled.collapsed(n_levels)
+        self.n_levels = [int(L) for L in n_levels]
+        self._values: dict[int, float] = {0: 0.0}
+
+    def log_likelihood(self, mask: int) -> float:
+        """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n / N)`` over cells."""
+        if mask not in self._values:
+            counts = self._filled(mask)
+            self._values[mask] = float(counts @ np.log(counts / self.rows.total))
+        return self._values[mask]
+
+    def counts(self, mask: int) -> np.ndarray:
+        """Return the table of a set of predictors, one axis for each, in rising order."""
+        axes = members(mask)
+        shape = [self.n_levels[i] for i in axes]
+        cells = np.ravel_multi_index(tuple(self.rows.codes[:, i].astype(np.intp) for i in axes), shape)
+        return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
+
+    def _filled(self, mask: int) -> np.ndarray:
+        """Return the counts of the cells of a table that are not empty."""
+        cells, n_cells = np.zeros(self.rows.n, dtype=np.intp), 1
+        for i in members(mask):
+            cells = cells * self.n_levels[i] + self.rows.codes[:, i]
+            n_cells *= self.n_levels[i]
+            if n_cells > MAX_COUNTED_CELLS:
+                cells = np.unique(cells, return_inverse=True)[1].ravel()
+                n_cells = int(cells.max()) + 1
+        counts = np.bincount(cells, self.rows.weights)
+        return counts[counts > 0.0]

@@ -1,0 +1,49 @@
+"""Interaction graph of graphical models: nodes on a circle, the probability of each edge as width and colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bbl.report.canvas import check_axes, colour_bar
+from bbl.report.machine.plot_interactions import draw_graph, new_graph_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_edges"]
+
+LEAST_SHOWN = 0.05  # probability of an edge that is drawn
+PROBABLE = 0.5  # probability from which an edge is not dashed
+PALEST = 0.25  # share of the colour map that is left out: pale edges would not be seen on white
+
+
+def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: Axes | None = None) -> Axes:
+    """Draw a graph whose edges have probabilities.
+
+    Parameters
+    ----------
+    names : sequence
+        Names of the nodes.
+    ends : ndarray of int, shape (E, 2)
+        Positions of the ends of each edge in `names`.
+    probability : ndarray, shape (E,)
+    ax : matplotlib Axes, optional
+        A new figure by default.
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    is_shown = probability >= LEAST_SHOWN
+    order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
+    ends, probability = ends[is_shown][order], probability[is_shown][order]
+    title = "Probability of edges"
+    panels, bar = new_graph_axes([list(names)], [title], [""]) if ax is None else (check_axes([ax], 1), None)
+    colours = LinearSegmentedColormap.from_list("edges", colormaps["viridis_r"](np.linspace(PALEST, 1.0, 64)))
+    scale = {"cmap": colours, "vmin": 0.0, "vmax": 1.0}
+    lines = draw_graph(panels[0], list(names), ends, probability, scale, dashed=probability < PROBABLE)
+    panels[0].set_title(title)
+    colour_bar(lines, bar, panels, "Probability (dashed: below 50 %)")
+    return panels[0]

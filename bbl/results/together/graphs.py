@@ -1,0 +1,73 @@
+"""GraphsResults: graphical models with their weights, and the probability of each edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import pandas as pd
+
+from bbl.checks import verb
+from bbl.report.machine.plot_graphs import plot_edges
+from bbl.report.text import table_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["GraphsResults"]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class GraphsResults:
+    """Graphical models of a table; made by `bbl.graphs`.
+
+    Attributes
+    ----------
+    table : DataFrame
+        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``; the number of ``edges``;
+        ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and ``weight``, a share of all graphs compared.
+    edges : DataFrame
+        A row for each pair of variables, the most probable first: ``variable``, ``variable2``, and ``probability``, the
+        sum of the weights of the graphs that join them.
+    n_graphs : int
+        Number of graphs that were compared.
+    is_exhaustive : bool
+        Whether these are all graphs; else those that a greedy search met, and probabilities are of them alone.
+    variables : tuple
+        Names, in the order of the table.
+    """
+
+    table: pd.DataFrame
+    edges: pd.DataFrame
+    n_graphs: int
+    is_exhaustive: bool
+    variables: tuple
+
+    @property
+    def formula(self) -> str:
+        """Formula of the best graph."""
+        return str(self.table["formula"].iloc[0])
+
+    @verb
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the variables as nodes and the probability of each edge as its width and colour.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            A new figure by default.
+
+        Returns
+        -------
+        matplotlib Axes
+            Edges of a probability below 5 % are left out; those below 50 % are dashed.
+        """
+        position = {name: i for i, name in enumerate(self.variables)}
+        ends = self.edges[["variable", "variable2"]].map(position.__getitem__).to_numpy()
+        return plot_edges(self.variables, ends, self.edges["probability"].to_numpy(), ax)
+
+    def __repr__(self) -> str:
+        count = f"all {self.n_graphs:,} graphs" if self.is_exhaustive else f"{self.n_graphs:,} graphs that a search met"
+        noun = "the best" if len(self.table) == 1 else f"the {len(self.table)} best"
+        return f"{noun.capitalize()} of {count}\n\n{table_text(self.table)}\n\nEdges\n\n{table_text(self.edges)}"

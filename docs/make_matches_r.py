@@ -1,8 +1,9 @@
 """Write the tables of the page "Does it match R?": every difference from R's stored outputs, measured by the tests.
 
 matches_r.csv has a row for each comparison; matches_r_rules.csv and matches_r_cases.csv sum them up by rule and by
-stored problem. Run in the checkout, with the folder of reference outputs beside it (or named by BBL_SHARED):
-``python docs/make_matches_r.py``. It takes about a minute.
+stored problem; matches_r_loglinear.csv sums up those of exact maximum likelihood with R's log-linear models. Run in the
+checkout, with the folder of reference outputs beside it (or named by BBL_SHARED): ``python docs/make_matches_r.py``. It
+takes about a minute.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "tests")]
 
 import rcases  # noqa: E402
+import rloglinear  # noqa: E402
 from rcompare import RULES  # noqa: E402
 from test_reference_r import compare  # noqa: E402
 
@@ -67,6 +69,23 @@ def by_case(checks: pd.DataFrame, calls: dict[str, str]) -> list[list]:
     return rows
 
 
+def by_number() -> list[list]:
+    """Return a row for each kind of comparison with log-linear models of R, and number that is compared."""
+    found: dict[tuple[str, str], list] = {}
+    for name in rloglinear.names():
+        for check in rloglinear.compare(name):
+            quantity = check.quantity.split(": ")[-1]
+            found.setdefault((check.rule, quantity), []).append((name, check))
+    rows = []
+    for kind, words in rloglinear.RULES.items():
+        for (rule, quantity), checks in found.items():
+            if rule == kind:
+                problems, largest = len({name for name, _ in checks}), max(check.difference for _, check in checks)
+                limit = max(check.tolerance for _, check in checks)
+                rows.append([words, quantity, problems, f"{largest:.1e}", f"{limit:.0e}"])
+    return rows
+
+
 def write(name: str, header: list[str], rows: list) -> None:
     """Write a table as CSV beside this file."""
     with (DOCS / name).open("w", newline="", encoding="utf-8") as handle:
@@ -84,6 +103,8 @@ def main() -> None:
     write("matches_r_rules.csv", header, by_rule(checks))
     header = ["problem", "call", "comparisons", "closest to its tolerance", "difference", "tolerance", "rule"]
     write("matches_r_cases.csv", header, by_case(checks, calls))
+    header = ["what is compared", "number", "problems", "largest difference", "tolerance"]
+    write("matches_r_loglinear.csv", header, by_number())
     print(f"{len(checks)} comparisons of {len(calls)} problems")
 
 

@@ -14,6 +14,7 @@ import jinja2
 import pandas as pd
 import pytest
 import rcases
+import rloglinear
 from expected_errors import expecting
 from rcompare import RULES
 
@@ -256,6 +257,12 @@ def test_comparison_with_r_passed_under_the_rules_of_the_tests():
     assert all(float(row["difference"]) <= float(row["tolerance"]) for row in checks)
     rules = {row["rule"]: row["what is compared"] for row in table("matches_r_rules.csv") if row["rule"] != "all"}
     assert rules == {rule: RULES[rule] for rule in {row["rule"] for row in checks}}
+
+
+def test_comparison_with_log_linear_models_passed():
+    rows = table("matches_r_loglinear.csv")
+    assert {row["what is compared"] for row in rows} == set(rloglinear.RULES.values())
+    assert all(float(row["largest difference"]) <= float(row["tolerance"]) for row in rows)
 
 
 def test_comparison_with_r_has_all_cases(shared):

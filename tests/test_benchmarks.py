@@ -26,7 +26,7 @@ from benchmarks.speed import SUITES, methods, plots, problems, run, summary, use
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, blocks, coverage, digits, level, pooled, posterior  # noqa: E402
+from benchmarks.studies import annealing, blocks, coverage, digits, level, likelihood, pooled, posterior  # noqa: E402
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -483,3 +483,14 @@ def test_the_level_study_counts_tests_made_and_rejected():
     text = "\n".join(level.summarise(pd.concat([frame, power])))
     assert "## Level" in text and "| 400 | 0.5 |" in text
     assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])
+
+
+def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
+    frame = likelihood.run(2, 1)
+    assert list(frame["setting"].unique()) == [setting.name for setting in likelihood.SETTINGS]
+    assert (frame["wald_covered"] <= frame["wald"]).all()
+    assert (frame["wald"] + frame["exact"] <= frame["parameters"]).all()
+    dense = frame[frame["setting"].str.contains("2,000")]
+    assert set(dense["test"]) == {"likelihood ratio"}
+    page = "\n".join(likelihood.summarise(frame))
+    assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)

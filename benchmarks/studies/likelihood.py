@@ -1,0 +1,140 @@
+"""Exact likelihood: coverage of intervals, level of tests: ``python -m benchmarks.studies.likelihood``."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import chi2
+
+import bbl
+from bbl.engines.likelihood.states import StateTable
+from bbl.errors import ConvergenceWarning, DataWarning
+from bbl.model.layout import Layout
+from bbl.model.states import random_parameters
+from benchmarks.report import command, rows_of, table, write_page
+from benchmarks.studies.coverage import share
+
+COLUMNS = (
+    *("setting", "replicate", "least", "parameters", "wald", "wald_covered", "exact", "exact_covered"),
+    *("test", "rejected", "chi2_rejected"),
+)
+LEVEL = 0.05
+TESTS = {"likelihood ratio": "likelihood ratio", "least p": "terms, one by one", "no test": "none"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of table: levels of the predictors, rows, and spread of fields and couplings."""
+
+    levels: tuple[int, ...]
+    n: int
+    spread: float = 0.3
+
+    @property
+    def name(self) -> str:
+        """How the tables call it."""
+        return f"{' x '.join(map(str, self.levels))}, n = {self.n:,}"
+
+
+SETTINGS = (
+    Setting((2, 2), 200),
+    Setting((2, 2, 2), 200),
+    Setting((2, 2, 2, 2), 2000),
+    Setting((2, 3, 4), 2000),
+    Setting((2, 3, 4), 200),
+    Setting((3, 3, 3), 200, 0.6),
+    Setting((2, 2, 2, 2), 50, 0.6),
+)
+
+
+def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
+    """Draw a model without an interaction of the first two predictors, and a table; fit with and without it."""
+    rng = np.random.default_rng([at, number, 17])
+    layout = Layout(setting.levels)
+    theta = random_parameters(layout, "norm", dh=setting.spread, dJ=setting.spread, rng=rng)[0]
+    layout.table(theta, 0, 1)[...] = 0.0
+    states = StateTable(layout)
+    _, p = states.log_partition(theta)
+    counts = rng.multinomial(setting.n, p)
+    names = [f"x{i + 1}" for i in range(layout.m)]
+    frame = pd.DataFrame(states.codes(np.arange(states.n)), columns=names).assign(count=counts)
+    levels = {name: list(range(L)) for name, L in zip(names, setting.levels, strict=True)}
+    small, large = (
+        bbl.bbl(formula, frame, weights="count", method="ml", xlevels=levels, verbose=0, novarOk=True)
+        for formula in ("~ .^2 - x1:x2", "~ .^2")
+    )
+    rows = large.inference().table()
+    covered = (rows["lower"] <= theta) & (theta <= rows["upper"])
+    has_limits = rows["lower"].notna() & rows["upper"].notna()
+    by_kind = [value for kind in ("Wald", "exact") for value in _counts(covered, has_limits & (rows["test"] == kind))]
+    test = bbl.anova(small, large).iloc[1]
+    kind = next(words for start, words in TESTS.items() if test["test"].startswith(start))
+    df = large.n_parameters - small.n_parameters
+    plain = chi2.sf(2.0 * (float(large.logLik()) - float(small.logLik())), df) if df > 0 else np.nan
+    least = setting.n * p.min()
+    return [(setting.name, number, least, len(rows), *by_kind, kind, int(test["p"] < LEVEL), int(plain < LEVEL))]
+
+
+def _counts(covered: pd.Series, chosen: pd.Series) -> tuple[int, int]:
+    return int(chosen.sum()), int(covered[chosen].sum())
+
+
+def _quiet(setting: Setting, at: int, number: int) -> list[tuple]:
+    """Do not warn of tables in which the likelihood has no finite maximum."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        return replicate(setting, at, number)
+
+
+def run(replicates: int, jobs: int) -> pd.DataFrame:
+    """Return what the intervals cover and the tests reject in tables of all settings."""
+    return rows_of(_quiet, [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(replicates)], jobs, COLUMNS)
+
+
+def summarise(frame: pd.DataFrame) -> list[str]:
+    """Return the Markdown tables."""
+    intervals, tests = [], []
+    for name in dict.fromkeys(frame["setting"]):
+        part = frame[frame["setting"] == name]
+        none = 1.0 - (part["wald"] + part["exact"]).sum() / part["parameters"].sum()
+        covered = [share(part[f"{kind}_covered"], part[kind]) for kind in ("wald", "exact")]
+        intervals.append([name, f"{part['parameters'].sum():,}", *covered, f"{100 * none:.1f}%"])
+        one = pd.Series(1, index=part.index)
+        by_test = [part["test"] == kind for kind in TESTS.values()]
+        rejected = [share(part["rejected"][chosen], one[chosen]) for chosen in by_test[:2]]
+        rejected.append(share(part["chi2_rejected"][~by_test[0]], one[~by_test[0]]))
+        tests.append([name, f"{part['least'].mean():.1f}", *(str(chosen.sum()) for chosen in by_test), *rejected])
+    return [
+        "# Exact likelihood: intervals and tests",
+        "",
+        "Tables of random models of all pairs, of which the first two predictors do not interact; a new model for "
+        "every table (`python -m benchmarks.studies.likelihood`). ± is the Monte-Carlo standard error.",
+        "",
+        "Coverage of the 95% intervals of `fit.inference().table()`, by kind of interval; the last column is the share "
+        "of parameters that have none, for want of rows.",
+        "",
+        *table(["", "parameters", "Wald", "exact", "none"], intervals),
+        "Level of `bbl.anova` with and without the interaction at 0.05: the rows that the smallest cell is expected "
+        "to hold, on average; how many tables had which test; and what the tests rejected. The last column is what a "
+        "chi-square distribution of the likelihood ratio would have rejected of the tables in which `anova` does not "
+        "trust it.",
+        "",
+        *table(["", "least cell", *TESTS.values(), "likelihood ratio", "one by one", "chi-square elsewhere"], tests),
+    ]
+
+
+def main() -> None:
+    """Run the study; write its CSV file and ``likelihood.md``."""
+    args = command(__doc__, replicates=(2000, "tables of each setting"))
+    frame = run(args.replicates, args.jobs)
+    frame.to_csv(args.out / "likelihood.csv", index=False, float_format="%.4g")
+    page = write_page(args.out / "likelihood.md", summarise(pd.read_csv(args.out / "likelihood.csv")))
+    print(page.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -18,6 +18,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["LikelihoodInfluence"]
 
+NO_INFORMATION = 1e-18  # diagonal element of an information that is zero but for rounding
+
 
 class LikelihoodInfluence(RowInfluence):
     """Influence of rows on the maximum likelihood estimate of one group, and the covariances of the estimate.
@@ -38,7 +40,7 @@ class LikelihoodInfluence(RowInfluence):
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
-        self.layout, self.theta, self.determined, self.total = layout, solution.theta, solution.determined, rows.total
+        self.layout, self.theta, self.total = layout, solution.theta, rows.total
         check_memory(
             32.0 * float(layout.size) ** 2,
             f"The information of {layout.size} parameters",
@@ -55,6 +57,9 @@ class LikelihoodInfluence(RowInfluence):
                 )
                 for part in components(layout)
             ]
+        self.determined = solution.determined.copy()
+        for influence in self._parts:
+            self.determined[influence.part.positions] &= influence.basis | ~solution.basis[influence.part.positions]
 
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined."""
@@ -109,7 +114,8 @@ class _Part:
             information, curvature = self._incomplete.curvatures()
         self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
-        self.inverse = _inverse(H, basis)
+        self.basis = basis & (H.diagonal() > NO_INFORMATION)
+        self.inverse = _inverse(H, self.basis)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(part.layout) - mu) - penalty.ridge * theta
@@ -136,11 +142,19 @@ def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
     For determined parameters it does not depend on the basis, though on their being estimated along with the others.
     """
+    from scipy.linalg import lapack, pinvh
+
     at = np.ix_(basis, basis)
     scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)
-    out[at] = np.linalg.inv(H[at] / np.outer(scale, scale)) / np.outer(scale, scale)
-    return 0.5 * (out + out.T)
+    scaled = H[at] / np.outer(scale, scale)
+    factor, failed = lapack.dpotrf(scaled, lower=1)
+    if failed:
+        out[at] = pinvh(scaled) / np.outer(scale, scale)
+        return out
+    inverted = np.tril(lapack.dpotri(factor, lower=1)[0])
+    out[at] = (inverted + np.tril(inverted, -1).T) / np.outer(scale, scale)
+    return out
 
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:

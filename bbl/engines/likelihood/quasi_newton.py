@@ -57,7 +57,7 @@ def minimise(
         step, g_new = _step(gradient, theta, direction, slope)
         change = g_new - g
         curvature = float(step @ change)
-        if curvature <= 0.0:  # rounding: no step along this direction lowers the slope
+        if not curvature > 0.0:  # rounding, or no finite gradient: no step along this direction lowers the slope
             if not pairs:
                 break
             pairs.clear()

@@ -161,9 +161,10 @@ class JunctionTree:
         log_support : ndarray, shape (n_cells,), optional
             -inf in cells that cannot occur, else 0.
         """
-        energy = self.design @ theta
-        if log_support is not None:
-            energy = energy + log_support
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far steps of an optimiser are not finite
+            return self._margins(self.design @ theta + (0.0 if log_support is None else log_support))
+
+    def _margins(self, energy: np.ndarray) -> Margins:
         largest = np.maximum.reduceat(energy, self.starts)
         weights = np.exp(energy - largest[self.clique_of_cell])
         log_z = float(largest.sum())

@@ -54,7 +54,8 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
     if not isinstance(other, MachineResults):
         raise OptionError("the test is one of Boltzmann machines.")
     other.engine.check_equations()
-    large, small = (one, other) if one.n_parameters >= other.n_parameters else (other, one)
+    n_scopes = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
+    large, small = (one, other) if n_scopes[0] >= n_scopes[1] else (other, one)
     names, small_names = large.labels.names, small.labels.names
     if set(names) != set(small_names):
         unshared = next(name for name in (*names, *small_names) if (name in names) != (name in small_names))

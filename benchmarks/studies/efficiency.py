@@ -128,8 +128,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         f"With many rows and weak or medium couplings pseudo-likelihood loses at most {1 - usual:.0%} of the rows: its "
         f'couplings vary as those of the exact maximum (`method="ml"`) would with {usual:.0%} of them. The loss grows '
         f"with the strength of couplings and is largest for {worst.strength} ones on the {worst.graph}, where "
-        f"{worst.efficiency:.0%} of the rows would do: each coupling is the mean of the regressions of its two "
-        "predictors, and that of a predictor with many strong neighbours varies most.",
+        f"{worst.efficiency:.0%} of the rows would do.",
         "",
         "Mean squared error of the couplings of the exact maximum over that of pseudo-likelihood, "
         f"{int(frame['replicates'].max())} samples each, ± a bootstrap standard error. Binary predictors, both levels "

@@ -79,7 +79,7 @@ class Evidence:
     influence: RowInfluence | None
     terms: list[np.ndarray]
     kind: np.ndarray
-    engine: Engine
+    engine: Engine = BASELINE
 
     @cached_property
     def counts(self) -> np.ndarray:

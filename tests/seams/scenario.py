@@ -179,7 +179,7 @@ def _terms(m: int, order: int, rng: Any, chance: Any) -> int | tuple:
 
 def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:
     small = draft.n <= 60 and len(draft.levels) <= 3
-    methods = {"naive": 0.22, "mf": 0.22, "pseudo": 0.32, "ml": 0.18, "conditional": 0.06}
+    methods = {"naive": 0.25, "mf": 0.25, "pseudo": 0.34, "ml": 0.10, "conditional": 0.06}
     if small:
         methods |= {"auto": 0.003, "bayes": 0.003, "pvi": 0.003, "shbm": 0.03}
     method = one(methods)

@@ -147,6 +147,8 @@ def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
     at = np.ix_(basis, basis)
     scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)
+    if not basis.any():
+        return out
     scaled = H[at] / np.outer(scale, scale)
     factor, failed = lapack.dpotrf(scaled, lower=1)
     if failed:

@@ -27,6 +27,7 @@ MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of 
 WORKING_SET_VIOLATION = 2e-7  # the same by terms of the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
+MAX_EXHAUSTED_STEPS = 50  # Newton steps in a row whose sweeps run out: separated rows of huge weights, without an end
 MAX_ROUNDS = 1000  # in which violators join the working set
 FULL_HESSIAN_SIZE = 64  # up to so many weights the Hessian is always formed
 GRAM_SIZE = 2048  # up to so many weights the Hessian is formed if coordinate descent over rows is slow
@@ -95,7 +96,7 @@ class Descent:
     """A working set of T terms, their weights `theta` (D, q), and the descent to its minimum.
 
     `slope` (q, n) and `curve` (n,) are those of the last link that was evaluated. `slow` says that coordinate descent
-    over rows was slow, so that Hessians are formed.
+    over rows was slow, so that Hessians are formed. `n_exhausted` counts the last Newton steps whose sweeps ran out.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -107,6 +108,7 @@ class Descent:
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
         self.loss, self.slow = math.nan, problem.K > 2
+        self.n_exhausted = 0
 
     def extend(self, terms: Sequence[Term]) -> None:
         """Add terms to the working set, with weights of zero."""
@@ -145,6 +147,7 @@ class Descent:
             least_penalty = min(self.penalty.lambdas)
         rounding = 64 * np.finfo(float).eps * self.problem.total / least_penalty
         violation = math.inf
+        self.n_exhausted = 0
         for _ in range(MAX_NEWTON_STEPS):
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
@@ -160,8 +163,8 @@ class Descent:
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
-            if new_point is None:
-                break  # no decrease beyond rounding
+            if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
+                break  # no decrease beyond rounding, or hardly any
             link, objective = new_point
         return violation
 
@@ -194,7 +197,10 @@ class Descent:
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
-        _kernel.descend_gram(hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights)
+        n_sweeps = _kernel.descend_gram(
+            hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
+        )
+        self.n_exhausted = self.n_exhausted + 1 if n_sweeps >= MAX_SWEEPS else 0
         theta = self.theta.copy()
         theta[rows] = weights[:-1]
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)

@@ -109,20 +109,20 @@ class MaximumLikelihood(Engine):
     def layout(self, sample: Rows, layout: Layout) -> Layout:
         """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""
         check_orders(self.lambda_, layout)
-        for part in components(layout):
-            is_listed = n_states(part.layout) <= MAX_STATES
+        for component in components(layout):
+            is_listed = n_states(component.layout) <= MAX_STATES
             if not is_listed and not sample.complete:
                 raise OptionError(
                     f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them, and "
-                    f"{part.layout.m} predictors that interact have {n_states(part.layout):.3g}. Take missing='level', "
-                    "missing='drop' or method='pseudo'.",
+                    f"{component.layout.m} predictors that interact have {n_states(component.layout):.3g}. Take "
+                    "missing='level', missing='drop' or method='pseudo'.",
                     argument="missing",
                 )
-            if not is_listed and tree_order(part.layout) is None:
+            if not is_listed and tree_order(component.layout) is None:
                 raise OptionError(
                     f"the exact likelihood of these {layout.m:,} predictors and {layout.n_terms:,} interactions needs "
-                    f"a table of at least {least_width(part.layout):,} predictors, and more than {MAX_CELLS:.2g} cells "
-                    "in all. Take method='pseudo', or a formula with fewer interactions.",
+                    f"a table of at least {least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
+                    "cells in all. Take method='pseudo', or a formula with fewer interactions.",
                     argument="method",
                 )
         return layout
@@ -130,12 +130,12 @@ class MaximumLikelihood(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the tables, and of the Fisher information where Newton's method needs it."""
         needed = 0.0
-        for part in components(layout):
-            if n_states(part.layout) <= MAX_STATES:
-                information = 32.0 * float(min(part.layout.size, MAX_NEWTON_SIZE)) ** 2
-                needed = max(needed, 64.0 * n_states(part.layout) + information)
+        for component in components(layout):
+            if n_states(component.layout) <= MAX_STATES:
+                information = 32.0 * float(min(component.layout.size, MAX_NEWTON_SIZE)) ** 2
+                needed = max(needed, 64.0 * n_states(component.layout) + information)
             else:
-                needed = max(needed, 96.0 * tree_cells(part.layout))
+                needed = max(needed, 96.0 * tree_cells(component.layout))
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:

@@ -21,6 +21,7 @@ __all__ = ["IncompleteLikelihood"]
 
 
 ROWS = 65536  # of a chunk of rows in a file
+TINY = 1e-280  # probability by which counts cannot be divided
 NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
 
 
@@ -39,10 +40,10 @@ class Pattern(NamedTuple):
     counts: np.ndarray
 
 
-def missing_patterns(table: StateTable, part: Component, rows: Rows) -> list[Pattern]:
+def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
     """Return the patterns of missing values of some columns of rows, without that of rows of which nothing is known."""
     counts: dict[tuple[bool, ...], np.ndarray] = {}
-    for chunk in map(part.columns, rows.chunks(ROWS)):
+    for chunk in map(component.columns, rows.chunks(ROWS)):
         for is_missing, members in rows_by_pattern(chunk):
             shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
             codes = np.where(is_missing, 0, chunk.codes[members]).astype(np.intp)
@@ -183,5 +184,5 @@ class IncompleteLikelihood:
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin``, 0 where the margin is."""
-    return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > 0.0)
+    """Return ``counts / margin``, 0 where the margin is, but for rounding."""
+    return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

@@ -49,23 +49,25 @@ class LikelihoodInfluence(RowInfluence):
         with serial_blas():
             self._parts = [
                 _Part(
-                    part,
-                    part.columns(rows),
-                    self.theta[part.positions],
-                    solution.basis[part.positions],
-                    Penalty(penalty.ridge[part.positions], penalty.prior_count),
+                    component,
+                    component.columns(rows),
+                    self.theta[component.positions],
+                    solution.basis[component.positions],
+                    Penalty(penalty.ridge[component.positions], penalty.prior_count),
                 )
-                for part in components(layout)
+                for component in components(layout)
             ]
         self.determined = solution.determined.copy()
         for influence in self._parts:
-            self.determined[influence.part.positions] &= influence.basis | ~solution.basis[influence.part.positions]
+            self.determined[influence.component.positions] &= (
+                influence.basis | ~solution.basis[influence.component.positions]
+            )
 
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined."""
         out = np.zeros((self.layout.size, self.layout.size))
         for influence in self._parts:
-            at = influence.part.positions
+            at = influence.component.positions
             out[np.ix_(at, at)] = influence.covariance
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
@@ -80,7 +82,7 @@ class LikelihoodInfluence(RowInfluence):
         """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
         out = np.empty((rows.n, self.layout.size))
         for influence in self._parts:
-            out[:, influence.part.positions] = influence.of_rows(influence.part.columns(rows), self.total)
+            out[:, influence.component.positions] = influence.of_rows(influence.component.columns(rows), self.total)
         return out * self.determined
 
 
@@ -89,7 +91,7 @@ class _Part:
 
     Parameters
     ----------
-    part : Component
+    component : Component
     rows : Sample
         Its columns of the fitted rows.
     theta : ndarray, shape (size,)
@@ -98,16 +100,16 @@ class _Part:
     penalty : Penalty
     """
 
-    def __init__(self, part: Component, rows: Sample, theta: np.ndarray, basis: np.ndarray, penalty: Penalty):
-        self.part, self.total = part, rows.total
+    def __init__(self, component: Component, rows: Sample, theta: np.ndarray, basis: np.ndarray, penalty: Penalty):
+        self.component, self.total = component, rows.total
         self._incomplete: IncompleteLikelihood | None = None
         if rows.complete:
-            mu, information = _information(part.layout, theta)
+            mu, information = _information(component.layout, theta)
             curvature = information
         else:
-            table, alone = StateTable(part.layout), part._replace(predictors=np.arange(part.layout.m))
+            table, alone = StateTable(component.layout), component._replace(predictors=np.arange(component.layout.m))
             patterns = missing_patterns(table, alone, rows)
-            self._incomplete = IncompleteLikelihood(table, patterns, np.zeros(table.n), np.zeros(part.layout.size))
+            self._incomplete = IncompleteLikelihood(table, patterns, np.zeros(table.n), np.zeros(component.layout.size))
             self._incomplete.value(theta)
             self._incomplete.gradient()
             mu, self.total = self._incomplete.mu, self._incomplete.total
@@ -118,12 +120,12 @@ class _Part:
         self.inverse = _inverse(H, self.basis)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
-        self.pull = (1.0 - self.share) * (_even_moments(part.layout) - mu) - penalty.ridge * theta
+        self.pull = (1.0 - self.share) * (_even_moments(component.layout) - mu) - penalty.ridge * theta
 
     def of_rows(self, rows: Sample, total: float) -> np.ndarray:
         """Return the influences (n, size) of rows on the parameters, times `total`."""
         if self._incomplete is None or rows.missing is None:
-            means = row_indicators(self.part.layout, rows.codes)
+            means = row_indicators(self.component.layout, rows.codes)
         else:
             means = self._incomplete.row_means(rows)
         return (self.share * (means - self.mu) + self.pull) @ self.inverse * (total / self.total)

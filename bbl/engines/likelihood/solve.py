@@ -149,69 +149,69 @@ class Solver:
         theta, (determined, basis) = np.zeros(self.layout.size), np.ones((2, self.layout.size), dtype=bool)
         value, norm, n_iter = 0.0, 0.0, 0
         with serial_blas():
-            for part in components(self.layout):
-                fit = self._fit_part(part, rows, Penalty(penalty.ridge[part.positions], penalty.prior_count))
-                theta[part.positions] = fit.theta
-                determined[part.positions], basis[part.positions] = fit.determined, fit.basis
+            for component in components(self.layout):
+                fit = self._fit_part(component, rows, Penalty(penalty.ridge[component.positions], penalty.prior_count))
+                theta[component.positions] = fit.theta
+                determined[component.positions], basis[component.positions] = fit.determined, fit.basis
                 value, norm, n_iter = value + fit.value, float(np.hypot(norm, fit.norm)), max(n_iter, fit.n_iter)
         return Solution(theta, value, norm, n_iter, determined, basis)
 
-    def _fit_part(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_part(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         if rows.in_memory:
-            rows = part.columns(cast(Sample, rows))
-            part = part._replace(predictors=np.arange(part.layout.m))
+            rows = component.columns(cast(Sample, rows))
+            component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
-            return self._fit_incomplete(part, rows, penalty)
-        order = perfect_order(part.layout) if penalty.is_zero else None
+            return self._fit_incomplete(component, rows, penalty)
+        order = perfect_order(component.layout) if penalty.is_zero else None
         if order is not None:
-            solution = self._fit_closed(part, rows, order)
+            solution = self._fit_closed(component, rows, order)
             if solution is not None:
                 return solution
-        if n_states(part.layout) > MAX_STATES:
-            return self._fit_tree(part, rows, penalty)
-        return self._fit_states(part, rows, penalty)
+        if n_states(component.layout) > MAX_STATES:
+            return self._fit_tree(component, rows, penalty)
+        return self._fit_states(component, rows, penalty)
 
-    def _fit_closed(self, part: Component, rows: Rows, order: list[int]) -> Solution | None:
+    def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
         """Fit a decomposable model by the shares of its cliques; None if it lacks terms of them."""
-        if any(len(s) > 1 and part.layout.index(*s) < 0 for s in clique_scopes(part.layout, order)):
+        if any(len(s) > 1 and component.layout.index(*s) < 0 for s in clique_scopes(component.layout, order)):
             return None
-        tree = JunctionTree(part.layout, order)
-        counts = _sums(part, rows, ("cliques", tuple(order)), tree.counts)
+        tree = JunctionTree(component.layout, order)
+        counts = _sums(component, rows, ("cliques", tuple(order)), tree.counts)
         theta = tree.closed_form(counts)
         if theta is None:
             return None
         target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
-        every = np.ones(part.layout.size, dtype=bool)
+        every = np.ones(component.layout.size, dtype=bool)
         return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
 
-    def _fit_states(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_states(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
-        table = StateTable(part.layout)
-        counts = _sums(part, rows, "states", table.counts) + penalty.prior_count / table.n
+        table = StateTable(component.layout)
+        counts = _sums(component, rows, "states", table.counts) + penalty.prior_count / table.n
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
-        start, face = _start(part.layout, target), zero_margins(table, counts, free)
+        start, face = _start(component.layout, target), zero_margins(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        if part.layout.size > MAX_NEWTON_SIZE:
+        if component.layout.size > MAX_NEWTON_SIZE:
             maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
             return _on_face(table, maximum, face, penalty)
         maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS)
         solution = _on_face(table, maximum, face, penalty)
         information = objective.curvatures()[0][np.ix_(solution.basis, solution.basis)]
-        if is_certain(information, objective.gradient()[solution.basis], len(part.layout.scopes)):
+        if is_certain(information, objective.gradient()[solution.basis], len(component.layout.scopes)):
             return solution
         face = facial_set(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
         return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)
 
-    def _fit_incomplete(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
-        table = StateTable(part.layout)
+    def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
+        table = StateTable(component.layout)
         extra = np.full(table.n, penalty.prior_count / table.n)
-        patterns = missing_patterns(table, part, rows)
+        patterns = missing_patterns(table, component, rows)
         objective = IncompleteLikelihood(table, patterns, extra, penalty.ridge)
         face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
         objective.support = face.support
-        start = _start(part.layout, table.moments(objective.spread_evenly() / max(objective.total, 1.0)))
+        start = _start(component.layout, table.moments(objective.spread_evenly() / max(objective.total, 1.0)))
         if not objective.total:  # nothing is known of these predictors
             nothing = np.zeros(len(start), dtype=bool)
             return Solution(0.0 * start, 0.0, 0.0, 0, nothing, nothing)
@@ -228,24 +228,26 @@ class Solver:
         solution = _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
         return replace(solution, determined=solution.determined & determined, basis=basis)
 
-    def _fit_tree(self, part: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a junction tree by gradients alone."""
-        order = tree_order(part.layout)
+        order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
-        tree = JunctionTree(part.layout, order)
+        tree = JunctionTree(component.layout, order)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count
-        counts = _sums(part, rows, ("cliques", tuple(order)), tree.counts) + penalty.prior_count / tree.cells_of_cell
+        counts = (
+            _sums(component, rows, ("cliques", tuple(order)), tree.counts) + penalty.prior_count / tree.cells_of_cell
+        )
         log_support, direction = _tree_face(tree, counts, ridge == 0.0)
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)
-        start = _start(part.layout, target)
+        start = _start(component.layout, target)
         maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
-        every = np.ones(part.layout.size, dtype=bool)
+        every = np.ones(component.layout.size, dtype=bool)
         if log_support is None:
             return Solution(*maximum, every, every)
         basis = determined = direction == 0.0
-        if part.layout.size <= MAX_INFORMATION_SIZE:
-            flat = tree.information(tree.margins(np.zeros(part.layout.size), log_support))
+        if component.layout.size <= MAX_INFORMATION_SIZE:
+            flat = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
             basis, determined = rank(flat + np.diag((ridge > 0.0).astype(float)))
         theta = _push(tree, maximum.theta, direction, log_support)
         return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, basis)
@@ -270,11 +272,13 @@ class Solver:
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 
 
-def _sums(part: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
+def _sums(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
     """Return the sum of ``function(columns of the part)`` over blocks of all rows."""
     if rows.in_memory:
         return function(cast(Sample, rows))
-    return rows.pooled.sums((name, tuple(part.predictors.tolist())), lambda chunk: function(part.columns(chunk)))
+    return rows.pooled.sums(
+        (name, tuple(component.predictors.tolist())), lambda chunk: function(component.columns(chunk))
+    )
 
 
 def _start(layout: Layout, target: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ __all__ = [
     "BASELINE",
     "DEFAULT",
     "ENGINES",
+    "EXACT",
     "Conditional",
     "Engine",
     "EngineFit",
@@ -53,6 +54,7 @@ ENGINES: dict[str, type[Engine]] = {
     )
 }
 DEFAULT = PseudoLikelihood.name  # of calls without method=
+EXACT = MaximumLikelihood()  # of graphical models
 BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
 
 

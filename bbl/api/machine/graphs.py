@@ -13,7 +13,7 @@ from bbl.checks import choice, integer, verb
 from bbl.design.design import EncodingRules
 from bbl.design.formula import write_formula
 from bbl.design.table_types import TableLike, Weights
-from bbl.engines import make_engine
+from bbl.engines import EXACT
 from bbl.errors import DataError
 from bbl.parallel import progress_bar
 from bbl.results.together.graphs import GraphsResults
@@ -111,10 +111,7 @@ def graphs(
     k = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
     with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
-        if is_small:
-            scores = all_graphs(margins, make_engine("ml", {}, []), progress)
-        else:
-            scores = greedy_graphs(margins, k, progress)
+        scores = all_graphs(margins, EXACT, progress) if is_small else greedy_graphs(margins, k, progress)
     return _results(scores, names, k, criterion.upper(), n_best)
 
 

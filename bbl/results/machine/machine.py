@@ -276,8 +276,8 @@ class MachineResults(ModelResults):
     @property
     def _composite(self) -> list[tuple[float, float]]:
         """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
-        self.engine.check_composite()
         rows = self._testable_rows()
+        self.engine.check_composite()
         incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
         if len(incomplete):
             raise DataError(

@@ -68,7 +68,10 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
     """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`."""
     if log_z != "auto":
         return log_z
-    return fallback if elimination_order(layout.n_levels, layout.mask, AUTO_CELLS) is None else "exact"
+    # by numbers of levels and neighbours, so that the choice does not depend on the order of predictors
+    by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
+    is_dear = elimination_order(layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS) is None
+    return fallback if is_dear else "exact"
 
 
 def approximate_log_z(

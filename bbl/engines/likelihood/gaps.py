@@ -8,6 +8,7 @@ over the states that they may be, by the fitted probabilities, and their moments
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["IncompleteLikelihood"]
 
 
 ROWS = 65536  # of a chunk of rows in a file
+BLOCK_SIZE = 2**22  # indicators that are averaged together
 TINY = 1e-280  # probability by which counts cannot be divided
 NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
 
@@ -153,24 +155,40 @@ class IncompleteLikelihood:
         complete = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete - self._missing_information(), complete]
 
+    @cached_property
+    def _indicators(self) -> np.ndarray:
+        """Indicators (n, size) of all parameters in all states."""
+        return self.table.indicators()
+
     def _missing_information(self) -> np.ndarray:
         """Return the mean covariance (size, size) of the indicators given what is known of a row."""
-        table, size = self.table, self.table.layout.size
-        incomplete = self.completed() - self.complete
-        out = table.products(incomplete)
-        joint = self.p.reshape(table.shape)
-        indicators = table.indicators().reshape(*table.shape, size)
-        for pattern, margin in zip(self.patterns, self.margins, strict=True):
-            conditional = _shares(np.ones_like(margin), margin) * joint
-            means = (conditional[..., None] * indicators).sum(axis=pattern.missing).reshape(-1, size)
-            out -= (means.T * pattern.counts.ravel()) @ means
+        out = self.table.products(self.completed() - self.complete)
+        for pattern in self.patterns:
+            cells = np.flatnonzero(pattern.counts)
+            means = self._means(pattern, cells)
+            out -= (means.T * pattern.counts.ravel()[cells]) @ means
         return out / self.total
+
+    def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
+        """Return the means (len(cells), size) of the indicators given some cells of what is known in a pattern."""
+        table = self.table
+        first_states = np.array(np.unravel_index(cells, pattern.counts.shape)).T @ table.strides
+        lengths = [table.shape[i] for i in pattern.missing]
+        spread = np.array(list(np.ndindex(*lengths))) @ table.strides[list(pattern.missing)]
+        out = np.empty((len(cells), table.layout.size))
+        step = max(1, BLOCK_SIZE // max(1, len(spread) * table.layout.size))
+        for first in range(0, len(cells), step):
+            states = first_states[first : first + step, None] + spread
+            p = self.p[states]
+            shares = _shares(p, np.broadcast_to(p.sum(axis=1, keepdims=True), p.shape))
+            out[first : first + step] = np.einsum("rk,rks->rs", shares, self._indicators[states])
+        return out
 
     def row_means(self, rows: Sample) -> np.ndarray:
         """Return the means (n, size) of all indicators given what is known of each row; of all rows if nothing is."""
         table, size = self.table, self.table.layout.size
         out = np.tile(self.mu, (rows.n, 1))
-        joint, indicators = self.p.reshape(table.shape), table.indicators().reshape(*table.shape, size)
+        joint, indicators = self.p.reshape(table.shape), self._indicators.reshape(*table.shape, size)
         for is_missing, members in rows_by_pattern(rows):
             if is_missing.all():
                 continue

@@ -117,6 +117,12 @@ class IncompleteLikelihood:
         """Return the objective at `theta`."""
         log_z, self.p = self.table.log_partition(theta, self.support)
         self.theta = theta
+        with np.errstate(divide="ignore"):  # steps that are too long end at -inf, and are shortened
+            total = self._log_likelihood()
+        return total / self.total - 0.5 * float(self.penalty @ theta**2)
+
+    def _log_likelihood(self) -> float:
+        """Return the log-likelihood of all rows at the last probabilities, and set the margins of all patterns."""
         observed = np.flatnonzero(self.complete)
         total = float(self.complete[observed] @ np.log(self.p[observed]))
         joint = self.p.reshape(self.table.shape)
@@ -124,7 +130,7 @@ class IncompleteLikelihood:
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             occurs = pattern.counts > 0.0
             total += float(pattern.counts[occurs] @ np.log(margin[occurs]))
-        return total / self.total - 0.5 * float(self.penalty @ theta**2)
+        return total
 
     def completed(self) -> np.ndarray:
         """Return the expected counts (n,) of all states given what is known of all rows."""

@@ -9,7 +9,10 @@ import numpy as np
 
 from bbl.stats.ties import first_largest
 
-__all__ = ["FLOOR", "LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "log_loss", "mean_loss", "row_loss"]
+__all__ = [
+    "FLOOR", "LEAST", "SCORES", "accuracy", "auc", "brier", "brier_loss", "calibration_error", "log_loss", "mean_loss",
+    "row_loss",
+]  # fmt: skip
 
 FLOOR = 1e-15  # smaller probabilities count as this in log-losses
 LEAST = float(np.log(FLOOR))
@@ -48,6 +51,25 @@ def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
 def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted mean of `brier_loss`."""
     return mean_loss(brier_loss(log_p, y), weights)
+
+
+def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: int = 10) -> float:
+    """Return the mean distance of predicted probabilities `p` (n, K) and observed shares, over rows and groups.
+
+    The predictions of each group are put into `bins` of equal width between 0 and 1; the distance is that of the mean
+    prediction and the share of the rows of a bin that are of the group (the classwise expected calibration error of
+    Kull et al. 2019).
+
+    Examples
+    --------
+    >>> calibration_error(np.array([[0.25, 0.75], [0.25, 0.75]]), np.array([0, 1]), np.ones(2))
+    0.25
+    """
+    excess, K = 0.0, p.shape[1]
+    for k in range(K):
+        bin_of = np.minimum((p[:, k] * bins).astype(np.intp), bins - 1)
+        excess += np.abs(np.bincount(bin_of, weights * (p[:, k] - (y == k)), bins)).sum()
+    return float(excess / (K * weights.sum()))
 
 
 SCORES = {"accuracy": accuracy, "logloss": log_loss, "brier": brier}

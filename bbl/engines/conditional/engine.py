@@ -10,6 +10,7 @@ import numpy as np
 
 from bbl.checks import flag, integer, real
 from bbl.engines.base import Engine
+from bbl.engines.conditional.coefficients import coefficient_covariance
 from bbl.engines.conditional.discriminative import (
     FINAL,
     HARMLESS,
@@ -21,8 +22,11 @@ from bbl.engines.conditional.discriminative import (
 )
 from bbl.engines.conditional.folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
 from bbl.engines.conditional.full_batch import FullBatch
+from bbl.engines.conditional.influence import ConditionalInfluence
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
+from bbl.engines.conditional.maximum import find_maximum
 from bbl.engines.conditional.multinomial import difference_covariance
+from bbl.engines.conditional.unbounded import limits
 from bbl.engines.engine_fit import JointFit
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
@@ -36,7 +40,7 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["Conditional"]
 
-SINGLE_GROUPS = "Single groups of a conditional fit have no standard errors, and nothing has tests"
+SINGLE_GROUPS = "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has tests"
 NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries
 ROWS = 5000  # up to so many distinct rows fits use a basis of the kernel, above minibatches and L-BFGS
@@ -56,7 +60,9 @@ class Conditional(Engine):
     Parameters
     ----------
     ridge : float, default 1e-3
-        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated.
+        Penalty; ``inf`` leaves f out, so that a `start` is only calibrated. 0 takes the maximum of the likelihood, as
+        logistic and multinomial regression do, with standard errors and tests; the parameters of the first group are
+        then zero, and those of the others are log odds ratios against it.
     scale : float or "cv", default 0.5
         Weight of couplings against fields.
     start : {None, "pseudo"}, default None
@@ -75,6 +81,14 @@ class Conditional(Engine):
     ------
     OptionError, BBLTypeError
         If an option is out of range.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.Conditional(), verbose=0)
+    >>> round(fit.score(), 3)
+    0.791
     """
 
     ridge: float = 1e-3
@@ -89,9 +103,11 @@ class Conditional(Engine):
         "larger", logarithmic=True,
     )  # fmt: skip
     log_z = "half"
+    weights = "real"
+    errors = "Standard errors from the Fisher information of P(y|x)."
 
     def __post_init__(self):
-        object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0, open_low=True, finite=False))
+        object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0, finite=False))
         for name in ("scale", "lambda_"):
             value = getattr(self, name)
             if value != "cv":
@@ -102,11 +118,32 @@ class Conditional(Engine):
             raise OptionError(f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start")
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
         object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
+        if not self.penalised:
+            self._check_unpenalised()
+
+    def _check_unpenalised(self) -> None:
+        """Raise an OptionError for options that a fit without a penalty cannot have."""
+        for name, is_idle, advice in (
+            ("start", self.start is not None, "start=None"),
+            ("early_stopping", self.early_stopping, "early_stopping=False"),
+            ("scale", self.scale in ("cv", 0.0), "scale=0.5, and leave interactions out of the formula if there are"),
+        ):
+            if is_idle:
+                raise OptionError(
+                    f"ridge=0 takes the maximum of the likelihood, which is the same for any {name}. Give {advice}, or "
+                    "ridge > 0.",
+                    argument=name,
+                )
 
     @property
     def penalised(self) -> bool:
-        """True: without a penalty there may be no finite optimum."""
-        return True
+        """Whether a penalty is in force; without one there may be no finite optimum."""
+        return self.ridge > 0.0
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether estimates have standard errors and tests: those without a penalty."""
+        return not self.penalised
 
     @property
     def stops_early(self) -> bool:
@@ -138,15 +175,25 @@ class Conditional(Engine):
         reasons = super().refusals()
         unmodelled = f"method={cls.name!r} does not model the predictors, so missing values cannot be summed out"
         reasons |= {"missing_marginal": unmodelled, "importance": NOTHING_SUMMED_OUT}
-        errors = ("standard_errors", "covariances", "tests", "pooled", "composite_criteria", "odds_ratios")
+        errors = ("standard_errors", "covariances", "tests")
         del reasons["differences"]
-        return reasons | dict.fromkeys(errors, SINGLE_GROUPS)
+        reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
+        alone = reasons["density"]
+        return reasons | {
+            "likelihood": f"{alone}, whose likelihood is there with ridge=0",
+            "pooled": f"method={cls.name!r} fits all groups at once, so there is no pooled fit to compare with",
+            "survey": f"method={cls.name!r} has standard errors that know a sampling design with ridge=0 alone",
+            "composite_criteria": f"{alone}, which has no composite likelihood",
+            "odds_ratios": f"{alone}, not the odds of predictors against each other",
+        }
 
     def check_equations(self) -> None:
-        """Raise an OptionError: parameters of one group are not identified, and penalised estimates have no tests."""
+        """Raise an OptionError with a penalty: one group is not identified, and penalised estimates have no tests."""
+        if self.has_tests:
+            return
         raise OptionError(
             f"{SINGLE_GROUPS}: only differences between groups mean anything, and the penalty shrinks them. Ask for "
-            "two groups, of=(a, b), which have intervals, or take method='pseudo' for tests.",
+            "two groups, of=(a, b), which have intervals, or take ridge=0 or method='pseudo' for tests.",
             argument="of",
         )
 
@@ -198,6 +245,25 @@ class Conditional(Engine):
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
 
+    def coefficients(
+        self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the covariance of all coefficients, and which the rows determine; see `coefficient_covariance`.
+
+        `codes`, `weights` and `p` are as in `difference`.
+        """
+        rank, K = min(len(codes), RANK), p.shape[1]
+        n_coefficients = K * (1.0 + layout.size)
+        check_memory(
+            self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2
+            + 16.0 * n_coefficients * (n_coefficients + (rank + 1) * (K - 1)),
+            f"Standard errors of {layout.size} parameters in {K} groups",
+            "Use fewer predictors or fewer interactions.",
+        )  # fmt: skip
+        with serial_blas():
+            basis = make_basis(codes, weights, layout, float(self.scale), RANK)
+            return coefficient_covariance(basis, p, weights, self.ridge, OFFSET_PENALTY)
+
     def path(self, sample, layout, values=None, workers=1):
         """Raise an OptionError: a single group cannot be fitted."""
         raise OptionError(
@@ -232,10 +298,32 @@ class Conditional(Engine):
             f"A conditional fit of {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
+        penalised = [ridge for ridge in grid if ridge > 0.0]
+        fits: list[JointFit] = []
         with serial_blas():
-            if sample.n <= ROWS:
-                return self._exact(sample, layout, K, grid, oof_scores, FINAL if values is None else COMPARED)
-            return self._of_many(sample, layout, K, grid, oof_scores, rng)
+            if len(penalised) < len(grid):
+                unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K)
+            if penalised and sample.n <= ROWS:
+                fits = self._exact(sample, layout, K, penalised, oof_scores, FINAL if values is None else COMPARED)
+            elif penalised:
+                fits = self._of_many(sample, layout, K, penalised, oof_scores, rng)
+        remaining = iter(fits)
+        return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
+
+    def maximum(self, sample: Sample, layout: Layout, K: int) -> ConditionalInfluence:
+        """Return the maximum of the likelihood without a penalty, whatever the ridge, with the influence of rows."""
+        codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+        weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
+        with serial_blas():
+            return ConditionalInfluence(layout, find_maximum(codes, weights, layout), codes, weights.sum(axis=1))
+
+    def _unpenalised(self, sample: Sample, layout: Layout, K: int) -> JointFit:
+        """Fit all groups without a penalty; parameters are those of each group less those of the first with rows."""
+        found = self.maximum(sample, layout, K).maximum
+        theta, constant = found.coefficients[:, 1:].copy(), found.coefficients[:, 0].copy()
+        converged = found.converged and not found.is_separated
+        of_groups = limits(found, sample, layout)
+        return JointFit(theta, constant, 1.0, -found.value, found.norm, found.n_iter, converged, of_groups)
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
         """Return a function for out-of-fold class scores, or None if folds cannot share the basis of all rows."""
@@ -327,4 +415,6 @@ class Conditional(Engine):
                           self.ridge, self.epochs, rng, bounded(calibration(oof_scores.scores)))  # fmt: skip
         return fit._replace(constant=fit.constant + calibration.offset, temperature=calibration.temperature)
 
-    joint: ClassVar[JointTraits] = JointTraits(fit_groups, generative_start, check_differences, difference)
+    joint: ClassVar[JointTraits] = JointTraits(
+        fit_groups, generative_start, check_differences, difference, coefficients, maximum
+    )

@@ -9,6 +9,7 @@ import numpy as np
 
 from bbl.engines.conditional.discriminative import CALIBRATION, COMPARISON, Solution, Tolerance, solve
 from bbl.engines.conditional.kernel import Basis, make_basis
+from bbl.engines.conditional.maximum import ConditionalMaximum, design, find_maximum
 from bbl.model.layout import Layout
 from bbl.parallel import run_tasks, serial_blas
 from bbl.rows.folds import Folds
@@ -69,6 +70,8 @@ class HeldOut:
         `engine` (a `Conditional`) gives `scale` and `early_stopping`; `rows` holds the indices of the rows that each
         fold validates. `exactly` asks for close fits, whose scores are calibrated rather than compared.
         """
+        if not ridge:
+            return self._unpenalised(rows, workers)
         scale = float(engine.scale)
         with serial_blas():
             if scale not in self.bases:
@@ -93,6 +96,17 @@ class HeldOut:
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
+    def _unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
+        """Return the class scores (N, K) of the validated rows by fits without a penalty."""
+        tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
+        fold_scores = []
+        with serial_blas():
+            for maximum, validated in zip(run_tasks(_maximise_fold, tasks, workers), rows, strict=True):
+                scores = design(self.codes[self.distinct_row[validated]], self.layout) @ maximum.coefficients.T
+                scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf
+                fold_scores.append(scores)
+        return np.concatenate(fold_scores)
+
     def _fit_folds(
         self, basis: Basis, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
     ) -> list[Solution]:
@@ -100,6 +114,12 @@ class HeldOut:
         starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
         tasks = [(basis, weights, ridge, tolerance, x) for weights, x in zip(self.fold_weights, starts, strict=True)]
         return run_tasks(_fit_fold, tasks, workers)
+
+
+def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:
+    """Return the maximum of the likelihood of a fold's training rows; `weights` as of `_fit_fold`."""
+    rows = np.flatnonzero(weights.any(axis=1))
+    return find_maximum(codes[rows], weights[rows], layout)
 
 
 def _fit_fold(

@@ -1,0 +1,51 @@
+"""Covariance of the intercepts and parameters of all groups of a penalised conditional fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.conditional.kernel import Basis, determined, to_tables
+from bbl.engines.conditional.multinomial import contrasts, information
+
+__all__ = ["coefficient_covariance"]
+
+
+def coefficient_covariance(
+    basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, and which of them the rows determine.
+
+    A group's coefficients are its intercept, in column 0, and its parameters. The covariance is that of their
+    deviations from the mean over groups, ``H^-1 I H^-1`` with the multinomial information I and the penalised one H.
+
+    Parameters
+    ----------
+    basis : Basis
+        Functions at the distinct rows that were fitted.
+    p : ndarray, shape (n, K)
+        Fitted probabilities of the groups.
+    weights : ndarray, shape (n,)
+        Number of observations of each row.
+    ridge, intercept_penalty : float
+        Penalties of the weights of functions and of intercepts, per observation.
+
+    Returns
+    -------
+    covariance : ndarray, shape (K, 1 + size, K, 1 + size)
+    is_determined : ndarray of bool, shape (1 + size,)
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    n, r = basis.functions.shape
+    K, total = p.shape[1], weights.sum()
+    fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
+    H = fisher.copy()
+    H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
+    tables, constants = to_tables(basis, np.eye(r))
+    coefficients = np.zeros((r + 1, 1 + tables.shape[1]))  # of each function, and of the constant one
+    coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
+    by_group = np.kron(contrasts(K), coefficients.T)  # (K (1 + size), (K - 1) (r + 1))
+    solved = cho_solve(cho_factor(H), by_group.T)
+    covariance = solved.T @ (fisher @ solved) / total
+    is_determined = np.append(True, determined(basis, tables, weights))
+    return covariance.reshape(K, 1 + tables.shape[1], K, -1), is_determined

@@ -1,0 +1,100 @@
+"""Fisher information of the maximum of P(group | row), and the influence of rows on it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from bbl.engines.conditional.maximum import ConditionalMaximum, design, information
+from bbl.engines.likelihood.influence import inverse_on_basis
+from bbl.memory import check_memory
+from bbl.model.joint_influence import JointInfluence
+from bbl.model.layout import Layout
+from bbl.parallel import serial_blas
+from bbl.rows.sample import Sample
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["ConditionalInfluence"]
+
+
+class ConditionalInfluence(JointInfluence):
+    """Influence of rows on the maximum of the likelihood P(group | row).
+
+    A row moves the estimate by ``I^-1 u / W``: u is its score, I the Fisher information of one observation, W the
+    weight of the rows. The covariance of the estimate is ``I^-1 / W``.
+
+    Parameters
+    ----------
+    layout : Layout
+    maximum : ConditionalMaximum
+    codes : ndarray, shape (n, m)
+        The rows that were fitted, equal ones merged.
+    weights : ndarray, shape (n,)
+        Their weight in all groups.
+    """
+
+    def __init__(self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray):
+        self.layout, self.maximum, self.total = layout, maximum, float(weights.sum())
+        self.coefficients, self.reference = maximum.coefficients, maximum.reference
+        self._codes, self._weights = codes, weights
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the rows that were fitted."""
+        return self.total * self.maximum.value
+
+    @property
+    def rank(self) -> int:
+        """Number of coefficients that the rows determine."""
+        return int(self.maximum.basis.sum())
+
+    def probabilities(self, Z: np.ndarray) -> np.ndarray:
+        """Return P(group | row), shape (n, K), of a design (n, 1 + size); zero for groups without rows."""
+        groups, out = self.maximum.groups, np.zeros((len(Z), len(self.coefficients)))
+        out[:, groups] = np.exp(log_probabilities(Z @ self.coefficients[groups].T))
+        return out
+
+    @cached_property
+    def _inverse(self) -> np.ndarray:
+        """Inverse (r, r) of the information of one observation about the coefficients of the basis."""
+        groups = self.maximum.groups
+        with serial_blas():
+            Z = design(self._codes, self.layout)
+            p, basis = self.probabilities(Z)[:, groups], self.maximum.basis[groups[1:]]
+            matrix = information(Z, p, self._weights / self.total, basis)
+            return inverse_on_basis(matrix, np.ones(len(matrix), dtype=bool))
+
+    def covariance(self) -> np.ndarray:
+        """Return the inverse Fisher information (K, 1 + size, K, 1 + size) of all coefficients."""
+        shape, basis = self.coefficients.shape, self.maximum.basis.ravel()
+        check_memory(8.0 * float(basis.size) ** 2, f"A covariance of {basis.size:,} coefficients", "See bse.")
+        out = np.zeros((basis.size, basis.size))
+        out[np.ix_(basis, basis)] = self._inverse / self.total
+        return out.reshape(*shape, *shape)
+
+    def covariance_between(self, a: int, b: int) -> np.ndarray:
+        """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of `b`."""
+        group, column = np.nonzero(self.maximum.basis)
+        to_difference = np.zeros((len(group), self.coefficients.shape[1]))
+        to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
+        return to_difference.T @ self._inverse @ to_difference / self.total
+
+    def determined(self, a: int, b: int) -> np.ndarray:
+        """Return whether rows determine each coefficient (1 + size,) of group `a` less that of `b`."""
+        return self.maximum.determined(a, b)
+
+    def scores(self, rows: Sample) -> np.ndarray:
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients."""
+        Z = design(rows.codes, self.layout)
+        residual = -self.probabilities(Z)
+        residual[np.arange(rows.n), rows.response] += 1.0
+        residual[:, self.reference] = 0.0
+        return residual[:, :, None] * Z[:, None, :]
+
+    def __call__(self, rows: Sample) -> np.ndarray:
+        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times `total`."""
+        scores, basis = self.scores(rows), self.maximum.basis
+        out = np.zeros(scores.shape)
+        out[:, basis] = scores[:, basis] @ self._inverse
+        return out

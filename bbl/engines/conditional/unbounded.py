@@ -1,0 +1,41 @@
+"""What the rows leave open of a fit to P(group | row) without a penalty, for warnings."""
+
+from __future__ import annotations
+
+from bbl.engines.conditional.maximum import ConditionalMaximum
+from bbl.engines.engine_fit import Limit, Note
+from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
+from bbl.engines.naive import absent_levels
+from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
+from bbl.rows.sample import Sample
+
+__all__ = ["limits"]
+
+SEPARATED = "the predictors separate the groups perfectly, so the likelihood has no maximum; give ridge='cv'"
+TOO_FEW_ROWS = "the distinct rows are fewer than the coefficients, and do not determine them; give ridge='cv'"
+ALIASED = "the rows do not determine it beside the other terms; leave one of them out, or give ridge='cv'"
+ABSENT = "give ridge > 0"
+
+
+def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
+    """Return what the rows of all groups leave open of each group; notes that are of all groups are of the first.
+
+    Couplings of levels that never occur together are left to the tables, which say so.
+    """
+    counts = level_counts(sample.pooled, layout.n_levels)
+    has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
+    notes = absent_levels(counts, ABSENT)
+    if maximum.is_separated:
+        notes += (Note(-1, -1, SEPARATED),)
+    elif maximum.n_rows < len(maximum.aliased):
+        notes += (Note(-1, -1, TOO_FEW_ROWS),)
+    else:
+        alike = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
+        notes += tuple(Note(i, -1, ALIASED) for i, *_ in alike)
+    out = []
+    for g, basis in enumerate(maximum.basis):
+        unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
+        first = () if maximum.is_separated else first_parameters(layout, unbounded)
+        out.append(Limit(int(basis.sum()), first, notes * (g == 0)))
+    return out

@@ -9,6 +9,7 @@ import numpy as np
 from bbl.memory import check_memory
 from bbl.model.clamped import Clamped, margins
 from bbl.model.layout import Layout
+from bbl.model.marginal import MarginalEnergy
 from bbl.model.moments import one_hot
 from bbl.parallel import run_tasks
 
@@ -51,11 +52,12 @@ def reconstruct(
     rows = np.flatnonzero(unknown.any(axis=1))
     patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
     parts = [rows[pattern_of_row.ravel() == p] for p in range(len(patterns))]
+    fill = _fill if layout.support is None else _fill_by_energies
     tasks = [
         (layout, theta, posterior[pattern_rows], codes[pattern_rows], np.flatnonzero(pattern), method, stream)
         for pattern_rows, pattern, stream in zip(parts, patterns, rng.spawn(len(parts)), strict=True)
     ]
-    for pattern_rows, pattern, filled in zip(parts, patterns, run_tasks(_fill, tasks, workers, progress), strict=True):
+    for pattern_rows, pattern, filled in zip(parts, patterns, run_tasks(fill, tasks, workers, progress), strict=True):
         out[np.ix_(pattern_rows, layout.columns(np.flatnonzero(pattern)))] = filled
     return out
 
@@ -79,3 +81,33 @@ def _fill(
             filled = margins(clamped.layout, models, method, rng)
             out[rows] += posterior[rows, k, None] * filled[model_of_row.ravel()]
     return out
+
+
+def _fill_by_energies(
+    layout: Layout,
+    theta: np.ndarray,
+    posterior: np.ndarray,
+    codes: np.ndarray,
+    unknown: np.ndarray,
+    method: str,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return what `_fill` does for a model with structural zeros: exactly, from the energies of all levels."""
+    energy = MarginalEnergy(layout, theta)
+    others = np.zeros(codes.shape, dtype=bool)
+    others[:, unknown] = True
+    out = []
+    for i in unknown:
+        others[:, i] = False
+        rows, by_level = codes.copy(), []
+        for level in range(layout.n_levels[i]):
+            rows[:, i] = level
+            by_level.append(energy(rows, others))
+        others[:, i] = True
+        log_p = np.stack(by_level)  # (levels, n, K)
+        largest = log_p.max(axis=0)
+        p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
+        total = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
+        p /= np.where(total > 0.0, total, 1.0)
+        out.append((p[1:] * posterior).sum(axis=2).T)
+    return np.concatenate(out, axis=1)

@@ -7,12 +7,14 @@ predictors, which are the columns of the indicator matrix of the rows.
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from bbl.memory import check_memory
+from bbl.model.support import Support
 
 __all__ = ["Layout", "term_columns"]
 
@@ -30,6 +32,8 @@ class Layout:
         Number of levels ``L_i`` of each predictor; a predictor with a single level has no parameters.
     terms : sequence of tuples of int, or arrays of shape (T, k), optional
         Interacting predictors, two or more each, in any order; None for all pairs.
+    support : Support, optional
+        The combinations of levels that can occur, if some cannot (structural zeros).
 
     Attributes
     ----------
@@ -59,7 +63,10 @@ class Layout:
     (1, 2, 1)
     """
 
-    def __init__(self, n_levels, terms=None):
+    support: Support | None
+
+    def __init__(self, n_levels, terms=None, support=None):
+        self.support = support
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
         width = self.n_levels.astype(np.intp) - 1
@@ -84,6 +91,7 @@ class Layout:
         return (
             isinstance(other, Layout)
             and np.array_equal(self.n_levels, other.n_levels)
+            and self.support == other.support
             and self.complete == other.complete
             and (self.complete or len(self.terms) == len(other.terms))
             and (self.complete or all(map(np.array_equal, self.terms, other.terms)))
@@ -162,6 +170,31 @@ class Layout:
         mask.setflags(write=False)
         return mask
 
+    @property
+    def joined(self) -> np.ndarray:
+        """Symmetric bool matrix (m, m): whether two predictors share a term, or a structural zero."""
+        if self.support is None:
+            return self.mask
+        joined = self.mask.copy()
+        joined[np.ix_(self.support.scope, self.support.scope)] = True
+        np.fill_diagonal(joined, False)
+        return joined
+
+    def of_group(self, group: int) -> Layout:
+        """Return the layout of one group, which has structural zeros of its own."""
+        return self if self.support is None else self._supported(self.support.of_group(group))
+
+    @property
+    def of_pooled(self) -> Layout:
+        """The layout of the rows of all groups together."""
+        return self if self.support is None else self._supported(self.support.pooled)
+
+    def _supported(self, support: Support) -> Layout:
+        """Return the same terms with another `support`."""
+        layout = copy.copy(self)
+        layout.support = support if support.n_zeros else None
+        return layout
+
     def beside(self, *predictors: int) -> np.ndarray:
         """Return the other members of all terms that hold these predictors and at least one more, in rising order."""
         members = [np.empty(0, dtype=np.intp)]
@@ -220,9 +253,10 @@ class Layout:
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
         """Return ``(predictors, table)`` for each table of `theta` (K, size), as `elimination.log_sum` takes them.
 
-        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels.
+        Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. That of structural zeros is the last.
         """
-        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes]
+        zeros = [] if self.support is None else [self.support.factor]
+        return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes] + zeros
 
     def columns(self, predictors) -> np.ndarray:
         """Return the columns of the non-reference levels of some predictors, concatenated in the given order."""

@@ -9,9 +9,12 @@ sites. *Usable* rows of a site: those in which the site and all predictors that 
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from bbl._ext.pseudo.pseudo import PseudoProblem
+from bbl.choices import LogZ
 from bbl.errors import OptionError
 from bbl.model.conditional import conditionals
 from bbl.model.elimination import elimination_order, log_sum
@@ -35,7 +38,7 @@ __all__ = [
     "zero_sum_log_z",
 ]
 
-LOG_Z = ("auto", "exact", "pseudo", "half", "mf", "ais")
+LOG_Z = get_args(LogZ)
 OF_ROWS = ("pseudo", "half")  # choices that are means over usable rows
 
 AUTO_CELLS = 2e5  # up to so many table cells per group "auto" is exact
@@ -49,7 +52,7 @@ def exact_order(layout: Layout) -> list:
 
     Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
-    elimination = elimination_order(layout.n_levels, layout.mask, EXACT_CELLS)
+    elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
         raise OptionError(
             f"log_z='exact' would sum over more than {EXACT_CELLS:.0e} table cells for these {layout.m} predictors and "
@@ -65,9 +68,12 @@ def exact_log_z(layout: Layout, theta: np.ndarray) -> np.ndarray:
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
-    """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`."""
-    if log_z != "auto":
-        return log_z
+    """Return the method that ``"auto"`` stands for: exact where that is cheap, else `fallback`.
+
+    With structural zeros ln Z is always exact.
+    """
+    if log_z != "auto" or layout.support is not None:
+        return "exact" if log_z == "auto" else log_z
     # by numbers of levels and neighbours, so that the choice does not depend on the order of predictors
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
     is_dear = elimination_order(layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS) is None

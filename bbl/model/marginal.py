@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z
 from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.energy import Energy
@@ -24,7 +25,7 @@ ANNEALING_CHAINS = 256
 
 
 class MarginalEnergy(Energy):
-    """Energies of rows under K models, where predictors may be unknown.
+    """Energies of rows under K models, where predictors may be unknown; -inf for rows that cannot occur.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E - ln Z`` is the log
     probability of the known predictors. Given these, the unknown ones are a smaller model, with fields ``h + sum J``
@@ -53,11 +54,17 @@ class MarginalEnergy(Energy):
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m); predictors are summed out where `unknown` (n, m) is set."""
+        support = self.layout.support
         if unknown is None or not unknown.any():
-            return super().__call__(codes)
+            out = super().__call__(codes)
+            if support is not None:
+                out[~np.broadcast_to(support.rows(codes), out.shape)] = -np.inf
+            return out
         # the reference level adds nothing to the energy of the known predictors
         codes = np.where(unknown, 0, codes).astype(codes.dtype)
         out = super().__call__(codes)
+        if support is not None:
+            out[~np.broadcast_to(support.rows(codes, unknown), out.shape)] = -np.inf
         rows = np.flatnonzero(unknown.any(axis=1))
         patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
@@ -68,7 +75,7 @@ class MarginalEnergy(Energy):
     def _log_sum(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         """Return log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m)."""
         layout = self.layout
-        neighbours = np.flatnonzero(layout.mask[unknown].any(axis=0))
+        neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
         _, first, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
         codes = codes[first]  # rows with equal neighbours have equal sums
@@ -78,7 +85,12 @@ class MarginalEnergy(Energy):
         terms = [pair_positions, *(positions for _, positions, _ in higher_terms if len(positions) > 1)]
         unknown_layout = Layout(layout.n_levels[unknown], terms)
         couplings = self._couplings(pairs)
-        elimination = elimination_order(unknown_layout.n_levels, unknown_layout.mask, CELLS)
+        zeros = None if layout.support is None else self._zeros(codes, unknown)
+        joined = unknown_layout.mask
+        if zeros is not None:
+            joined = joined.copy()
+            joined[np.ix_(zeros[0], zeros[0])] = True
+        elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
         block = ROWS if elimination is None else min(ROWS, max(1, int(BLOCK / (elimination[1] * K))))
         out = np.empty((len(codes), K))
@@ -97,11 +109,28 @@ class MarginalEnergy(Energy):
                     self._add_couplings(table, rows[:, known_members], unknown_members, known_members)
             theta = theta.reshape(-1, unknown_layout.size)
             if elimination is None:
-                log_z = _annealed(unknown_layout, theta)
+                log_z = _annealed(unknown_layout, theta, zeros is not None)
             else:
-                log_z = log_sum(unknown_layout.factors(theta), elimination[0])
+                factors = unknown_layout.factors(theta)
+                if zeros is not None:
+                    table = zeros[1][lo : lo + block]
+                    table = np.broadcast_to(table, (len(rows), K, *table.shape[2:]))
+                    factors.append((zeros[0], table.reshape(-1, *table.shape[2:])))
+                log_z = log_sum(factors, elimination[0])
             out[lo : lo + block] = log_z.reshape(-1, K)
         return out[context_of_row.ravel()]
+
+    def _zeros(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
+        """Return the structural zeros given known levels: positions in `unknown`, and a table (n, G, L_i, ...) of logs.
+
+        None if no predictor that they are about is unknown. A row that cannot occur has zeros alone.
+        """
+        assert self.layout.support is not None  # noqa: S101  # it is asked for
+        members, possible = self.layout.support.given(codes, unknown)
+        if not members:
+            return None
+        with np.errstate(divide="ignore"):
+            return tuple(int(p) for p in np.searchsorted(unknown, members)), np.log(possible.astype(float))
 
     def _higher_terms(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
         """Return the terms of three predictors and more with unknown members, as tuples.
@@ -143,8 +172,14 @@ class MarginalEnergy(Energy):
         return conditional_fields.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
 
 
-def _annealed(layout: Layout, theta: np.ndarray) -> np.ndarray:
+def _annealed(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndarray:
     """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
+    if has_zeros:
+        raise OptionError(
+            f"{layout.m} missing predictors of a row, some of them with structural zeros, take a sum over more than "
+            f"{CELLS:,} table cells. Give rows with fewer missing values.",
+            argument="newdata",
+        )
     return np.array(
         [annealed_log_z(layout, t, 0.5 * t[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0).log_z for t in theta]
     )

@@ -14,6 +14,7 @@ from bbl.model.higher import Tables, split
 from bbl.model.layout import Layout
 from bbl.model.listing import MAX_STATES, state_codes, state_energies
 from bbl.model.pairwise import check_levels
+from bbl.model.support import Support
 from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
@@ -24,7 +25,15 @@ THIN = 10  # sweeps
 
 
 def sample_states(
-    h, J, n_levels, nsample: int = 1, rng=None, burn_in: int = BURN_IN, thin: int = THIN, more: Tables | None = None
+    h,
+    J,
+    n_levels,
+    nsample: int = 1,
+    rng=None,
+    burn_in: int = BURN_IN,
+    thin: int = THIN,
+    more: Tables | None = None,
+    support: Support | None = None,
 ) -> np.ndarray:
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's ``sample_xi``).
 
@@ -48,6 +57,8 @@ def sample_states(
         Sweeps between the draws of a chain.
     more : Tables, optional
         Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
+    support : Support, optional
+        The states that can occur, of one group, if some cannot; then there may be at most 2**20 states.
 
     Returns
     -------
@@ -62,15 +73,30 @@ def sample_states(
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
-    return _draw(h, J, levels, nsample, rng, burn_in, thin, more)
+    return _draw(h, J, levels, nsample, rng, burn_in, thin, more, support)
 
 
 def _draw(
-    h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, burn_in: int, thin: int, more: Tables | None
+    h,
+    J,
+    levels: np.ndarray,
+    nsample: int,
+    rng: np.random.Generator,
+    burn_in: int,
+    thin: int,
+    more: Tables | None,
+    support: Support | None,
 ) -> np.ndarray:
     """Draw states (nsample, m) with checked arguments; the model is checked where it is listed or sampled."""
-    if nsample == 0 or math.prod(levels.tolist()) <= MAX_STATES:
-        return _sample_listed(h, J, levels, nsample, rng, more)
+    n_states = math.prod(levels.tolist())
+    if nsample == 0 or n_states <= MAX_STATES:
+        return _sample_listed(h, J, levels, nsample, rng, more, support)
+    if support is not None:
+        raise OptionError(
+            f"Rows of a model with structural zeros are drawn from a list of all states, up to {MAX_STATES:,} of them, "
+            f"and {len(levels)} predictors have {n_states:.3g}. Fit fewer predictors to draw from.",
+            argument="structural_zeros",
+        )
     n_chains = min(nsample, CHAINS)
     draws_per_chain = -(-nsample // n_chains)
     samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, more=more)
@@ -78,11 +104,15 @@ def _draw(
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
-def _sample_listed(h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, more: Tables | None) -> np.ndarray:
+def _sample_listed(
+    h, J, levels: np.ndarray, nsample: int, rng: np.random.Generator, more: Tables | None, support: Support | None
+) -> np.ndarray:
     """Draw independent states (nsample, m) from the list of all states."""
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     E = state_energies(h, J, levels, more)
+    if support is not None:
+        E[~support.states(tuple(levels.tolist()))[0]] = -np.inf
     cumulative = np.cumsum(np.exp(E - E.max()))
     # side="right": states of probability 0 do not change the sum and are never drawn
     state = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
@@ -138,7 +168,8 @@ def sample_groups(
     for k in range(K):
         rows = np.flatnonzero(y == k)
         h, J, higher_terms = split(layout, theta[k])
-        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms)
+        support = layout.of_group(k).support
+        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support)
     return codes, y.astype(np.intp)
 
 

@@ -15,6 +15,8 @@ __all__ = ["Component", "components"]
 class Component(NamedTuple):
     """Predictors that interact with each other, directly or through others, and with no predictor outside.
 
+    Predictors of structural zeros count as interacting.
+
     Attributes
     ----------
     predictors : ndarray of intp, shape (c,)
@@ -44,7 +46,7 @@ def components(layout: Layout) -> list[Component]:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    n, label = connected_components(csr_matrix(layout.mask), directed=False)
+    n, label = connected_components(csr_matrix(layout.joined), directed=False)
     if n == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n)]
@@ -56,5 +58,9 @@ def components(layout: Layout) -> list[Component]:
         number = {int(i): at for at, i in enumerate(predictors)}
         terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
         positions = [layout.table(flat, *scope).ravel() for scope in scopes[k]]
-        out.append(Component(predictors, Layout(layout.n_levels[predictors], terms), np.concatenate(positions)))
+        support = layout.support
+        if support is not None:
+            support = support.renumbered(number) if label[support.scope[0]] == k else None
+        part = Layout(layout.n_levels[predictors], terms, support)
+        out.append(Component(predictors, part, np.concatenate(positions)))
     return out

@@ -11,6 +11,7 @@ from bbl.checks import integer, real
 from bbl.engines.base import Engine
 from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
 from bbl.engines.likelihood.components import components
+from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import (
     MAX_CELLS,
@@ -24,9 +25,10 @@ from bbl.engines.likelihood.solve import (
     tree_cells,
     tree_order,
 )
+from bbl.engines.likelihood.zeros import check_zeros, determined_by_states
 from bbl.engines.naive import absent_levels
 from bbl.engines.penalties import PENALTY, check_orders, penalty_option
-from bbl.errors import OptionError
+from bbl.errors import DataError, OptionError
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
 from bbl.rows.sample import Rows, Sample
@@ -53,8 +55,8 @@ class MaximumLikelihood(Engine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of rows that are spread evenly over all states. Without couplings this is naive Bayes with that
-        `prior_count`.
+        Number of rows that are spread evenly over all states that can occur. Without couplings, and without
+        structural zeros, this is naive Bayes with that `prior_count`.
     tolerance : float, default 1e-10
         Norm of the gradient of the log-likelihood of one observation at which a fit ends.
     itmax : int, default 200
@@ -73,6 +75,14 @@ class MaximumLikelihood(Engine):
     probability, and degrees of freedom count the states and parameters that are left (Fienberg & Rinaldo 2012, Annals
     of Statistics 40). Missing values are summed out, as in the EM algorithm, on a table of all states: right if they
     are missing at random.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, "Freq", method=bbl.MaximumLikelihood(), verbose=0)
+    >>> fit.logLik()
+    'log Lik.' -3869.678 (df=16)
     """
 
     lambda_: float | tuple[float, ...] = 0.0
@@ -84,6 +94,7 @@ class MaximumLikelihood(Engine):
     order = MAX_ORDER
     tuned = PENALTY
     solves = True
+    zeros = True
     has_likelihood = True
     errors = "Standard errors from the Fisher information of the exact likelihood."
     weights = "real"
@@ -107,12 +118,14 @@ class MaximumLikelihood(Engine):
         return super().refusals() | {"composite_criteria": "method='ml' has the likelihood itself: see aic and bic"}
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an OptionError if its sums are too large, before any is allocated."""
+        """Return the layout unchanged; raise an error if its sums are too large, before any is allocated."""
         check_orders(self.lambda_, layout)
+        if layout.support is not None:
+            check_zeros(layout)
         for component in components(layout):
             is_listed = n_states(component.layout) <= MAX_STATES
             if not is_listed and not sample.complete:
-                raise OptionError(
+                raise DataError(
                     f"method='ml' sums out missing values on a table of all states, up to {MAX_STATES:,} of them, and "
                     f"{component.layout.m} predictors that interact have {n_states(component.layout):.3g}. Take "
                     "missing='level', missing='drop' or method='pseudo'.",
@@ -159,12 +172,13 @@ class MaximumLikelihood(Engine):
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
             notes = absent_levels(counts, "give lambdah or prior_count > 0")
-            absent = _holds_absent_level(layout, counts)
+            absent = holds_absent_level(layout, counts)
         is_converged = solution.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
             notes += (Note(-1, -1, NOT_CONVERGED, detail),)
-        unbounded = _first_parameters(layout, ~solution.determined & ~absent)
+        unknowable = absent if layout.support is None else absent | ~determined_by_states(layout)
+        unbounded = first_parameters(layout, ~solution.determined & ~unknowable)
         converged = np.full(layout.m, is_converged)
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(
@@ -194,29 +208,3 @@ class MaximumLikelihood(Engine):
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
         return rows.total * solution.value, int(solution.basis.sum())
-
-
-def _holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
-    """Return which parameters (size,) belong to a level that never occurs, or whose reference level never does."""
-    out = np.zeros(layout.size, dtype=bool)
-    gone = [(n[1:] == 0) | (n[0] == 0) for n in counts]
-    for scope in layout.scopes:
-        table = layout.table(out, *scope)
-        for axis, i in enumerate(scope):
-            table |= gone[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
-    return out
-
-
-def _first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return, for each predictor with `chosen` parameters (size,), one of them as in `EngineFit.unbounded`."""
-    first: dict[int, tuple[int, ...]] = {}
-    for scope in layout.scopes:
-        table = layout.table(chosen, *scope)
-        if not table.any():
-            continue
-        cell = [int(level) + 1 for level in np.argwhere(table)[0]]
-        for axis, i in enumerate(scope):
-            if i not in first:
-                members = [(i, cell[axis])] + [(j, b) for j, b in zip(scope, cell, strict=True) if j != i]
-                first[i] = tuple(value for member in members for value in member)
-    return tuple(first[i] for i in sorted(first))

@@ -18,7 +18,10 @@ from bbl.engines.likelihood.states import StateTable
 from bbl.model.godambe import ZERO_EIGENVALUE, ZERO_LOADING
 from bbl.model.layout import Layout
 
-__all__ = ["Face", "facial_set", "is_certain", "rank", "step_down", "zero_margins"]
+__all__ = [
+    "Face", "facial_set", "first_parameters", "holds_absent_level", "is_certain", "rank", "recede", "step_down",
+    "zero_margins",
+]  # fmt: skip
 
 MAX_PROGRAMME_CELLS = 2**21  # states times parameters; larger tables have only their zero margins found
 ROUNDING = 1e-13  # least eigenvalue of an information that is not rounding
@@ -31,7 +34,7 @@ class Face(NamedTuple):
     Attributes
     ----------
     support : ndarray of bool, shape (n,), or None
-        The facial set; None for all states.
+        The facial set; None for all states that can occur.
     direction : ndarray, shape (size,)
         A direction of recession: the energy of states off the face falls along it by 1 at least; zero if all states
         are on the face.
@@ -56,41 +59,60 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
         Parameters that may grow without end: those without a penalty.
     """
     size = table.layout.size
-    empty = np.flatnonzero(counts == 0.0)
+    empty = np.flatnonzero(counts == 0.0 if table.possible is None else table.possible & (counts == 0.0))
     nowhere = Face(None, np.zeros(size))
     if not len(empty) or not free.any():
         return nowhere
     if table.n * size > MAX_PROGRAMME_CELLS:
         return zero_margins(table, counts, free)
+    design = _indicators(table, free)
+    recession = recede(design[np.flatnonzero(counts)], design[empty])
+    if recession is None:
+        return zero_margins(table, counts, free)
+    off, step = recession
+    if not off.any():
+        return nowhere
+    support = np.ones(table.n, dtype=bool) if table.possible is None else table.possible.copy()
+    support[empty[off]] = False
+    direction = np.zeros(size)
+    direction[free] = step[1:]
+    return Face(support, direction)
+
+
+def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the empty cells that lose their probability along a direction, and the direction; None without a solution.
+
+    The programme of `facial_set`: the largest sum of z over the empty cells with ``0 <= z <= 1``, ``on_empty d + z <=
+    0`` and ``on_observed d = 0``.
+
+    Parameters
+    ----------
+    on_observed : sparse array, shape (n, width)
+        Change along each coordinate of d of what stays the same in observed cells.
+    on_empty : sparse array, shape (k, width)
+        The same in empty cells.
+
+    Returns
+    -------
+    off : ndarray of bool, shape (k,)
+    direction : ndarray, shape (width,)
+    """
     from scipy import sparse
     from scipy.optimize import linprog
 
-    design = _indicators(table, free)
-    k = len(empty)
-    on_empty = sparse.hstack([design[empty], sparse.identity(k, format="csr")], format="csr")
-    observed = np.flatnonzero(counts)
-    on_observed = sparse.hstack([design[observed], sparse.csr_matrix((len(observed), k))], format="csr")
-    width = design.shape[1]
-    objective = np.concatenate([np.zeros(width), -np.ones(k)])
+    k, width = on_empty.shape
     result = linprog(
-        objective,
-        A_ub=on_empty,
+        np.concatenate([np.zeros(width), -np.ones(k)]),
+        A_ub=sparse.hstack([on_empty, sparse.identity(k, format="csr")], format="csr"),
         b_ub=np.zeros(k),
-        A_eq=on_observed,
-        b_eq=np.zeros(len(observed)),
+        A_eq=sparse.hstack([on_observed, sparse.csr_matrix((on_observed.shape[0], k))], format="csr"),
+        b_eq=np.zeros(on_observed.shape[0]),
         bounds=[(None, None)] * width + [(0.0, 1.0)] * k,
         method="highs",
     )
     if result.status != 0:
-        return zero_margins(table, counts, free)
-    off = result.x[width:] > OFF_FACE
-    if not off.any():
-        return nowhere
-    support = np.ones(table.n, dtype=bool)
-    support[empty[off]] = False
-    direction = np.zeros(size)
-    direction[free] = result.x[1:width]
-    return Face(support, direction)
+        return None
+    return result.x[width:] > OFF_FACE, result.x[:width]
 
 
 def _indicators(table: StateTable, free: np.ndarray):
@@ -101,17 +123,22 @@ def _indicators(table: StateTable, free: np.ndarray):
 
 
 def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the face of the margins of zero: states that hold a combination of levels that never occurs."""
+    """Return the face of the margins of zero: states that hold a combination of levels that never occurs.
+
+    Combinations that cannot occur are not among them.
+    """
     layout = table.layout
-    support, direction = np.ones(table.shape, dtype=bool), np.zeros(layout.size)
+    possible = np.ones(table.shape, dtype=bool) if table.possible is None else table.possible.reshape(table.shape)
+    support, direction = possible.copy(), np.zeros(layout.size)
     observed = counts.reshape(table.shape)
     for scope in layout.scopes:
-        margin = observed.sum(axis=tuple(i for i in range(layout.m) if i not in scope), keepdims=True)
-        step = step_down(layout, scope, margin.squeeze(tuple(i for i in range(layout.m) if i not in scope)) == 0.0)
+        others = tuple(i for i in range(layout.m) if i not in scope)
+        is_empty = (observed.sum(axis=others, keepdims=True) == 0.0) & possible.any(axis=others, keepdims=True)
+        step = step_down(layout, scope, is_empty.squeeze(others))
         if step is not None and free[step != 0.0].all():
-            support &= margin > 0.0
+            support &= ~is_empty
             direction += step
-    return Face(None if support.all() else support.ravel(), direction)
+    return Face(None if np.array_equal(support, possible) else support.ravel(), direction)
 
 
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
@@ -180,3 +207,29 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         missing = int(len(scaled) - null.sum() - determined.sum())
         basis[undetermined[pivots[:missing]]] = True
     return basis, determined
+
+
+def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
+    """Return which parameters (size,) belong to a level that never occurs, or whose reference level never does."""
+    out = np.zeros(layout.size, dtype=bool)
+    gone = [(n[1:] == 0) | (n[0] == 0) for n in counts]
+    for scope in layout.scopes:
+        table = layout.table(out, *scope)
+        for axis, i in enumerate(scope):
+            table |= gone[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
+    return out
+
+
+def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return, for each predictor with `chosen` parameters (size,), one of them as in `EngineFit.unbounded`."""
+    first: dict[int, tuple[int, ...]] = {}
+    for scope in layout.scopes:
+        table = layout.table(chosen, *scope)
+        if not table.any():
+            continue
+        cell = [int(level) + 1 for level in np.argwhere(table)[0]]
+        for axis, i in enumerate(scope):
+            if i not in first:
+                members = [(i, cell[axis])] + [(j, b) for j, b in zip(scope, cell, strict=True) if j != i]
+                first[i] = tuple(value for member in members for value in member)
+    return tuple(first[i] for i in sorted(first))

@@ -84,7 +84,7 @@ class IncompleteLikelihood:
     Attributes
     ----------
     support : ndarray of bool, shape (n,), or None
-        States that ln Z sums over; None for all.
+        States that ln Z sums over; None for all that can occur.
     """
 
     def __init__(self, table: StateTable, patterns: list[Pattern], extra: np.ndarray, penalty: np.ndarray):
@@ -101,10 +101,10 @@ class IncompleteLikelihood:
 
     def compatible(self) -> np.ndarray:
         """Return which states (n,) some row may be."""
-        possible = (self.complete > 0.0).reshape(self.table.shape)
+        compatible = (self.complete > 0.0).reshape(self.table.shape)
         for pattern in self.patterns:
-            possible = possible | (pattern.counts > 0.0)
-        return possible.ravel()
+            compatible = compatible | (pattern.counts > 0.0)
+        return compatible.ravel() if self.table.possible is None else compatible.ravel() & self.table.possible
 
     def spread_evenly(self) -> np.ndarray:
         """Return the counts (n,) of all states if each row is evenly spread over the states that it may be."""

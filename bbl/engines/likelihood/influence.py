@@ -16,7 +16,7 @@ from bbl.model.moments import one_hot
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 
-__all__ = ["LikelihoodInfluence"]
+__all__ = ["LikelihoodInfluence", "inverse_on_basis", "row_indicators"]
 
 NO_INFORMATION = 1e-18  # diagonal element of an information that is zero but for rounding
 
@@ -117,7 +117,7 @@ class _Part:
         self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
-        self.inverse = _inverse(H, self.basis)
+        self.inverse = inverse_on_basis(H, self.basis)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(component.layout) - mu) - penalty.ridge * theta
@@ -132,14 +132,17 @@ class _Part:
 
 
 def _even_moments(layout: Layout) -> np.ndarray:
-    """Return the moments (size,) if all states are equally probable."""
+    """Return the moments (size,) if all states that can occur are equally probable."""
+    if layout.support is not None:
+        table = StateTable(layout)
+        return table.moments(table.spread(1.0))
     moments = np.empty(layout.size)
     for scope in layout.scopes:
         layout.table(moments, *scope)[...] = 1.0 / np.prod(layout.n_levels[list(scope)].astype(float))
     return moments
 
 
-def _inverse(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return the inverse (size, size) of H among the parameters of a `basis`; zero for the others.
 
     For determined parameters it does not depend on the basis, though on their being estimated along with the others.

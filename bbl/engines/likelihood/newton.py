@@ -53,7 +53,7 @@ class StateLikelihood:
         Observed moments.
     penalty : ndarray, shape (size,)
     support : ndarray of bool, shape (n,), or None
-        States that ln Z sums over; None for all.
+        States that ln Z sums over; None for all that can occur.
     """
 
     def __init__(self, table: StateTable, target: np.ndarray, penalty: np.ndarray, support: np.ndarray | None):
@@ -113,7 +113,7 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step by the first matrix that is positive definite, or by the positive part of the last one."""
+    """Return the Newton step by the first matrix without negative eigenvalues; directions without curvature stay."""
     from scipy.linalg import lapack
 
     for curvature in curvatures:
@@ -124,7 +124,10 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
-    eigenvalues, eigenvectors = np.linalg.eigh(scaled)
-    is_curved = eigenvalues > ZERO_EIGENVALUE * len(scaled)
+        eigenvalues, eigenvectors = np.linalg.eigh(scaled)
+        zero = ZERO_EIGENVALUE * len(scaled)
+        if curvature is curvatures[-1] or eigenvalues[0] > -zero:
+            break
+    is_curved = eigenvalues > zero
     vectors = eigenvectors[:, is_curved]
     return (vectors / eigenvalues[is_curved]) @ (vectors.T @ scaled_gradient) / scale

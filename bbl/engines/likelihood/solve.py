@@ -21,8 +21,8 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample
 
 __all__ = [
-    "MAX_CELLS", "MAX_NEWTON_SIZE", "MAX_STATES", "Penalty", "Solution", "Solver", "least_width", "n_states",
-    "tree_cells", "tree_order",
+    "MAX_CELLS", "MAX_INFORMATION_SIZE", "MAX_NEWTON_SIZE", "MAX_STATES", "Penalty", "Solution", "Solver",
+    "least_width", "n_states", "tree_cells", "tree_order",
 ]  # fmt: skip
 
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
@@ -44,7 +44,7 @@ class Penalty:
     ridge : ndarray, shape (size,)
         L2 penalties: half of the sum of ``ridge theta^2`` is subtracted.
     prior_count : float
-        Number of rows that are spread evenly over all states.
+        Number of rows that are spread evenly over all states that can occur.
     """
 
     ridge: np.ndarray
@@ -162,7 +162,8 @@ class Solver:
             component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
             return self._fit_incomplete(component, rows, penalty)
-        order = perfect_order(component.layout) if penalty.is_zero else None
+        has_zeros = component.layout.support is not None  # such parts were refused if they have no table of all states
+        order = perfect_order(component.layout) if penalty.is_zero and not has_zeros else None
         if order is not None:
             solution = self._fit_closed(component, rows, order)
             if solution is not None:
@@ -188,7 +189,7 @@ class Solver:
     def _fit_states(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
         table = StateTable(component.layout)
-        counts = _sums(component, rows, "states", table.counts) + penalty.prior_count / table.n
+        counts = _sums(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
         start, face = _start(component.layout, target), zero_margins(table, counts, free)
         objective = StateLikelihood(table, target, penalty.ridge, face.support)
@@ -206,7 +207,7 @@ class Solver:
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(component.layout)
-        extra = np.full(table.n, penalty.prior_count / table.n)
+        extra = table.spread(penalty.prior_count)
         patterns = missing_patterns(table, component, rows)
         objective = IncompleteLikelihood(table, patterns, extra, penalty.ridge)
         face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
@@ -295,17 +296,21 @@ def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) 
     """Return the solution of a fit on a face, so far along the direction of recession that the rest is lost."""
     theta, value, norm, n_iter = maximum
     every = np.ones(table.layout.size, dtype=bool)
-    if face.support is None:
+    support = table.possible if face.support is None else face.support
+    if support is None:
         return Solution(theta, value, norm, n_iter, every, every)
     basis = determined = face.direction == 0.0
     if table.layout.size <= MAX_INFORMATION_SIZE:
-        flat = face.support / face.support.sum()
+        flat = support / support.sum()
         information = table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float))
         basis, determined = rank(information)
+    if face.support is None:
+        return Solution(theta, value, norm, n_iter, determined, basis)
+    lost = ~support if table.possible is None else table.possible & ~support
     drop = table.energies(face.direction)
-    drop = drop[np.argmax(face.support)] - drop[~face.support]
-    log_z, _ = table.log_partition(theta, face.support)
-    excess = table.energies(theta)[~face.support] - log_z + OFF_FACE_LOG
+    drop = drop[np.argmax(support)] - drop[lost]
+    log_z, _ = table.log_partition(theta, support)
+    excess = table.energies(theta)[lost] - log_z + OFF_FACE_LOG
     theta = theta + max(float((excess / drop).max()), 0.0) * face.direction
     return Solution(theta, value, norm, n_iter, determined, basis)
 

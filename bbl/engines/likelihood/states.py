@@ -26,6 +26,13 @@ class StateTable:
     Parameters
     ----------
     layout : Layout
+
+    Attributes
+    ----------
+    n : int
+        Number of states.
+    possible : ndarray of bool, shape (n,), or None
+        States that can occur; None for all.
     """
 
     def __init__(self, layout: Layout):
@@ -37,6 +44,9 @@ class StateTable:
             strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]
         self.strides = strides
         self.cells = self._cells()
+        self.possible: np.ndarray | None = None
+        if layout.support is not None:
+            (self.possible,) = layout.support.states(self.shape)
 
     def _cells(self) -> np.ndarray:
         """Return the position (size,) of each parameter in the table of indicators."""
@@ -144,9 +154,19 @@ class StateTable:
         """Return the codes (len(states), m) of states by their positions."""
         return states[:, None] // self.strides % np.array(self.shape)
 
+    def spread(self, total: float) -> np.ndarray:
+        """Return counts (n,) of this sum, the same in all states that can occur."""
+        if self.possible is None:
+            return np.full(self.n, total / self.n)
+        return self.possible * (total / self.possible.sum())
+
     def log_partition(self, theta: np.ndarray, support: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """Return ln Z and the probabilities (n,) of all states; those outside `support` (n,) bool have none."""
+        """Return ln Z and the probabilities (n,) of all states.
+
+        Those outside `support` (n,) bool, by default those that cannot occur, have none.
+        """
         energy = self.energies(theta)
+        support = self.possible if support is None else support
         if support is not None:
             energy[~support] = -np.inf
         largest = float(energy.max())

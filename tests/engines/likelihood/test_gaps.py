@@ -102,12 +102,15 @@ def test_hessians_are_those_of_finite_differences():
         np.testing.assert_allclose(objective.curvatures()[0], -hessian, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")  # of maxima in a limit, without a penalty
 def test_rows_without_gaps_are_complete_data_to_the_bit():
     L, terms, x = rows_with_gaps(1)
     x = x[(x >= 0).all(axis=1)]
     frame = pd.DataFrame(x, columns=list("abcd")[: x.shape[1]])
-    fits = [bbl.bbl("~ .^2", frame, method="ml", lambda_=0.01, missing=missing) for missing in ("raise", "marginal")]
-    np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
+    for options in ({}, {"lambda_": 0.01}, {"prior_count": 1.0}):
+        fits = [bbl.bbl("~ .^2", frame, method="ml", missing=missing, **options) for missing in ("raise", "marginal")]
+        np.testing.assert_array_equal(fits[0].parameters.theta, fits[1].parameters.theta)
+        assert fits[0].logLik() == fits[1].logLik()
 
 
 def test_interactions_that_no_row_tells_of_are_not_estimable():
@@ -179,21 +182,24 @@ def test_covariances_are_the_inverse_of_the_observed_information(ridge, prior):
 
 @pytest.mark.long
 def test_values_missing_at_random_bias_complete_rows_alone():
-    """Whether b is missing depends on a, which is known; c then is only right beside b if all rows are used."""
+    """Whether b is missing depends on a and c, which are known: complete rows and pairwise counts are biased."""
     L, terms = [2, 2, 2], [(0, 1), (0, 2), (1, 2)]
     X = truth.indicators(L, terms)
     theta = np.array([0.2, -0.3, 0.1, 0.9, -0.6, 0.7])
     p, _ = truth.probabilities(X, theta)
-    estimates = {"marginal": [], "drop": []}
+    estimates, pairwise = {"marginal": [], "drop": []}, []
     for number in range(400):
         rng = np.random.default_rng([number, 31])
         x = oracle.states(L)[rng.choice(8, 1000, p=p)].astype(float)
         # b is missing where a and c agree, most of the time; all that decides is known
         x[(x[:, 0] == x[:, 2]) & (rng.random(1000) < 0.6), 1] = np.nan
         frame = pd.DataFrame(x, columns=["a", "b", "c"])
+        pairwise.append(np.nanmean(x[:, 0] * x[:, 1]))  # share of a = b = 1 in rows that have both
         for missing, of in estimates.items():
             of.append(bbl.bbl("~ (a + b + c)^2", frame, method="ml", missing=missing).parameters.theta[0])
     bias = {missing: np.mean(of, axis=0) - theta for missing, of in estimates.items()}
     error = {missing: np.std(of, axis=0, ddof=1) / np.sqrt(400) for missing, of in estimates.items()}
     assert np.abs(bias["marginal"] / error["marginal"]).max() < 2.0
     assert np.abs(bias["drop"] / error["drop"]).max() > 20.0
+    pairwise_bias = np.mean(pairwise) - p @ X[:, 3]
+    assert abs(pairwise_bias) > 10.0 * np.std(pairwise, ddof=1) / np.sqrt(400)

@@ -21,7 +21,22 @@ def test_numbers_of_r(name, shared):
 def test_all_cases_are_there(shared):
     kinds = [rloglinear.read(name)["kind"] for name in rloglinear.names()]
     counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-    assert counts == {"conditional_independence": 6, "fit": 39, "logit_equivalence": 4, "nested": 4}
+    assert counts == {"conditional_independence": 6, "fit": 42, "logit_equivalence": 4, "nested": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "models"),
+    [
+        ("nested_dayton", ("model 2", "model 3")),  # the fourth has a table with too small counts
+        ("nested_heart", ("model 2", "model 3", "model 5")),  # the fourth does not hold the third
+        ("nested_hec", ("model 2", "model 3", "model 4", "model 5")),
+        ("nested_housing", ("model 2", "model 3", "model 4", "model 5")),
+        *((f"cmh_{name}", ("all pairs",)) for name in ("arthritis", "dayton", "hec", "housing", "titanic", "ucb")),
+    ],
+)
+def test_anova_shows_the_ratio_of_r_where_rows_are_enough(name, models, shared):
+    shown = {check.quantity for check in rloglinear.compare(name) if check.quantity.endswith("ratio of anova")}
+    assert shown == {f"{model}: ratio of anova" for model in models}
 
 
 @pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.PerfectSeparationWarning")  # of saturated models

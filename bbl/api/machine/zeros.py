@@ -1,0 +1,75 @@
+"""Structural zeros of a call: what they do not go with, and the support that they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from bbl.api.training_data import EncodedData, TrainingData
+from bbl.boltzmann.structural_zeros import make_support, refuse_observed_rows
+from bbl.capabilities import WITH_ZEROS
+from bbl.design.frames import Frame
+from bbl.design.streams.source import Source
+from bbl.design.zeros import read_zeros
+from bbl.errors import OptionError
+from bbl.model.support import Support
+
+__all__ = ["check_zeros_call", "refuse_zeros", "shown_zeros", "support_of"]
+
+
+def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
+    """Raise an OptionError if structural zeros are given to a method whose `refusals` name them."""
+    if zeros is not None and (reason := refusals.get("structural_zeros")) is not None:
+        raise OptionError(
+            f"{reason}. Take method='ml' with structural_zeros, or leave them out.", argument="structural_zeros"
+        )
+
+
+def shown_zeros(zeros: object) -> str | None:
+    """Return what stands for structural zeros in the text of a call."""
+    return zeros if zeros is None or isinstance(zeros, str) else "given"
+
+
+def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, source: Source | None) -> None:
+    """Raise an OptionError if structural zeros do not go with other arguments of a call.
+
+    Parameters
+    ----------
+    zeros : object
+        The argument; None for no structural zeros.
+    refusals : mapping
+        Of the method, see `Engine.refusals`.
+    log_z : str
+        How ln Z is computed.
+    source : Source or None
+        Data that are read in batches.
+    """
+    refuse_zeros(zeros, refusals)
+    if zeros is None:
+        return
+    if log_z not in ("auto", "exact"):
+        raise OptionError(f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}. Leave log_z out.", argument="log_z")
+    if source is not None:
+        raise OptionError(
+            f"{WITH_ZEROS['data that are read in batches']}, and {source.text} are read in batches. Give a table: the "
+            "distinct rows with their counts as weights.",
+            argument="structural_zeros",
+        )
+
+
+def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
+    """Return what can occur in encoded data by `structural_zeros`; None for everything.
+
+    Raises
+    ------
+    DataError
+        If a cell that cannot occur is observed.
+    """
+    if training.structural_zeros is None:
+        return None
+    labels = encoded.design.labels
+    cells = read_zeros(training.structural_zeros, encoded.design, cast(Frame, encoded.frame))
+    support = make_support(cells, labels)
+    if support is not None:
+        refuse_observed_rows(support, encoded.rows, labels)
+    return support

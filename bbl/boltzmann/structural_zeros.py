@@ -1,0 +1,106 @@
+"""Structural zeros of a fit: their support, and the refusal of rows in cells that cannot occur."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.design.zeros import ImpossibleCells
+from bbl.engines.likelihood.solve import MAX_STATES
+from bbl.errors import DataError, OptionError
+from bbl.model.support import Support
+from bbl.report.text import label_text
+from bbl.rows.sample import Sample
+
+__all__ = ["make_support", "refuse_impossible_rows", "refuse_observed_rows"]
+
+
+def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
+    """Return what can occur if some cells cannot; None if there are no such cells.
+
+    Raises
+    ------
+    OptionError
+        If the predictors of the cells have over 65,536 combinations, or none of them can occur in a group.
+    """
+    shape = [len(labels.levels[i]) for i in cells.predictors]
+    if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
+        raise OptionError(
+            f"structural_zeros are about {len(shape)} predictors with {np.prod(np.array(shape, dtype=float)):.3g} "
+            f"combinations, and up to {MAX_STATES:,} are listed. Give a table with only the columns that the zeros "
+            "are about.",
+            argument="structural_zeros",
+        )
+    n_groups = 1 if cells.groups is None else len(labels.groups)
+    possible = np.ones((n_groups, *shape), dtype=bool)
+    possible[(0 if cells.groups is None else cells.groups, *cells.codes.T)] = False
+    if possible.all():
+        return None
+    if (possible == possible[:1]).all():
+        possible = possible[:1]
+    for group, table in zip(labels.groups, possible, strict=False):
+        if not table.any():
+            where = f" in group {label_text(group)}" if len(possible) > 1 else ""
+            raise OptionError(
+                f"structural_zeros leave no combination that can occur{where}. Leave some out.",
+                argument="structural_zeros",
+            )
+    return Support(cells.predictors, possible)
+
+
+def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
+    """Raise a DataError that names a cell that cannot occur, and is observed."""
+    possible = support.rows(rows.codes, rows.missing)
+    group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
+    is_wrong = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
+    if not is_wrong.any():
+        return
+    at = int(is_wrong.argmax())
+    in_group = f", of group {label_text(labels.groups[group[at]])}" if support.n_groups > 1 else ""
+    raise DataError(
+        f"structural_zeros say that {_cell_text(support, labels, rows.codes[at], _row_of(rows.missing, at))}{in_group} "
+        "cannot occur, but the data have such rows; rows in cells that cannot occur have a total weight of "
+        f"{rows.weights[is_wrong].sum():g}. Leave the cell out of structural_zeros; or leave these rows out of the "
+        "data, if the table is to be analysed without them.",
+        argument="structural_zeros",
+    )
+
+
+def refuse_impossible_rows(
+    support: Support | None,
+    labels: Labels,
+    codes: np.ndarray,
+    missing: np.ndarray | None,
+    groups: np.ndarray | None = None,
+) -> None:
+    """Raise a DataError for a row of new data (n, m) in a cell that cannot occur in any group.
+
+    With `groups` (n,) int, -1 for unknown ones, a cell that cannot occur in the group of the row is refused too.
+    """
+    if support is None or not len(codes):
+        return
+    by_group = support.rows(codes, missing)
+    possible = by_group.any(axis=1)
+    if groups is not None and support.n_groups > 1:
+        possible &= (groups < 0) | by_group[np.arange(len(codes)), np.maximum(groups, 0)]
+    if not possible.all():
+        at = int((~possible).argmax())
+        raise DataError(
+            f"newdata: row {at} is in a cell that cannot occur (structural_zeros), "
+            f"{_cell_text(support, labels, codes[at], _row_of(missing, at))}, so that nothing follows from it. Leave "
+            "such rows out.",
+            argument="newdata",
+        )
+
+
+def _row_of(missing: np.ndarray | None, at: int) -> np.ndarray | None:
+    return None if missing is None else missing[at]
+
+
+def _cell_text(support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None) -> str:
+    """Return the levels of a row (m,) that structural zeros are about, as text."""
+    return ", ".join(
+        f"{label_text(labels.names[i])}={label_text(labels.levels[i][codes[i]])}"
+        for i in support.scope
+        if missing is None or not missing[i]
+    )

@@ -1,0 +1,152 @@
+"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column that marks rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.design.design import Design
+from bbl.design.frames import Frame, to_frame
+from bbl.design.values import Column, frame_column
+from bbl.errors import BBLTypeError, DataError
+
+__all__ = ["ImpossibleCells", "read_zeros"]
+
+ARGUMENT = "structural_zeros"
+UNKNOWN_LEVEL = (
+    "Levels that do not occur need no structural zeros: leave these rows out, or list the levels in xlevels, if they "
+    "can occur elsewhere"
+)
+
+
+class ImpossibleCells(NamedTuple):
+    """Combinations of levels that cannot occur.
+
+    Attributes
+    ----------
+    predictors : tuple of int
+        Numbers of the predictors, rising.
+    codes : ndarray of int, shape (n, predictors)
+    groups : ndarray of int, shape (n,), or None
+        Groups of the response; None if the combinations cannot occur in any group.
+    """
+
+    predictors: tuple[int, ...]
+    codes: np.ndarray
+    groups: np.ndarray | None
+
+
+def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
+    """Read the argument `structural_zeros` of `bbl.bbl`.
+
+    Parameters
+    ----------
+    zeros : table, or name of a column of `frame`
+    design : Design
+        Of the data.
+    frame : Frame
+        The data.
+
+    Raises
+    ------
+    BBLTypeError
+        If it is neither a table nor the name of a column.
+    DataError, LevelError
+        If a column is none of the formula, marks are other than true and false, or a level is unknown or missing.
+    """
+    if frame.has(zeros):
+        return _marked_rows(frame_column(frame, zeros), design, frame)
+    if isinstance(zeros, str):
+        raise DataError(
+            f"structural_zeros={zeros!r} is no column of the data. Give the name of one that marks rows, or a table "
+            "of the combinations that cannot occur.",
+            argument=ARGUMENT,
+            column=zeros,
+        )
+    try:
+        table = to_frame(zeros, ARGUMENT)
+    except BBLTypeError as error:
+        raise BBLTypeError(
+            f"structural_zeros must be a table of combinations, or the name of a column that marks rows; got "
+            f"{type(zeros).__name__}.",
+            argument=ARGUMENT,
+        ) from error
+    return _listed_cells(table, design)
+
+
+def _listed_cells(table: Frame, design: Design) -> ImpossibleCells:
+    """Return the combinations in the rows of a table whose columns are predictors, and perhaps the response."""
+    names = [factor.name for factor in design.predictors]
+    known = [*names, *([design.response.name] if design.classes else [])]
+    for name in table.columns:
+        if name not in known:
+            raise DataError(
+                f"structural_zeros has the column {name!r}, which the formula does not have. Its columns are the "
+                "predictors whose combinations cannot occur; leave others out.",
+                argument=ARGUMENT,
+                column=name,
+            )
+    used = tuple(i for i, name in enumerate(names) if name in table.columns)
+    if not used:
+        raise DataError(
+            "structural_zeros has no column of a predictor. Its columns are the predictors whose combinations cannot "
+            "occur.",
+            argument=ARGUMENT,
+        )
+    codes = np.empty((table.n, len(used)), dtype=np.intp)
+    for at, i in enumerate(used):
+        column = frame_column(table, names[i])
+        if design.missing != "level":
+            _refuse_missing(column, np.ones(table.n, dtype=bool))
+        codes[:, at] = design.predictors[i].encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0]
+    groups = None
+    if design.classes and design.response.name in table.columns:
+        column = frame_column(table, design.response.name)
+        _refuse_missing(column, np.ones(table.n, dtype=bool))
+        groups = design.response.encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0].astype(np.intp)
+    return ImpossibleCells(used, codes, groups)
+
+
+def _marked_rows(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
+    """Return the cells of the rows that a column marks; levels that no other row has need no zeros."""
+    _refuse_missing(marks, np.ones(frame.n, dtype=bool))
+    used = marks.used()
+    for value, kind, occurs in zip(marks.values, marks.kinds, used, strict=True):
+        if occurs and not (kind in ("bool", "number") and value in (0, 1)):
+            raise DataError(
+                f"structural_zeros: the column {marks.name!r} holds {value!r}. It marks the rows of cells that cannot "
+                "occur by True or 1, and the others by False or 0.",
+                argument=ARGUMENT,
+                column=marks.name,
+            )
+    is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
+    codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
+    is_known = is_marked.copy()
+    for i, factor in enumerate(design.predictors):
+        column = frame_column(frame, factor.name)
+        if design.missing != "level":
+            _refuse_missing(column, is_marked)
+        codes[:, i], is_unseen = factor.encode(column, "ignore", skip_missing=design.missing != "level")
+        is_known &= True if is_unseen is None else ~is_unseen
+    groups = np.zeros(frame.n, dtype=np.intp)
+    if design.classes:
+        column = frame_column(frame, design.response.name)
+        _refuse_missing(column, is_marked)
+        encoded, is_unseen = design.response.encode(column, "ignore", skip_missing=True)
+        groups[:] = encoded
+        is_known &= True if is_unseen is None else ~is_unseen
+    predictors = tuple(range(len(design.predictors)))
+    return ImpossibleCells(predictors, codes[is_known], groups[is_known] if design.classes else None)
+
+
+def _refuse_missing(column: Column, rows: np.ndarray) -> None:
+    """Raise a DataError if a column is missing in one of the `rows` (n,) of structural zeros."""
+    is_missing = column.missing()
+    if is_missing is not None and (is_missing & rows).any():
+        raise DataError(
+            f"structural_zeros: the column {column.name!r} is missing in row {int((is_missing & rows).argmax())}. Name "
+            "every level of a combination that cannot occur.",
+            argument=ARGUMENT,
+            column=column.name,
+        )

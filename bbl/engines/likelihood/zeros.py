@@ -1,0 +1,38 @@
+"""Structural zeros in exact likelihood: which models are fitted with them, and what they leave of the parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.likelihood.components import components
+from bbl.engines.likelihood.existence import rank
+from bbl.engines.likelihood.solve import MAX_INFORMATION_SIZE, MAX_STATES, n_states
+from bbl.engines.likelihood.states import StateTable
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+
+__all__ = ["check_zeros", "determined_by_states"]
+
+
+def check_zeros(layout: Layout) -> None:
+    """Raise an OptionError if the predictors that structural zeros join have too many states or parameters."""
+    for part in (component.layout for component in components(layout)):
+        if part.support is not None and (n_states(part) > MAX_STATES or part.size > MAX_INFORMATION_SIZE):
+            raise OptionError(
+                f"structural_zeros and interactions join {part.m} predictors with {n_states(part):.3g} states and "
+                f"{part.size:,} parameters, and such a model is fitted on a table of all states: up to {MAX_STATES:,} "
+                f"of them and {MAX_INFORMATION_SIZE:,} parameters. Give a frame with only the columns that the zeros "
+                "are about, or a formula with fewer predictors or interactions.",
+                argument="structural_zeros",
+            )
+
+
+def determined_by_states(layout: Layout) -> np.ndarray:
+    """Return which parameters (size,) the states that can occur tell apart, whatever is observed."""
+    determined = np.ones(layout.size, dtype=bool)
+    for component in components(layout):
+        if component.layout.support is not None:
+            table = StateTable(component.layout)
+            even = table.spread(1.0)
+            determined[component.positions] = rank(table.covariances(even, table.moments(even)))[1]
+    return determined

@@ -1,0 +1,133 @@
+"""Support: which combinations of levels can occur, where some cannot (structural zeros).
+
+Letters: G groups with zeros of their own, 1 if all groups have the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bbl.model.elimination import Factor
+
+__all__ = ["Support"]
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The combinations of levels of some predictors that can occur.
+
+    Attributes
+    ----------
+    scope : tuple of int
+        The predictors, rising.
+    possible : ndarray of bool, shape (G, L_i, L_j, ...)
+        Whether each combination can occur; each group has one that can.
+
+    Examples
+    --------
+    >>> support = Support((0, 2), np.array([[[True, True], [True, False]]]))
+    >>> support.rows(np.array([[1, 0, 0], [1, 0, 1]])).tolist()
+    [[True], [False]]
+    >>> support.states((2, 2, 2)).tolist()
+    [[True, True, True, True, True, False, True, False]]
+    """
+
+    scope: tuple[int, ...]
+    possible: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Support) and self.scope == other.scope and np.array_equal(self.possible, other.possible)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups with zeros of their own; 1 if all groups have the same."""
+        return len(self.possible)
+
+    @property
+    def n_zeros(self) -> int:
+        """Number of combinations that cannot occur, summed over the groups."""
+        return int(self.possible.size - self.possible.sum())
+
+    def of_group(self, group: int) -> Support:
+        """Return the support of one group."""
+        return self if self.n_groups == 1 else Support(self.scope, self.possible[group : group + 1])
+
+    @property
+    def pooled(self) -> Support:
+        """The combinations that can occur in some group."""
+        return self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
+
+    def margin(self, predictors: tuple[int, ...]) -> Support | None:
+        """Return what can occur of some predictors alone, numbered in their order, rising; None for everything."""
+        members = [i for i in self.scope if i in predictors]
+        others = tuple(1 + axis for axis, i in enumerate(self.scope) if i not in predictors)
+        possible = np.any(self.possible, axis=others)
+        if not members or possible.all():
+            return None
+        return Support(tuple(predictors.index(i) for i in members), possible)
+
+    def renumbered(self, number: dict[int, int]) -> Support:
+        """Return the same support with other numbers of the predictors, in the same order."""
+        return Support(tuple(number[i] for i in self.scope), self.possible)
+
+    def permuted(self, position: list[int]) -> Support:
+        """Return the same support where predictor ``position[i]`` is now i."""
+        number = [position.index(i) for i in self.scope]
+        by_number = np.argsort(number)
+        return Support(tuple(sorted(number)), self.possible.transpose(0, *(1 + by_number)))
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The table (G, L_i, L_j, ...) of 0 for combinations that can occur and -inf for others, with its scope."""
+        with np.errstate(divide="ignore"):
+            return self.scope, np.log(self.possible.astype(float))
+
+    def states(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return which states of all predictors can occur, (G, prod(shape)), the last predictor running fastest."""
+        axes = [L if i in self.scope else 1 for i, L in enumerate(shape)]
+        table = self.possible.reshape(self.n_groups, *axes)
+        return np.broadcast_to(table, (self.n_groups, *shape)).reshape(self.n_groups, -1)
+
+    def given(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+        """Return the predictors of the scope among `unknown`, and what they can be: bool (n, G, L_i, L_j, ...).
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n, m)
+            Levels of the other predictors.
+        unknown : ndarray of int
+            Predictors; the same ones are unknown in all rows.
+        """
+        is_unknown = np.isin(self.scope, unknown)
+        axes = np.arange(len(self.scope))
+        table = self.possible.transpose(*(1 + axes[~is_unknown]), 0, *(1 + axes[is_unknown]))
+        known = [i for i, gone in zip(self.scope, is_unknown, strict=True) if not gone]
+        members = tuple(i for i, gone in zip(self.scope, is_unknown, strict=True) if gone)
+        if not known:
+            return members, np.broadcast_to(table, (len(codes), *table.shape))
+        return members, table[tuple(codes[:, known].T.astype(np.intp))]
+
+    def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
+        """Return which rows can occur in each group, bool (n, G): with missing values, if some values for them can.
+
+        Parameters
+        ----------
+        codes : ndarray of int, shape (n, m)
+        missing : ndarray of bool, shape (n, m), optional
+        """
+        out = np.empty((len(codes), self.n_groups), dtype=bool)
+        scope = np.array(self.scope)
+        gone = np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
+        patterns, pattern_of_row = np.unique(gone, axis=0, return_inverse=True)
+        for k, pattern in enumerate(patterns):
+            at = np.flatnonzero(pattern_of_row.ravel() == k)
+            table = self.given(codes[at], scope[pattern])[1]
+            out[at] = table.any(axis=tuple(range(2, table.ndim)))
+        return out

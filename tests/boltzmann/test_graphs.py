@@ -26,8 +26,8 @@ def draw(n_levels, n, seed, strength=0.4):
     return Sample(x.astype(np.uint8), rng.integers(1, 4, n).astype(float))
 
 
-def all_scores(rows, n_levels):
-    return all_graphs(Margins(rows, np.array(n_levels)), ENGINE, lambda *_: None)
+def all_scores(rows, n_levels, k=2.0, n_best=2**15):
+    return all_graphs(Margins(rows, np.array(n_levels)), ENGINE, k, n_best, lambda *_: None)
 
 
 def fitted(rows, n_levels, pairs):
@@ -61,6 +61,21 @@ def test_graphs_of_more_against_fits(m, n, n_checked):
     for k in np.random.default_rng(0).choice(len(scores.edges), n_checked, replace=False):
         pairs = [tuple(p) for p in scores.pairs[scores.edges[k]].tolist()]
         assert scores.log_likelihood[k] == pytest.approx(fitted(rows, n_levels, pairs)[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("k", "n_best"), [(2.0, 1), (6.0, 1), (6.0, 700)])
+def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed, k, n_best):
+    rows = draw((2, 3, 2, 3, 2), 300, seed, 0.7)
+    every, few = all_scores(rows, (2, 3, 2, 3, 2), k), all_scores(rows, (2, 3, 2, 3, 2), k, n_best)
+    assert few.n_graphs == every.n_graphs == len(every.edges) and few.is_exhaustive
+    assert (n_best > 600) or len(few.edges) < len(every.edges)
+    criterion = {tuple(e): c for e, c in zip(every.edges.tolist(), every.criterion(k), strict=True)}
+    found = {tuple(e): c for e, c in zip(few.edges.tolist(), few.criterion(k), strict=True)}
+    assert all(c == pytest.approx(criterion[e], abs=1e-7) for e, c in found.items())
+    left_out = [c for e, c in criterion.items() if e not in found]
+    best = sorted(criterion.values())
+    assert min(left_out, default=np.inf) > max(best[0] + 100.0, best[n_best - 1]) - 1e-6
 
 
 def test_larger_graphs_have_larger_likelihoods():

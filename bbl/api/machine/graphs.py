@@ -21,7 +21,7 @@ from bbl.results.together.graphs import GraphsResults
 __all__ = ["graphs"]
 
 MAX_VARIABLES = 6  # of which all graphs are compared: 32,768 of six
-MAX_STATES = 2**14  # of the table of these variables; graphs that are not decomposable then take minutes
+MAX_STATES = 2**14  # of the table of these variables, in which graphs that are not decomposable are fitted
 
 
 @verb
@@ -69,7 +69,9 @@ def graphs(
     maximum of the likelihood. A variable whose neighbours are all joined is split off, again and again; the likelihood
     then has a factor in closed form, from the margins of these variables. This leaves nothing of a decomposable graph.
     What it leaves of another, such as a cycle of four, is fitted once for all graphs that have it, by proportional
-    fitting, or by Newton's method where that has not converged after 400 rounds.
+    fitting, or by Newton's method where that has not converged after 400 rounds. Graphs without a weight are not
+    fitted: those that are not among the best, and whose criterion would be by more than 100 above the least with the
+    likelihood of a decomposable graph that contains them.
 
     *Beyond*, decomposable graphs alone are compared, by a greedy search: from no edge on, the edge is added or dropped
     that lowers the criterion the most, until none does. Weights and probabilities are then shares of the graphs that
@@ -111,7 +113,7 @@ def graphs(
     k = float(np.log(encoded.rows.total)) if criterion == "bic" else 2.0
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
     with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
-        scores = all_graphs(margins, EXACT, progress) if is_small else greedy_graphs(margins, k, progress)
+        scores = all_graphs(margins, EXACT, k, n_best, progress) if is_small else greedy_graphs(margins, k, progress)
     return _results(scores, names, k, criterion.upper(), n_best)
 
 

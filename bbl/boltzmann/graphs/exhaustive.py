@@ -4,6 +4,9 @@ A predictor whose neighbours are all joined (a *simplicial* one) is split off: t
 graph without it, times that of the predictor given its neighbours, which is a quotient of two saturated models
 (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up to nothing. What is left of the others
 has no such predictor, as a cycle of four: such a *core* is fitted numerically, once for all graphs that have it.
+
+A graph whose decomposable supergraphs fit too badly for their parameters is not fitted: the largest of their
+log-likelihoods bounds that of the graph.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from bbl.model.layout import Layout
 __all__ = ["all_graphs"]
 
 Graph = tuple[int, int]  # predictors, and edges between them, as sets
+
+NEGLIGIBLE = 100.0  # graphs whose criterion is so much above the least have no weight, all of them together: exp(-39)
+CORES_AT_ONCE = 48  # fitted before the bounds are compared again with the best graphs
 
 
 class _Splitter:
@@ -66,17 +72,25 @@ class _Splitter:
         vertices, edges = graph
         return sum(1 << j for j in members(vertices) if j != i and edges & self.between[1 << i | 1 << j])
 
+    def core(self, graph: Graph) -> Graph:
+        """Return the core that is left of a graph that was split; (0, 0) if nothing is left."""
+        while (found := self._splits.get(graph)) is not None:
+            graph = found[0]
+        return graph
+
     def log_likelihood(self, graph: Graph) -> float:
-        """Return the log-likelihood of a graph that was split and whose core was fitted."""
-        if graph not in self._values:
-            split = self._splits[graph]
-            if split is None:
-                self._values[graph] = self.cores[graph]
-            else:
-                rest, closed, around = split
-                value = self.margins.log_likelihood(closed) - self.margins.log_likelihood(around)
-                self._values[graph] = self.log_likelihood(rest) + value
-        return self._values[graph]
+        """Return the log-likelihood of a graph that was split; nan before its core is fitted."""
+        if graph in self._values:
+            return self._values[graph]
+        split = self._splits[graph]
+        if split is None:
+            return self.cores[graph]
+        rest, closed, around = split
+        value = self.margins.log_likelihood(closed) - self.margins.log_likelihood(around)
+        value += self.log_likelihood(rest)
+        if not np.isnan(value):
+            self._values[graph] = value
+        return value
 
     def cliques(self, graph: Graph) -> list[int]:
         """Return the largest sets of predictors that are all joined."""
@@ -89,14 +103,18 @@ class _Splitter:
         return [mask for mask in complete if not any(mask != other and mask & other == mask for other in complete)]
 
 
-def all_graphs(margins: Margins, engine: Engine, progress: Callable) -> GraphScores:
-    """Return the scores of all graphs.
+def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress: Callable) -> GraphScores:
+    """Return the scores of all graphs that are among the `n_best` by their criterion, or have a weight.
 
     Parameters
     ----------
     margins : Margins
     engine : Engine
         Exact maximum likelihood, for cores that proportional fitting does not fit.
+    k : float
+        Penalty of a parameter in the criterion, ``-2 log-likelihood + k parameters``.
+    n_best : int
+        Number of best graphs that are to be listed.
     progress : callable
         ``progress(share, note)`` is called up to a sum of 1.
     """
@@ -106,22 +124,60 @@ def all_graphs(margins: Margins, engine: Engine, progress: Callable) -> GraphSco
     splitter = _Splitter(margins, pairs)
     for edges in range(n_graphs):
         splitter.split((everything, edges))
-    progress(0.2, "fitting cores")
-    _fit_cores(splitter, engine, progress)
     values = np.array([splitter.log_likelihood((everything, edges)) for edges in range(n_graphs)])
     numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
     for mask in range(1, everything + 1):
         within = splitter.between[mask]
         size = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
         n_parameters += size * (numbers & within == within)
+    progress(0.2, "fitting cores")
+    share = 0.8
+    bounds = _upper_bounds(values, len(pairs))
+    while len(near := _within_reach(values, -2.0 * bounds + k * n_parameters, n_best)):
+        cores = list(dict.fromkeys(splitter.core((everything, int(edges))) for edges in near))
+        step = share * min(1.0, CORES_AT_ONCE / len(cores))
+        _fit_cores(splitter, cores[:CORES_AT_ONCE], engine)
+        for edges in np.flatnonzero(np.isnan(values)).tolist():
+            values[edges] = splitter.log_likelihood((everything, edges))
+        share -= step
+        progress(step)
+    progress(share)
     has_edge = (numbers[:, None] >> np.arange(len(pairs)) & 1).astype(bool)
-    return GraphScores(np.array(pairs).reshape(-1, 2), has_edge, values, n_parameters, n_graphs, True)
+    listed = ~np.isnan(values)
+    edge_pairs = np.array(pairs).reshape(-1, 2)
+    return GraphScores(edge_pairs, has_edge[listed], values[listed], n_parameters[listed], n_graphs, True)
 
 
-def _fit_cores(splitter: _Splitter, engine: Engine, progress: Callable) -> None:
-    """Fit all cores, those of the same predictors together."""
+def _upper_bounds(values: np.ndarray, n_pairs: int) -> np.ndarray:
+    """Return upper bounds of the log-likelihoods of all graphs, those of their supergraphs with one edge more.
+
+    `values` (graphs,) are exact, and nan for graphs that are to be bounded.
+    """
+    bounds, numbers = values.copy(), np.arange(len(values))
+    n_edges = (numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
+    for size in range(n_pairs - 1, -1, -1):
+        graphs = numbers[(n_edges == size) & np.isnan(values)]
+        larger = [np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)]
+        bounds[graphs] = np.min(larger, axis=0)
+    return bounds
+
+
+def _within_reach(values: np.ndarray, least_criterion: np.ndarray, n_best: int) -> np.ndarray:
+    """Return the graphs without a value (nan) that may be among the best or have a weight, the most promising first.
+
+    `least_criterion` are lower bounds of the criterion, exact for graphs with a value.
+    """
+    known = ~np.isnan(values)
+    criterion = np.sort(least_criterion[known])
+    reach = max(criterion[0] + NEGLIGIBLE, criterion[n_best - 1]) if n_best <= len(criterion) else np.inf
+    near = np.flatnonzero(~known & (least_criterion <= reach))
+    return near[np.argsort(least_criterion[near], kind="stable")]
+
+
+def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> None:
+    """Fit cores, those of the same predictors together."""
     by_vertices: dict[int, list[Graph]] = {}
-    for graph in splitter.cores:
+    for graph in cores:
         by_vertices.setdefault(graph[0], []).append(graph)
     for vertices, graphs in by_vertices.items():
         axes = members(vertices)
@@ -130,7 +186,6 @@ def _fit_cores(splitter: _Splitter, engine: Engine, progress: Callable) -> None:
         for k in np.flatnonzero(np.isnan(values)):
             values[k] = _newton(splitter.margins, axes, models[k], engine)
         splitter.cores.update(zip(graphs, values.tolist(), strict=True))
-        progress(0.8 * len(graphs) / len(splitter.cores))
 
 
 def _newton(margins: Margins, axes: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:

@@ -46,7 +46,8 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
         for _ in range(SWEEPS_AT_ONCE):
             error = _sweep(p, shares, by_clique)
         converged = error < TOLERANCE
-        out[waiting[converged]] = counts[is_filled] @ np.log(p[is_filled][:, converged])
+        logs = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
+        out[waiting[converged]] = (logs * counts[is_filled]).sum(axis=1)  # the same bits for any number of models
         waiting, p = waiting[~converged], np.ascontiguousarray(p[..., ~converged])
         if not len(waiting):
             break
@@ -59,7 +60,8 @@ def _by_clique(models: list[list[tuple[int, ...]]]) -> list[tuple[tuple[int, ...
     for k, cliques in enumerate(models):
         for clique in cliques:
             positions.setdefault(clique, []).append(k)
-    return [(clique, np.array(numbers)) for clique, numbers in positions.items()]
+    # A lone model stands twice: numpy adds the cells of a single column in another order, with other last bits.
+    return [(clique, np.array(numbers * 2 if len(numbers) == 1 else numbers)) for clique, numbers in positions.items()]
 
 
 def _sweep(p: np.ndarray, shares: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]) -> np.ndarray:
@@ -68,7 +70,7 @@ def _sweep(p: np.ndarray, shares: np.ndarray, by_clique: list[tuple[tuple[int, .
     for clique, numbers in by_clique:
         others = tuple(axis for axis in range(shares.ndim) if axis not in clique)
         target = shares.sum(axis=others, keepdims=True)[..., None]
-        part = p[..., numbers]
+        part = np.take(p, numbers, axis=-1)  # contiguous, unlike p[..., numbers]
         margin = part.sum(axis=others, keepdims=True)
         difference = np.abs(margin - target).max(axis=tuple(range(shares.ndim)))
         error[numbers] = np.maximum(error[numbers], difference)

@@ -89,6 +89,9 @@ def pseudo_log_likelihood(
     >>> pseudo_log_likelihood(Layout([2, 2]), theta, np.array([[1, 1]], dtype=np.uint8)).round(4)
     array([-0.0092])
     """
+    if layout.support is not None:
+        gone = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+        return _one_by_one(layout, theta, codes, gone)
     out = np.zeros(len(codes))
     is_complete = np.ones(len(codes), dtype=bool) if missing is None else ~missing.any(axis=1)
     if is_complete.any():
@@ -100,12 +103,12 @@ def pseudo_log_likelihood(
             out[rows] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
         rows = np.flatnonzero(~is_complete)
-        out[rows] = _incomplete_rows(layout, theta, codes[rows], missing[rows])
+        out[rows] = _one_by_one(layout, theta, codes[rows], missing[rows])
     return out
 
 
-def _incomplete_rows(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
-    """Return the `pseudo_log_likelihood` (n,) of rows with missing values."""
+def _one_by_one(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return the `pseudo_log_likelihood` (n,) of rows with missing values, or of a model with structural zeros."""
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
     for i in range(layout.m):
         known_rows = np.flatnonzero(~missing[:, i])
@@ -114,7 +117,8 @@ def _incomplete_rows(layout: Layout, theta: np.ndarray, codes: np.ndarray, missi
             rows = codes[known_rows].copy()
             rows[:, i] = a
             level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]
-        level_energy -= level_energy.max(axis=1, keepdims=True)
-        log_p = level_energy - np.log(np.exp(level_energy).sum(axis=1, keepdims=True))
+        largest = level_energy.max(axis=1, keepdims=True)
+        level_energy -= np.where(np.isneginf(largest), 0.0, largest)  # a row that cannot occur stays at -inf
+        log_p = level_energy - np.log(np.maximum(np.exp(level_energy).sum(axis=1, keepdims=True), 1.0))
         out[known_rows] += log_p[np.arange(len(known_rows)), codes[known_rows, i]]
     return out

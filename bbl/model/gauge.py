@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import get_args
 
 import numpy as np
 
+from bbl.choices import Gauge
 from bbl.model.layout import Layout
 from bbl.model.regressors import to_sites
 
@@ -37,7 +39,7 @@ __all__ = [
     "zero_sum",
 ]
 
-GAUGES = ("reference", "zero-sum")  # coordinates in which a method can shrink parameters
+GAUGES = get_args(Gauge)  # coordinates in which a method can shrink parameters
 
 
 @lru_cache(maxsize=256)

@@ -315,20 +315,30 @@ class Influence(RowInfluence):
         independent : ndarray, shape (q, q)
             The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1``.
         """
-        position = {}
-        for i, is_coupled in coupled.items():
-            chosen = np.append(False, is_coupled[self._columns[i][1:] - 1])  # the fields come first
-            position[i] = np.flatnonzero(np.tile(chosen, self.layout.n_levels[i] - 1))
+        position = self.site_positions(coupled)
         sizes = [len(index) for index in position.values()]
         covariance, independent = np.zeros((sum(sizes), sum(sizes))), np.zeros((sum(sizes), sum(sizes)))
         for chunk in rows.blocks(ROWS):
-            psi = np.hstack([psi_i[:, position[i]] for i, _, psi_i in self._influences(chunk) if i in position])
-            psi /= self.total
+            psi = self.of_sites(chunk, position)
             covariance += (psi.T * chunk.weights) @ psi
         bounds = np.cumsum([0, *sizes])
         for (i, chosen), a, b in zip(position.items(), bounds[:-1], bounds[1:], strict=True):
             independent[a:b, a:b] = self._inverse[i][np.ix_(chosen, chosen)] / self._totals[i]
         return covariance, independent
+
+    def site_positions(self, coupled: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the positions of couplings among the parameters of their sites; `coupled` as in `joint`."""
+        position = {}
+        for i, is_coupled in coupled.items():
+            chosen = np.append(False, is_coupled[self._columns[i][1:] - 1])  # the fields come first
+            position[i] = np.flatnonzero(np.tile(chosen, self.layout.n_levels[i] - 1))
+        return position
+
+    def of_sites(self, rows: Sample, position: dict[int, np.ndarray]) -> np.ndarray:
+        """Return the influences (n, q) of rows on parameters of some site solutions, at `position` in each."""
+        psi = np.hstack([psi_i[:, position[i]] for i, _, psi_i in self._influences(rows) if i in position])
+        psi /= self.total
+        return psi
 
     def composite(self, rows: Sample) -> tuple[float, float]:
         """Return the log pseudo-likelihood of `rows` and its effective number of parameters.

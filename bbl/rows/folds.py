@@ -27,6 +27,7 @@ __all__ = [
     "Fold",
     "Folds",
     "WeightedFold",
+    "cluster_folds",
     "consecutive_folds",
     "deal_copies",
     "draw_copies",
@@ -164,6 +165,31 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
         held[:, rows] = deal_copies(copies.astype(np.int64), fold_sizes(copies.sum(), nfold).astype(np.int64), rng)
+    return Folds(sample.weights - held, held)
+
+
+def cluster_folds(
+    sample: Sample, strata: np.ndarray, clusters: np.ndarray, nfold: int, rng: np.random.Generator | None = None
+) -> Folds:
+    """Return folds of whole clusters, of each stratum equally many up to a difference of one.
+
+    Parameters
+    ----------
+    sample : Sample
+    strata, clusters : ndarray of int, shape (n,)
+        Stratum and cluster of each row; a cluster lies in one stratum.
+    nfold : int
+        At most the number of clusters.
+    rng : numpy.random.Generator, optional
+        Deals the clusters of each stratum at random; by default they are dealt in their order.
+    """
+    held = _no_held_weights(sample, nfold)
+    _, first, cluster = np.unique(clusters, return_index=True, return_inverse=True)
+    order = np.arange(len(first)) if rng is None else rng.permutation(len(first))
+    dealt = order[np.argsort(strata[first][order], kind="stable")]  # stratum by stratum, so that all folds have all
+    fold = np.empty(len(first), dtype=np.intp)
+    fold[dealt] = np.arange(len(first)) % nfold
+    held[fold[cluster.ravel()], np.arange(sample.n)] = sample.weights
     return Folds(sample.weights - held, held)
 
 

@@ -178,8 +178,9 @@ class Sample(Rows):
         """Raise a DataError unless weights are whole numbers; `what` begins the message."""
         if not self.whole:
             raise DataError(
-                f"{what} by how often each row was observed, and the weights of this fit are not whole numbers. Fit "
-                "with counts as weights, or without.",
+                f"{what} by how often each row was observed, and the weights of this fit are not whole numbers. If "
+                "they are sampling weights, fit with design=bbl.survey(weights=...); else with counts as weights, or "
+                "without.",
                 argument="weights",
             )
 

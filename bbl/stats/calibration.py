@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
+from bbl.choices import CalibrationKind
+
 __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
-CALIBRATE = ("none", "offset", "temperature")
+CALIBRATE = get_args(CalibrationKind)
 FIRM_PENALTY = 10.0  # weight of the penalty with "firm", in observations; 1 otherwise
 MAX_GRADIENT = 1e-10  # of the mean loss, at which the optimum is reached
 MAX_STEPS = 200

@@ -13,6 +13,7 @@ STATISTICS = ("G2", "X2", "Freeman-Tukey")
 SMALL_COUNT = 5.0  # Cochran (1954): at most a fifth of the expected counts may be below 5 ...
 SMALL_SHARE = 0.2
 LEAST_COUNT = 1.0  # ... and none below 1, for a chi-square distribution to be near
+ROUNDING = 1e-9  # by which counts may fall short of these
 SATURATED = 1e-9  # 1 less the leverage of a cell whose count the model reproduces, whatever it is
 
 
@@ -46,7 +47,7 @@ def is_sparse(fitted: np.ndarray) -> bool:
 
     Cells that are expected to be empty do not count.
     """
-    positive = fitted[fitted > 0.0]
+    positive = fitted[fitted > 0.0] * (1.0 + ROUNDING)
     return bool((positive < LEAST_COUNT).any() or (positive < SMALL_COUNT).mean() > SMALL_SHARE)
 
 

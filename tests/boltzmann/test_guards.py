@@ -15,6 +15,7 @@ from bbl.boltzmann.task import Task
 from bbl.design.labels import Labels
 from bbl.engines import NaiveBayes
 from bbl.model.layout import Layout
+from bbl.model.moments import level_counts
 from bbl.rows.folds import consecutive_folds
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
@@ -176,5 +177,5 @@ def test_the_naive_bayes_beside_a_fit_is_the_one_that_its_engine_fits(share_miss
     fitted = estimate(Task(sample, layout, 3), guards.BASELINE)
     with np.errstate(divide="ignore"):
         log_share = np.log(fitted.class_prior)
-    found = log_probabilities(guards._naive_scores(sample, layout, log_share, sample))
+    found = log_probabilities(guards.naive_scores(level_counts(sample, layout.n_levels, 3), log_share, sample))
     np.testing.assert_allclose(found, log_probabilities(fitted.class_scores(codes, missing)), rtol=0, atol=1e-12)

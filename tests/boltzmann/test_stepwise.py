@@ -7,6 +7,7 @@ import pytest
 
 from bbl.boltzmann.stepwise import Score, StepScorer, addable, droppable, stepwise
 from bbl.engines import make_engine
+from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
 
@@ -30,7 +31,7 @@ def test_paths_end_at_a_model_that_no_step_betters(directions):
     codes[:, 1] = np.where(rng.random(300) < 0.7, codes[:, 0], codes[:, 1])
     everything = frozenset(t for k in (2, 3) for t in combinations(range(4), k))
     scorer = StepScorer(
-        Sample(codes, np.ones(300), np.zeros(300, dtype=np.intp)), 1, np.full(4, 2), make_engine("ml", {}, [])
+        Sample(codes, np.ones(300), np.zeros(300, dtype=np.intp)), 1, Layout(np.full(4, 2)), make_engine("ml", {}, [])
     )
     start = everything if directions == "-" else frozenset()
     path = stepwise(scorer, start, frozenset(), everything, directions, 2.0, lambda *_: None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bbl.boltzmann.inference.covariance import sandwich_of_shift
 from bbl.boltzmann.inference.significance import CELL, Comparison, Evidence, Family, Kind, crowded, evidence, variances
-from bbl.model.layout import Layout
+from bbl.model.godambe import term_covariances
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries, hypergeometric
 from bbl.stats.odds import least_cells, shifts_from_pooled
@@ -30,11 +30,13 @@ def compare_groups(one: Evidence, other: Evidence) -> Comparison:
 
     Fields of predictors without interactions are tested by counts of levels, see `_with_odds_ratios`.
     """
+    if one.survey is not None:
+        return _under_design(one, other)
     # covariances of independent estimates add
     covariances = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
     kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
     difference = Comparison(one.layout, one.theta - other.theta, covariances, kind, partial(_difference, one, other))
-    return _with_odds_ratios(difference, one.counts, other.counts)
+    return _with_odds_ratios(difference, one.counts, other.counts, _uncoupled([one, other]))
 
 
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
@@ -45,27 +47,46 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     of interacting predictors have Wald tests of their own: couplings of two groups can be equal and differ from those
     of both together (Simpson's paradox). Where rows are too few for that, they have the exact test of the group against
     all others: what the difference from the pooled fit would be if there were none depends on the margins of the
-    tables, which exact distributions hold fixed, so that of a coupling there are no limits.
+    tables, which exact distributions hold fixed, so that of a coupling there are no limits. With structural zeros there
+    are no exact tests.
     """
+    if pooled.survey is not None:
+        return [_under_design(group, pooled) for group in groups]
     layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
     counts = np.array([g.counts for g in groups])
     shifts = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
+    uncoupled = _uncoupled([*groups, pooled])
+    has_zeros = any(side.layout.support is not None for side in (*groups, pooled))
+    has_no_exact_test = crowded(layout) | has_zeros
     comparisons = []
     for at, group in enumerate(groups):
         terms = next(shifts) if group.influence and pooled.influence else []
         kind, limits = np.maximum(group.kind, pooled.kind), None
         family: Family = _no_family
-        if layout.size > layout.D:
+        if layout.size > layout.D or has_zeros:
             others_evidence = _rest(groups, at, pooled)
             kind = np.maximum(kind, others_evidence.kind)
             uneven = _uneven((group, others_evidence), pooled) & (kind == Kind.WALD)
-            kind[uneven] = np.where(crowded(layout), Kind.FEW, Kind.EXACT)[uneven]
+            kind[uneven] = np.where(has_no_exact_test, Kind.FEW, Kind.EXACT)[uneven]
+            kind[has_zeros & (kind == Kind.EXACT)] = Kind.FEW
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
             family, limits = partial(_difference, group, others_evidence), _FieldLimits(group, others_evidence, errors)
         shift = Comparison(layout, group.theta - pooled.theta, terms, kind, family)
-        shift = _with_odds_ratios(shift, counts[at], counts.sum(axis=0) - counts[at])
-        comparisons.append(replace(shift, to_limits=partial(_shift_limits, counts, at, limits, shift)))
+        shift = _with_odds_ratios(shift, counts[at], counts.sum(axis=0) - counts[at], uncoupled)
+        comparisons.append(replace(shift, to_limits=partial(_shift_limits, counts, at, limits, shift, uncoupled)))
     return comparisons
+
+
+def _under_design(one: Evidence, other: Evidence) -> Comparison:
+    """Return the test of a difference under a sampling design, by which estimates of groups are dependent."""
+    layout, kind = one.layout, np.maximum(one.kind, other.kind)
+    if one.deviations is None or other.deviations is None or one.survey is None or other.survey is None:
+        return Comparison(layout, one.theta - other.theta, [], kind, _no_family)
+    deviations = one.deviations - other.deviations
+    terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
+    working = [a + b for a, b in zip(one.working, other.working, strict=True)]
+    both = replace(one.survey, rows=np.union1d(one.survey.rows, other.survey.rows))
+    return Comparison(layout, one.theta - other.theta, terms, kind, _no_family, df=both.df, working=working)
 
 
 def _rest(groups: list[Evidence], at: int, pooled: Evidence) -> Evidence:
@@ -143,12 +164,12 @@ class _FieldLimits:
         return np.nan if shift is None else shift.at(limit, float(self.errors[k]))
 
 
-def _uncoupled(layout: Layout) -> np.ndarray:
-    """Return the numbers of the fields of predictors without interactions."""
-    return layout.columns(np.flatnonzero(~layout.mask.any(axis=1)))
+def _uncoupled(sides: list[Evidence]) -> np.ndarray:
+    """Return the predictors without interactions, and without structural zeros together with others."""
+    return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 
 
-def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray) -> Comparison:
+def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray, uncoupled: np.ndarray) -> Comparison:
     """Return a comparison in which the fields of predictors without interactions are tested by counts of levels.
 
     The 2 x 2 tables of two samples by level and reference level decide how: the normal distribution of the log odds
@@ -159,8 +180,10 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
     comparison : Comparison
     one, other : ndarray, shape (3, layout.D)
         As `Evidence.counts`, of the two samples.
+    uncoupled : ndarray of int
+        The predictors without interactions.
     """
-    layout, at = comparison.layout, _uncoupled(comparison.layout)
+    layout, at = comparison.layout, comparison.layout.columns(uncoupled)
     cells = np.stack([one[:2], other[:2]])
     dense = least_cells(*cells) >= CELL
     kind, theta = comparison.kind.copy(), comparison.theta.copy()
@@ -169,7 +192,7 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds, inverse = np.log(cells[:, 0]) - np.log(cells[:, 1]), 1.0 / cells
         theta[at] = (log_odds[0] - log_odds[1])[at]
-        for i in np.flatnonzero(~layout.mask.any(axis=1)):
+        for i in uncoupled:
             level, reference = inverse[..., layout.start[i] : layout.start[i + 1]].sum(axis=0)
             terms[i] = np.diag(level) + reference
     family = partial(_fisher, set(at.tolist()), cells, comparison.family)
@@ -189,10 +212,15 @@ def _fisher(uncoupled: set[int], cells: np.ndarray, otherwise: Family, k: int, f
 
 
 def _shift_limits(
-    counts: np.ndarray, g: int, field_limits: _FieldLimits | None, shift: Comparison, limits: np.ndarray
+    counts: np.ndarray,
+    g: int,
+    field_limits: _FieldLimits | None,
+    shift: Comparison,
+    uncoupled: np.ndarray,
+    limits: np.ndarray,
 ) -> np.ndarray:
     """Return limits of the difference of group `g` from the pooled fit, given limits of the tested difference."""
-    at, limits = _uncoupled(shift.layout), limits.copy()
+    at, limits = shift.layout.columns(uncoupled), limits.copy()
     limits[at] = shifts_from_pooled(limits[at], counts[:, :2, at], counts[:, 2, at], g)
     if field_limits is not None:
         for k in np.setdiff1d(np.flatnonzero(shift.verdict == Kind.EXACT), at).tolist():

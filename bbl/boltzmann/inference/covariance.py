@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.inference.survey import penalised_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.memory import check_memory
@@ -20,8 +21,17 @@ from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
+from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["Covariances", "bootstrap", "covariances", "difference_terms", "full_covariance", "sandwich_of_shift"]
+__all__ = [
+    "Covariances",
+    "bootstrap",
+    "covariances",
+    "difference_terms",
+    "full_covariance",
+    "occurring",
+    "sandwich_of_shift",
+]
 
 
 @dataclass(frozen=True)
@@ -38,15 +48,20 @@ class Covariances:
     composite : list of K (float, float)
         Log pseudo-likelihood of the complete rows of each group, and its effective number of parameters; empty if the
         method has another likelihood.
+    deviations : list of K ndarrays, shape (u, layout.size), or None
+        Under a sampling design; see `bbl.boltzmann.inference.survey`.
     """
 
     layout: Layout
     group: list[list[np.ndarray]]
     shift: list[list[np.ndarray]] | None
     composite: list[tuple[float, float]]
+    deviations: list[np.ndarray] | None = None
 
     def between(self, g: int, other: int) -> list[np.ndarray]:
-        """Return the covariances of the difference of two groups, which share no rows."""
+        """Return the covariances of the difference of two groups, which share no rows, but may share clusters."""
+        if self.deviations is not None:
+            return _products(self.layout, self.deviations[g] - self.deviations[other])
         return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
 
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
@@ -69,8 +84,10 @@ def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: RowInfluence) -> l
     return shift
 
 
-def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covariances:
+def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None) -> Covariances:
     """Return the covariances of all groups, and of their differences from the pooled fit if there is one.
+
+    By the sampling design `survey` of the rows, if there is one.
 
     Raises
     ------
@@ -80,12 +97,14 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
     engine.check_equations()
     parameters: Parameters = estimate.parameters
     layout = parameters.layout
+    if survey is not None:
+        return _design_covariances(sample, parameters, engine, survey)
 
-    def influence(rows: Sample) -> tuple[RowInfluence, Sample]:
+    def influence(rows: Sample, layout: Layout) -> tuple[RowInfluence, Sample]:
         return engine.influence(rows.collapsed(layout.n_levels), layout)
 
     parts = [sample.group(y) for y in range(len(parameters.theta))]
-    groups = [influence(group_sample) for group_sample in parts if group_sample.n]
+    groups = [influence(group_sample, layout.of_group(y)) for y, group_sample in enumerate(parts) if group_sample.n]
     group_terms, shift = [fitted.terms(rows) for fitted, rows in groups], None
     composite = [
         fitted.composite(rows if rows.complete else rows.complete_rows)
@@ -93,12 +112,30 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine) -> Covarianc
         if isinstance(fitted, Influence)
     ]
     if parameters.pooled is not None:
-        shift = sandwich_of_shift(layout, groups, influence(sample.pooled)[0])
+        shift = sandwich_of_shift(layout, groups, influence(sample.pooled, layout.of_pooled)[0])
         shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
     group_terms = _with_empty(parts, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
     if composite:
         composite = _with_empty(parts, composite, (0.0, 0.0))
     return Covariances(layout, group_terms, shift, composite)
+
+
+def _design_covariances(sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample) -> Covariances:
+    """Return the covariances under a sampling design."""
+    layout, shift = parameters.layout, None
+    groups = [
+        penalised_deviations(sample.group(g), layout.of_group(g), theta, engine, survey.only(sample.response == g))
+        for g, theta in enumerate(parameters.theta)
+    ]
+    if parameters.pooled is not None:
+        pooled = penalised_deviations(sample.pooled, layout.of_pooled, parameters.pooled, engine, survey)
+        shift = [_products(layout, deviations - pooled) for deviations in groups]
+    return Covariances(layout, [_products(layout, deviations) for deviations in groups], shift, [], groups)
+
+
+def _products(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:
+    """Return the covariance of every table from deviations (u, layout.size)."""
+    return term_covariances(layout, [(deviations, np.ones(len(deviations)))])
 
 
 def full_covariance(sample: Sample, layout: Layout, engine: Engine) -> np.ndarray:
@@ -137,11 +174,11 @@ def difference_terms(
         tables[:, a:b].T @ covariance @ tables[:, a:b] for a, b in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
     ]
     for g in pair:
-        is_estimable = is_estimable & _occurring(sample.group(g), layout)
+        is_estimable = is_estimable & occurring(sample.group(g), layout)
     return terms, is_estimable
 
 
-def _occurring(rows: Sample, layout: Layout) -> np.ndarray:
+def occurring(rows: Sample, layout: Layout) -> np.ndarray:
     """Return of which parameters (layout.size,) all levels, or pairs of levels, that they compare occur.
 
     Fields compare levels where the others, as far as they interact, have their reference level.
@@ -186,18 +223,18 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [split(layout, theta) for theta in estimate.parameters.theta]
+    models = [(layout.of_group(y), *split(layout, theta)) for y, theta in enumerate(estimate.parameters.theta)]
     # of each group: the number of rows, and what is missing in each of them
     shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
               for g in groups]  # fmt: skip
-    tasks = [(layout, models, shapes, engine, stream) for stream in rng.spawn(nboot)]
+    tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]
     return np.array(run_tasks(_replicate, tasks, workers))
 
 
-def _replicate(layout: Layout, models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
+def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
     out = []
-    for (h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):
-        codes = sample_states(h, J, layout.n_levels, total, rng, more=higher_terms)
+    for (layout, h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):
+        codes = sample_states(h, J, layout.n_levels, total, rng, more=higher_terms, support=layout.support)
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)

@@ -37,7 +37,7 @@ class GroupCells:
     observed : ndarray, shape (n,)
         Weight of the rows of each cell.
     fitted : ndarray, shape (n,)
-        Expected counts; 0 in cells that the fit leaves without a probability.
+        Expected counts; 0 in cells that cannot occur, or that the fit leaves without a probability.
     rank : int
         Number of parameters that the rows determine.
     """
@@ -65,11 +65,10 @@ def check_cells(layout: Layout, K: int) -> None:
 
 def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
     """Return the observed and fitted counts of each group; `rows` are complete."""
-    layout = estimate.parameters.layout
-    check_cells(layout, len(estimate.parameters.theta))
-    table = StateTable(layout)
-    groups = [rows.group(g) for g in range(len(estimate.parameters.theta))]
-    return [_cells(table, table.counts(group), fit) for group, fit in zip(groups, estimate.fits, strict=False)]
+    layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
+    check_cells(layout, K)
+    tables = [StateTable(layout.of_group(g)) for g in range(K)]
+    return [_cells(table, table.counts(rows.group(g)), estimate.fits[g]) for g, table in enumerate(tables)]
 
 
 def _cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
@@ -116,15 +115,14 @@ def simulated_statistics(
 
     The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
     """
-    table = StateTable(layout)
-    codes = state_codes(np.arange(table.n), layout.n_levels)
-    groups = [group for group in cells if group.fitted.any()]
+    groups = [(StateTable(layout.of_group(g)), group) for g, group in enumerate(cells) if group.fitted.any()]
+    codes = state_codes(np.arange(len(cells[0].observed)), layout.n_levels)
     out = np.zeros((n, 3))
     for replicate, stream in enumerate(rng.spawn(n)):
-        for group in groups:
+        for table, group in groups:
             counts = stream.multinomial(round(group.observed.sum()), group.fitted / group.fitted.sum())
             drawn = np.flatnonzero(counts)
-            rows = engine.prepare(Sample(codes[drawn], counts[drawn].astype(float)), layout)
-            refit = _cells(table, counts.astype(float), engine.fit(rows, layout))
+            rows = engine.prepare(Sample(codes[drawn], counts[drawn].astype(float)), table.layout)
+            refit = _cells(table, counts.astype(float), engine.fit(rows, table.layout))
             out[replicate] += goodness_statistics(refit.observed, refit.fitted)
     return out

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from bbl.boltzmann.inference.strata import MAX_HELD, coupling_family, field_family, pair_strata
+from bbl.boltzmann.inference.survey import effective_rows, unpenalised_deviations
 from bbl.engines import BASELINE, Engine
-from bbl.model.godambe import RowInfluence
+from bbl.model.godambe import RowInfluence, term_covariances
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, usable_weight
 from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import cell_sizes
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
+from bbl.stats.survey.rao_scott import rao_scott_wald
+from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import wald
 
 __all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_group", "variances"]
@@ -27,6 +30,10 @@ __all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_
 CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
 INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
 ROWS_PER_PARAMETER = 10.0
+# The same under a sampling design, where there is no exact test to fall back on: rows count by their effective number
+# and tails are those of t (benchmarks.coverage).
+SURVEY_CELL = 10.0
+SURVEY_INFORMATION = 2.0
 
 
 class Kind(IntEnum):
@@ -37,6 +44,7 @@ class Kind(IntEnum):
     FEW = 2
     UNBOUNDED = 3
     ABSENT = 4
+    REFERENCE = 5
 
     @property
     def text(self) -> str:
@@ -47,6 +55,7 @@ class Kind(IntEnum):
             "too few rows to say",
             "not estimable: no finite optimum",
             "not estimable: no such rows",
+            "zero: the reference group",
         )[self]
 
 
@@ -71,6 +80,10 @@ class Evidence:
         A `Kind` each. EXACT are those that a normal distribution may not be trusted with.
     engine : Engine
         The method of the estimates.
+    survey : SurveySample or None
+        The sampling design of the rows; then weights of `rows` sum to their effective number.
+    deviations : ndarray, shape (u, layout.size), or None
+        Under a sampling design, E with ``E'E`` the covariance of the estimates.
     """
 
     layout: Layout
@@ -80,6 +93,13 @@ class Evidence:
     terms: list[np.ndarray]
     kind: np.ndarray
     engine: Engine = BASELINE
+    survey: SurveySample | None = None
+    deviations: np.ndarray | None = None
+
+    @property
+    def working(self) -> list[np.ndarray]:
+        """Covariance of every table as if the effective rows were drawn one by one; empty without a design."""
+        return [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -97,10 +117,12 @@ class Evidence:
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
-        """Return the conditional distribution of parameter `k`; None if that tells nothing.
+        """Return the conditional distribution of parameter `k`; None if that tells nothing, or with structural zeros.
 
-        If `finite`, given that its estimate is.
+        If `finite`, given that its estimate is. Under a sampling design there is none.
         """
+        if self.layout.support is not None or self.survey is not None:
+            return None
         if k not in self._families:
             layout = self.layout
             if k < layout.D:
@@ -127,7 +149,9 @@ def variances(terms: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([t.diagonal() for t in terms])
 
 
-def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = BASELINE) -> Evidence:
+def evidence(
+    sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = BASELINE, survey: SurveySample | None = None
+) -> Evidence:
     """Return what the rows of a group say of its parameters.
 
     Parameters
@@ -139,11 +163,15 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine =
     engine : Engine
         Its method, which fits the rows without a penalty (see `Engine.unpenalised`); by default one that does so by
         pseudo-likelihood.
+    survey : SurveySample, optional
+        The sampling design of the rows.
     """
+    if survey is not None:
+        sample = effective_rows(sample)
     rows = sample.collapsed(layout.n_levels)
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
     if not rows.n:
-        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind, engine)
+        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind, engine, survey)
     wide = regressors(layout)
     columns = 1.0 + wide.mask @ (wide.n_levels - 1)
     enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
@@ -151,24 +179,37 @@ def evidence(sample: Sample, layout: Layout, start: np.ndarray, engine: Engine =
     theta, is_determined, influence = start, np.zeros(layout.size, dtype=bool), None
     if enough.any():
         theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
-    terms = influence.terms(rows) if influence else []
+    terms, deviations = influence.terms(rows) if influence else [], None
+    cell, information = CELL, INFORMATION
+    if survey is not None and influence:
+        deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
+        terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
+        cell, information = SURVEY_CELL, SURVEY_INFORMATION
     is_fitted = np.repeat(enough, layout.n_levels - 1).astype(float)
     all_of_them = from_sites(layout, np.broadcast_to(is_fitted[:, None], (layout.D, 1 + wide.D))) == 1.0
     least, absent = cell_sizes(rows, layout)
     expected = np.concatenate([np.full(layout.D, np.inf), least])
     kind[:] = Kind.WALD
-    kind[~all_of_them | (expected < CELL)] = Kind.EXACT
+    kind[~all_of_them | (expected < cell)] = Kind.EXACT
     if influence:
-        kind[variances(terms) > 1.0 / INFORMATION] = Kind.EXACT
+        kind[variances(terms) > 1.0 / information] = Kind.EXACT
+    if survey is not None and survey.df < 1:
+        kind[:] = Kind.FEW
     kind[crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[all_of_them & ~is_determined] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
-    return Evidence(layout, rows, theta, influence, terms, kind, engine)
+    return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
 
 
 def crowded(layout: Layout) -> np.ndarray:
-    """Return which couplings have no exact test: those of three and more, or it would fix too many predictors."""
+    """Return which parameters have no exact test.
+
+    Couplings of three predictors and more, those for which it would fix too many predictors, and all parameters of a
+    model with structural zeros.
+    """
+    if layout.support is not None:
+        return np.ones(layout.size, dtype=bool)
     degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
     out = np.zeros(layout.size, dtype=bool)
     out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MAX_HELD, np.diff(layout.pair_start))
@@ -193,6 +234,10 @@ class Comparison:
     to_limits : callable, optional
         Limits (layout.size,) of what `theta` estimates to those of the difference that is asked for, which has the same
         sign; by default the two are the same.
+    df : float
+        Degrees of freedom of the covariances; infinity unless they are those of a sampling design.
+    working : list of ndarray
+        Covariances of every table without the sampling design; empty without a design.
     """
 
     layout: Layout
@@ -201,6 +246,8 @@ class Comparison:
     kind: np.ndarray
     family: Family
     to_limits: Callable[[np.ndarray], np.ndarray] | None = None
+    df: float = np.inf
+    working: list[np.ndarray] = field(default_factory=list)
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
@@ -232,21 +279,22 @@ class Comparison:
     @cached_property
     def p(self) -> np.ndarray:
         """Two-sided p-value of every parameter; nan where there is no test."""
-        from scipy.special import ndtr
+        from scipy.special import ndtr, stdtr
 
-        p = 2.0 * ndtr(-np.abs(self.z))
+        p = 2.0 * (ndtr(-np.abs(self.z)) if np.isinf(self.df) else stdtr(self.df, -np.abs(self.z)))
         for k, family in self.exact.items():
             p[k] = family.p()
         return p
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the confidence limits of every parameter; nan where there is no test."""
-        from scipy.special import ndtri
+        from scipy.special import ndtri, stdtrit
 
         lower, upper = np.full((2, self.layout.size), np.nan)
         normal = self.verdict == Kind.WALD
         if normal.any():
-            half = float(ndtri(0.5 + level / 2)) * np.sqrt(variances(self.terms)[normal])
+            quantile = ndtri(0.5 + level / 2) if np.isinf(self.df) else stdtrit(self.df, 0.5 + level / 2)
+            half = float(quantile) * np.sqrt(variances(self.terms)[normal])
             lower[normal], upper[normal] = self.theta[normal] - half, self.theta[normal] + half
         for k, family in self.exact.items():
             lower[k], upper[k] = family.limits(level)
@@ -262,7 +310,8 @@ class Comparison:
         statistic, df, p : ndarray
             Joint Wald test of those parameters of a table that have one; where none has, the smallest exact p-value
             times their number, without a statistic. That takes no finite estimates: rows of which two levels never
-            go together, though expected to, tell of an interaction whatever its strength.
+            go together, though expected to, tell of an interaction whatever its strength. Under a sampling design the
+            Wald test of the `working` covariance, corrected by Rao & Scott.
         words : ndarray of str
             How it was tested, or why it was not.
         """
@@ -276,7 +325,11 @@ class Comparison:
         chosen = [normal[cuts[k] : cuts[k + 1]] for k in tested]
         parts = [self.theta[cuts[k] : cuts[k + 1]][c] for k, c in zip(tested, chosen, strict=True)]
         blocks = [self.terms[k][np.ix_(c, c)] for k, c in zip(tested, chosen, strict=True)]
-        statistic[tested], df[tested], p[tested] = wald(parts, blocks)
+        if self.working:
+            working = [self.working[k][np.ix_(c, c)] for k, c in zip(tested, chosen, strict=True)]
+            statistic[tested], df[tested], p[tested] = rao_scott_wald(parts, blocks, working, self.df)
+        else:
+            statistic[tested], df[tested], p[tested] = wald(parts, blocks)
         table_of = np.repeat(np.arange(len(count)), np.diff(cuts))
         alone: dict[int, list[float]] = {}
         for k in np.flatnonzero((count[table_of] == 0) & ~crowded(layout)):
@@ -290,10 +343,11 @@ class Comparison:
     def _words(self, cuts: np.ndarray, count: np.ndarray, df: np.ndarray) -> np.ndarray:
         size = np.diff(cuts)
         # what cannot be estimated is said of a table only if it is all there is
-        least = np.minimum.reduceat(np.append(self.verdict, Kind.ABSENT), cuts[:-1])
+        least = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])
         kinds = np.where(size > 0, least, Kind.ABSENT)
         kinds[(df > 0) & (count == 0)] = Kind.EXACT
         words = np.array([kind.text for kind in Kind], dtype=object)[kinds]
+        words[(kinds == Kind.WALD) & bool(self.working)] = "Rao-Scott"
         for k in np.flatnonzero((df > 0) & (df < size)):
             words[k] += f", {df[k]} of {size[k]}"
         return words
@@ -301,4 +355,5 @@ class Comparison:
 
 def of_group(group: Evidence) -> Comparison:
     """Return the test of a group's own parameters."""
-    return Comparison(group.layout, group.theta, group.terms, group.kind, group.family)
+    df = np.inf if group.survey is None else group.survey.df
+    return Comparison(group.layout, group.theta, group.terms, group.kind, group.family, df=df, working=group.working)

@@ -1,0 +1,87 @@
+"""Covariances under a sampling design: of the estimates of a group, linearised or from refits to replicate weights.
+
+*Deviations*: a matrix E (u, size) with ``E'E`` the design covariance of the estimates. Its u rows are clusters or
+replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covariance of the estimates of two groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from bbl.engines import Engine
+from bbl.memory import check_memory
+from bbl.model.godambe import RowInfluence
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import SurveySample
+
+__all__ = ["effective_rows", "linearised", "penalised_deviations", "replicated", "unpenalised_deviations"]
+
+CHUNK_ROWS = 8192  # rows whose influences are computed together
+
+
+def effective_rows(sample: Sample) -> Sample:
+    """Return the rows with weights that sum to their effective number ``(sum w)^2 / sum w^2`` (Kish 1965)."""
+    total, squares = sample.total, float(sample.weights @ sample.weights)
+    return replace(sample, weights=sample.weights * (total / squares)) if sample.n else sample
+
+
+def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample) -> np.ndarray:
+    """Return the deviations (u, size) of an estimate from the influences (n, size) of its rows, per unit of weight."""
+    plan = survey.plan
+    check_memory(
+        32.0 * plan.n_units * size,
+        f"Totals of {size} parameters in {plan.n_units:,} clusters",
+        "Fit fewer predictors or fewer interactions.",
+    )
+    totals, first = np.zeros((plan.n_units, size)), 0
+    for chunk in rows.blocks(CHUNK_ROWS):
+        plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[first : first + chunk.n], totals)
+        first += chunk.n
+    return plan.deviations(totals, survey.rows)
+
+
+def replicated(
+    estimate: Callable[[Sample], np.ndarray], full: np.ndarray, rows: Sample, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, size) of an estimate `full` (size,) from estimates of rows reweighted by replicates."""
+    assert survey.replicates is not None  # noqa: S101  # checked by its callers
+    weights = survey.replicates.weights[survey.rows]
+    estimates = np.full((weights.shape[1], len(full)), np.nan)
+    for r in range(len(estimates)):
+        chosen = rows.weighted(weights[:, r])
+        if chosen.n:
+            estimates[r] = estimate(chosen)
+    return survey.replicates.deviations(estimates, full)
+
+
+def penalised_deviations(
+    rows: Sample, layout: Layout, theta: np.ndarray, engine: Engine, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, size) of the fitted parameters `theta` of a group."""
+
+    def estimate(chosen: Sample) -> np.ndarray:
+        return engine.fit(engine.prepare(chosen.collapsed(layout.n_levels), layout), layout).theta
+
+    if survey.replicates is not None:
+        return replicated(estimate, theta, rows, survey)
+    influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
+    return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)
+
+
+def unpenalised_deviations(
+    influence: RowInfluence, rows: Sample, theta: np.ndarray, sites: np.ndarray, engine: Engine, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`."""
+    layout = influence.layout
+
+    def estimate(chosen: Sample) -> np.ndarray:
+        fitted, _, _ = engine.unpenalised(chosen.collapsed(layout.n_levels), layout, theta, sites)
+        return fitted
+
+    if survey.replicates is not None:
+        return replicated(estimate, theta, rows, survey)
+    return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)

@@ -1,0 +1,368 @@
+"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read against a table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import choice, flag, generator, integer, real, reals, verb
+from bbl.design.frames import Frame
+from bbl.design.weights import check_weights
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.stats.survey.plan import LONELY, SamplingPlan
+from bbl.stats.survey.replicates import KINDS, Replicates, default_scales, make_replicates
+from bbl.stats.survey.sample import SurveySample
+
+__all__ = ["SurveyDesign", "survey"]
+
+N_BOOTSTRAP = 500  # replicates by default; Wolter (2007), section 5.3
+
+
+@dataclass(frozen=True)
+class SurveyDesign:
+    """How the rows of a table were drawn, by names of columns; made by `bbl.survey`, which describes the attributes."""
+
+    weights: Hashable
+    strata: tuple[Hashable, ...] = ()
+    cluster: tuple[Hashable, ...] = ()
+    fpc: tuple[Hashable, ...] = ()
+    replicates: tuple[Hashable, ...] = ()
+    type: str | None = None
+    n_replicates: int = 0
+    scale: float | None = None
+    rscales: tuple[float, ...] | None = None
+    mse: bool = False
+    rho: float = 0.0
+    lonely: str = "error"
+    nested: bool = True
+    domain: Hashable = None
+    seed: int | np.random.Generator | None = 0
+
+    @property
+    def columns(self) -> tuple[Hashable, ...]:
+        """Names of all columns of the design."""
+        domain = () if self.domain is None else (self.domain,)
+        return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
+
+    def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
+        """Return the weights (N,) of the rows of a table, 0 outside of the domain, and their design.
+
+        Raises
+        ------
+        DataError
+            If a column is absent or has missing values, weights are not positive, a cluster lies in two strata, a
+            stratum has one cluster, or populations are smaller than their samples; names column, row or stratum.
+        """
+        weights = self._numbers(frame, self.weights, "weights")
+        strata, names = self._codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
+        clusters, above = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
+        for name in self.cluster:
+            stage, _ = self._codes(frame, (name,), above)
+            above = np.column_stack([above, stage])
+            clusters.append(stage)
+        if clusters and not self.nested:
+            self._check_nested(frame, strata, clusters[0])
+        population = tuple(self._numbers(frame, name, "populations") for name in self.fpc) or None
+        plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, self.lonely)
+        self._check_plan(plan, names, frame)
+        rows = np.arange(frame.n)
+        if self.domain is not None:
+            inside = self._domain(frame)
+            weights, rows = np.where(inside, weights, 0.0), np.flatnonzero(inside)
+        return weights, SurveySample(plan, self._replicates(frame, plan, names), rows)
+
+    def _column(self, frame: Frame, name: Hashable) -> pd.Series:
+        if not frame.has(name):
+            absent = [column for column in self.columns if not frame.has(column)]
+            more = f" {len(absent)} columns of the design are absent." if len(absent) > 1 else ""
+            try:
+                frame.column(name)
+            except DataError as error:
+                raise DataError(f"{error}{more}", column=name, argument="design") from None
+        return frame.column(name)
+
+    def _numbers(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:
+        """Return a column of positive numbers."""
+        shown = f"{what} in column {name!r}"
+        values = check_weights(self._column(frame, name), frame.n, shown, whole=False)
+        if not values.all():
+            row = int((values == 0.0).argmax())
+            raise DataError(
+                f"{shown} must be positive, and row {row} has 0. A row that was not drawn is no part of the sample: "
+                "leave it out; for rows that are not to be analysed, name a column of True and False as domain.",
+                column=name,
+                argument="design",
+            )
+        return values
+
+    def _codes(self, frame: Frame, names: tuple[Hashable, ...], above: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Return numbers (N,) of the distinct values of columns within codes `above` (N, k), and their texts."""
+        parts = [*above.T]
+        for name in names:
+            column = self._column(frame, name)
+            codes, _ = pd.factorize(column, sort=False)
+            if (codes < 0).any():
+                raise DataError(
+                    f"column {name!r} of the design is missing in row {int((codes < 0).argmax())}. Every row of a "
+                    "sample was drawn from some stratum and cluster: fill the column, or leave these rows out.",
+                    column=name,
+                    argument="design",
+                )
+            parts.append(codes)
+        if not parts:
+            return np.zeros(frame.n, dtype=np.intp), [""]
+        number = parts[0].astype(np.int64)
+        for codes in parts[1:]:  # renumbered each time, so that products stay small
+            number = pd.factorize(number * (int(codes.max(initial=0)) + 1) + codes)[0]
+        number, first = pd.factorize(number)[0], None
+        first = np.unique(number, return_index=True)[1]
+        texts = [":".join(str(self._column(frame, name).iloc[k]) for name in names) for k in first] if names else [""]
+        return number.astype(np.intp), texts
+
+    def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
+        pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
+        twice = pairs["cluster"][pairs["cluster"].duplicated()]
+        if len(twice):
+            rows = np.flatnonzero(clusters == twice.iloc[0])
+            _, first = np.unique(strata[rows], return_index=True)
+            places = [":".join(str(self._column(frame, name).iloc[rows[k]]) for name in self.strata) for k in first[:2]]
+            name = str(self._column(frame, self.cluster[0]).iloc[rows[0]])
+            raise DataError(
+                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {places[0]!r} and {places[1]!r}, "
+                "but clusters are drawn within strata. If numbers start "
+                "anew in each stratum, give nested=True.",
+                column=self.cluster[0],
+                argument="nested",
+            )
+
+    def _check_plan(self, plan: SamplingPlan, names: list[str], frame: Frame) -> None:
+        stage = plan.oversampled_stage
+        if stage is not None:
+            k, row = stage
+            raise DataError(
+                f"column {self.fpc[k]!r} has the population {plan.population[k][row]:g} in row {row}, but more units "  # type: ignore[index]
+                "were drawn there. fpc holds how many units (clusters, or rows) the stratum or cluster has in the "
+                "population, not shares and not weights.",
+                column=self.fpc[k],
+                argument="fpc",
+            )
+        stage_number, lonely = plan.lonely_strata
+        if self.lonely == "error" and len(lonely) and not self.replicates:
+            where = [names[h] for h in lonely[:5]] if stage_number == 0 else []
+            more = f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
+            noun = "cluster" if len(self.cluster) > stage_number else "row"
+            place = f"strata {', '.join(map(repr, where))}{more} have" if self.strata and where else "the design has"
+            if stage_number:
+                place = f"{len(lonely)} clusters of column {self.cluster[stage_number - 1]!r} have"
+            raise DataError(
+                f"{place} one {noun} each, from which no variance can be told. Merge them with similar strata, or give "
+                "lonely='adjust' (their distance from the mean of all counts), 'average' (they vary like the others) "
+                "or 'remove' (they do not vary).",
+                argument="lonely",
+            )
+
+    def _domain(self, frame: Frame) -> np.ndarray:
+        column = self._column(frame, self.domain)
+        if column.isna().any() or not column.isin([True, False]).all():
+            raise DataError(
+                f"domain={self.domain!r} must be a column of True and False without missing values. Make one, such as "
+                "data.assign(domain=data['age'] >= 18).",
+                column=self.domain,
+                argument="domain",
+            )
+        inside = column.to_numpy(dtype=bool)
+        if not inside.any():
+            raise DataError(f"no row is True in the column {self.domain!r} of the domain.", argument="domain")
+        return inside
+
+    def _replicates(self, frame: Frame, plan: SamplingPlan, names: list[str]) -> Replicates | None:
+        """Return the replicates that are given or made; None without."""
+        if self.type is None:
+            return None
+        if self.replicates:
+            given = [
+                check_weights(self._column(frame, name), frame.n, f"replicate weights in column {name!r}", whole=False)
+                for name in self.replicates
+            ]
+            scale, rscales = self.scale, self.rscales
+            if self.type != "JKn":
+                default_scale, default_rscales = default_scales(self.type, len(given), self.rho)
+                scale = default_scale if scale is None else scale
+                rscales = tuple(default_rscales) if rscales is None else rscales
+            rscales = (1.0,) * len(given) if rscales is None else rscales
+            return Replicates(np.column_stack(given), 1.0 if scale is None else scale, np.array(rscales), self.mse)
+        n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
+        if self.type == "JK1" and len(n_drawn) > 1:
+            raise OptionError("type='JK1' is of designs without strata; take 'JKn'.", argument="type")
+        if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
+            h = int((n_drawn != 2).argmax())
+            raise OptionError(
+                f"type={self.type!r} needs two clusters in each stratum, and {names[h]!r} has {n_drawn[h]}. Take "
+                "'JKn'.",
+                argument="type",
+            )
+        if (n_drawn < 2).any():
+            raise DataError(
+                f"stratum {names[int((n_drawn < 2).argmax())]!r} has one cluster, which no replicate can leave out. "
+                "Merge it with a similar stratum, or leave out type, so that covariances are linearised.",
+                argument="type",
+            )
+        made = make_replicates(plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed))
+        return Replicates(made.weights, made.scale, made.rscales, self.mse)
+
+
+@verb
+def survey(
+    weights: Hashable,
+    strata: Hashable | Sequence[Hashable] | None = None,
+    cluster: Hashable | Sequence[Hashable] | None = None,
+    fpc: Hashable | Sequence[Hashable] | None = None,
+    *,
+    replicates: Sequence[Hashable] | int | None = None,
+    type: str | None = None,  # noqa: A002  # the word of R's package
+    scale: float | None = None,
+    rscales: Sequence[float] | None = None,
+    mse: bool = False,
+    rho: float = 0.0,
+    lonely: str = "error",
+    nested: bool = True,
+    domain: Hashable = None,
+    seed: int | np.random.Generator | None = 0,
+) -> SurveyDesign:
+    """Describe how the rows of a table were drawn, for the argument `design` of `bbl` and `crossVal`.
+
+    Estimates are those of real-valued weights. Standard errors, intervals and tests know that rows of a cluster are
+    alike, that strata are represented by design, and that a large share of a finite population was seen.
+
+    Parameters
+    ----------
+    weights : column name
+        Sampling weights: positive, inversely proportional to the probability of being drawn.
+    strata : column name or list of them, optional
+        Strata from which clusters were drawn; those of several columns are their combinations.
+    cluster : column name or list of them, optional
+        Clusters (primary sampling units), then the units that were drawn within them, and so on; by default each row
+        was drawn by itself.
+    fpc : column name or list of them, optional
+        For each stage the number of units that the stratum or cluster has in the population. Without, units count as
+        drawn with replacement, and stages after the first add nothing.
+    replicates : list of column names, or int, optional
+        Columns of replicate weights, times the sampling weights already; or the number of replicates that
+        ``type="bootstrap"`` draws (500).
+    type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
+        The kind of replicates; without columns of `replicates` they are made. By default covariances are linearised.
+    scale, rscales : float and sequence of floats, optional
+        Factors of the squared deviations of all replicates and of each, by default those of their type.
+    mse : bool, default False
+        Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
+    rho : float, default 0.0
+        Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..1.
+    lonely : {"error", "adjust", "remove", "average"}, default "error"
+        Variance of a stratum with one cluster: an error that names it; by its distance from the mean of all; none; or
+        the mean of the other strata.
+    nested : bool, default True
+        Whether names of clusters start anew in each stratum. If False, a cluster in two strata is an error.
+    domain : column name, optional
+        Column of True and False: only rows with True are analysed, with the design of all rows.
+    seed : int, numpy.random.Generator or None, default 0
+        Of ``type="bootstrap"``.
+
+    Returns
+    -------
+    SurveyDesign
+
+    Raises
+    ------
+    OptionError
+        If arguments do not go together.
+
+    References
+    ----------
+    Lumley T (2010). Complex Surveys: A Guide to Analysis Using R. Wiley.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> design = bbl.survey(weights="weight", strata="region", cluster="village")
+    >>> design.columns
+    ('weight', 'region', 'village')
+    """
+    names = {"strata": strata, "cluster": cluster, "fpc": fpc}
+    columns = {argument: _names(argument, value) for argument, value in names.items()}
+    n_replicates = 0
+    if isinstance(replicates, int | np.integer):
+        n_replicates, replicates = integer("replicates", replicates, 2), None
+        if type != "bootstrap":
+            raise OptionError(
+                "a number of replicates is that of type='bootstrap'; else name their columns.", argument="replicates"
+            )
+    columns["replicates"] = _names("replicates", replicates)
+    if type is not None:
+        choice("type", type, KINDS)
+    factors = None if rscales is None else tuple(reals("rscales", rscales, lambda name, v: real(name, v, 0.0)).tolist())
+    design = SurveyDesign(
+        weights=_names("weights", weights)[0],
+        **columns,
+        type=type,
+        n_replicates=n_replicates,
+        scale=None if scale is None else real("scale", scale, 0.0, open_low=True),
+        rscales=factors,
+        mse=flag("mse", mse),
+        rho=real("rho", rho, 0.0, 0.999),
+        lonely=choice("lonely", lonely, LONELY),
+        nested=flag("nested", nested),
+        domain=domain,
+        seed=seed,
+    )
+    _check_together(design)
+    return design
+
+
+def _names(argument: str, value: object) -> tuple[Hashable, ...]:
+    """Return a column name, or a list of them, as a tuple; None is the empty one."""
+    if value is None:
+        if argument == "weights":
+            raise BBLTypeError("weights must be the name of a column of sampling weights.", argument=argument)
+        return ()
+    if isinstance(value, str | tuple | int | np.integer):
+        return (value,)
+    if not isinstance(value, Sequence | pd.Index) or not all(isinstance(name, Hashable) for name in value):
+        raise BBLTypeError(
+            f"{argument} must be the name of a column, or a list of names; got {value.__class__.__name__}. Put the "
+            "values into the table, and name their column.",
+            argument=argument,
+        )
+    return tuple(value)
+
+
+def _check_together(design: SurveyDesign) -> None:
+    """Raise an OptionError if arguments do not go together."""
+    n_stages, n_given = max(1, len(design.cluster)), len(design.replicates)
+    if design.fpc and len(design.fpc) != n_stages:
+        raise OptionError(
+            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one for each, or leave "
+            "fpc out.",
+            argument="fpc",
+        )
+    if n_given and design.type is None:
+        raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")
+    if n_given and (design.cluster or design.strata or design.fpc):
+        raise OptionError(
+            "replicate weights hold the clusters and strata already. Give replicates with weights, or strata, cluster "
+            "and fpc.",
+            argument="replicates",
+        )
+    if n_given and design.type == "JKn" and design.rscales is None:
+        raise OptionError(
+            "type='JKn' needs rscales, (n - 1)/n of the n clusters in the stratum of each replicate.",
+            argument="rscales",
+        )
+    if design.rscales is not None and len(design.rscales) != n_given:
+        raise OptionError(
+            f"rscales has {len(design.rscales)} numbers, and replicates names {n_given} columns.", argument="rscales"
+        )
+    if design.scale is not None and not n_given:
+        raise OptionError("scale is of replicates whose columns are given; leave it out.", argument="scale")

@@ -1,0 +1,69 @@
+"""Pack the sampling design of a fit into the arrays of a model file, and unpack it.
+
+N rows were drawn in S stages; n of them are training rows. R is the number of replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bbl.results.array_table import NON_NEGATIVE, POSITIVE, ArraySpec
+from bbl.stats.survey.plan import LONELY, SamplingPlan
+from bbl.stats.survey.replicates import Replicates
+from bbl.stats.survey.sample import SurveySample
+
+__all__ = ["SURVEY_TABLE", "pack_survey", "unpack_survey"]
+
+SURVEY_TABLE = {
+    "survey_weights": ArraySpec("f", ("N",), POSITIVE, required=False),
+    "survey_rows": ArraySpec("i", ("n",), (0, "N"), required="survey_weights"),
+    "survey_strata": ArraySpec("i", ("N",), (0, "N"), required="survey_weights"),
+    "survey_clusters": ArraySpec("i", ("S", "N"), (0, "N"), required="survey_weights"),
+    "survey_lonely": ArraySpec("i", (1,), (0, len(LONELY) - 1), required="survey_weights"),
+    "survey_population": ArraySpec("f", ("S", "N"), POSITIVE, required=False),
+    "survey_replicates": ArraySpec("f", ("N", "R"), NON_NEGATIVE, required=False),
+    "survey_rscales": ArraySpec("f", ("R",), NON_NEGATIVE, required="survey_replicates"),
+    "survey_scale": ArraySpec("f", (2,), NON_NEGATIVE, required="survey_replicates"),  # scale, and mse as 0 or 1
+}
+
+
+def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
+    """Return the arrays of a sampling design; none if there is none."""
+    if survey is None:
+        return {}
+    plan, replicates = survey.plan, survey.replicates
+    arrays = {
+        "survey_rows": survey.rows,
+        "survey_weights": plan.weights,
+        "survey_strata": plan.strata,
+        "survey_clusters": np.array(plan.clusters),
+        "survey_lonely": np.array([LONELY.index(plan.lonely)]),
+    }
+    if plan.population is not None:
+        arrays["survey_population"] = np.array(plan.population)
+    if replicates is not None:
+        arrays["survey_replicates"] = replicates.weights
+        arrays["survey_rscales"] = replicates.rscales
+        arrays["survey_scale"] = np.array([replicates.scale, float(replicates.mse)])
+    return arrays
+
+
+def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
+    """Return the sampling design that `pack_survey` stored, None without; a ValueError if clusters are not as saved."""
+    if "survey_weights" not in arrays:
+        return None
+    strata, clusters = arrays["survey_strata"], tuple(arrays["survey_clusters"])
+    for codes in (strata, *clusters):
+        if not len(clusters) or len(np.unique(codes)) != codes.max(initial=-1) + 1:
+            raise ValueError("its sampling design is not as saved")
+    if (np.diff(arrays["survey_rows"]) <= 0).any():
+        raise ValueError("the rows of its sampling design are not as saved")
+    population = tuple(arrays["survey_population"]) if "survey_population" in arrays else None
+    plan = SamplingPlan(arrays["survey_weights"], strata, clusters, population, LONELY[int(arrays["survey_lonely"][0])])
+    replicates = None
+    if "survey_replicates" in arrays:
+        scale, mse = arrays["survey_scale"]
+        replicates = Replicates(arrays["survey_replicates"], float(scale), arrays["survey_rscales"], bool(mse))
+    return SurveySample(plan, replicates, arrays["survey_rows"])

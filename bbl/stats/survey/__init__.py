@@ -1,0 +1,1 @@
+"""Sampling designs of surveys on arrays: covariances of totals, replicate weights, tests with Rao-Scott corrections."""

@@ -1,0 +1,168 @@
+"""`SamplingPlan`: strata, clusters and finite populations of a sample's rows, and the design covariance of totals.
+
+*Unit*: what a stage of sampling draws: clusters, then clusters within them, then rows. The first stage draws within
+strata, each further one within the units of the stage before. A unit is *lonely* if it was drawn alone from a stratum
+or cluster that has more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.memory import check_memory
+
+__all__ = ["LONELY", "SamplingPlan"]
+
+LONELY = ("error", "adjust", "remove", "average")
+
+
+class _Stage(NamedTuple):
+    """One stage of sampling, of u units in q strata or clusters."""
+
+    parent: np.ndarray  # (u,) stratum or cluster of each unit
+    n_drawn: np.ndarray  # (q,) units drawn
+    share: np.ndarray  # (q,) share of its units that was drawn; 0 without a finite population
+    above: np.ndarray  # (q,) product of the shares of the stages before
+
+    @property
+    def is_lonely(self) -> np.ndarray:
+        """Whether a stratum or cluster (q,) has a lonely unit."""
+        return (self.n_drawn == 1) & (self.share < 1.0)
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How n rows were drawn.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (n,)
+        Sampling weights, positive.
+    strata : ndarray of intp, shape (n,)
+        Stratum of each row, numbered from 0.
+    clusters : tuple of ndarray of intp, shape (n,)
+        For each stage the unit of each row, numbered from 0 over all units of the stage.
+    population : tuple of ndarray, shape (n,), or None
+        For each stage the number of units in the row's stratum or cluster in the population; None: drawn with
+        replacement, so that only the first stage counts.
+    lonely : {"error", "adjust", "remove", "average"}
+        The variance of strata with a lonely unit: refused by `lonely_strata`'s callers; that of its total around 0;
+        none; the mean of the other strata.
+    """
+
+    weights: np.ndarray
+    strata: np.ndarray
+    clusters: tuple[np.ndarray, ...]
+    population: tuple[np.ndarray, ...] | None = None
+    lonely: str = "error"
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.weights)
+
+    @property
+    def units(self) -> np.ndarray:
+        """The unit (n,) of each row at the last stage that contributes to the variance."""
+        return self.clusters[0 if self.population is None else -1]
+
+    @property
+    def n_units(self) -> int:
+        """Number of these units."""
+        return int(self.units.max(initial=-1)) + 1
+
+    @cached_property
+    def _stages(self) -> list[_Stage]:
+        stages, row_parents, above = [], self.strata, np.ones(int(self.strata.max(initial=-1)) + 1)
+        for k in range(1 if self.population is None else len(self.clusters)):
+            row_units = self.clusters[k]
+            first_row = _first_rows(row_units)
+            parent = row_parents[first_row]
+            n_drawn = np.bincount(parent, minlength=len(above)).astype(float)
+            share = np.zeros(len(above))
+            if self.population is not None:
+                share[parent] = n_drawn[parent] / self.population[k][first_row]
+            stages.append(_Stage(parent, n_drawn, share, above))
+            row_parents, above = row_units, (above * share)[parent]
+        return stages
+
+    @property
+    def lonely_strata(self) -> tuple[int, np.ndarray]:
+        """The first stage with lonely units, and the numbers of their strata or clusters; empty if there are none."""
+        for k, stage in enumerate(self._stages):
+            if stage.is_lonely.any():
+                return k, np.flatnonzero(stage.is_lonely)
+        return 0, np.zeros(0, dtype=np.intp)
+
+    @property
+    def oversampled_stage(self) -> tuple[int, int] | None:
+        """The first stage with more units drawn than its population has, and the position of a row there; else None."""
+        for k, stage in enumerate(self._stages):
+            if (stage.share > 1.0).any():
+                unit = int((stage.share[stage.parent] > 1.0).argmax())
+                return k, int((self.clusters[k] == unit).argmax())
+        return None
+
+    def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
+        """Return first-stage clusters less strata, both counted among `rows`, a domain."""
+        return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
+
+    def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+        """Add values (k, p) of the rows at positions `rows` (k,) to the totals of units `out` (n_units, p) in place.
+
+        Values are times the rows' weights already.
+        """
+        from scipy.sparse import csr_matrix
+
+        units, at = np.unique(self.units[rows], return_inverse=True)
+        indicator = csr_matrix((np.ones(len(rows)), (at.ravel(), np.arange(len(rows)))), (len(units), len(rows)))
+        out[units] += indicator @ values
+
+    def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Return a matrix E (k, p) with ``E'E`` the design covariance of the sum of totals of units (n_units, p).
+
+        Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over its u units in each stratum or
+        cluster, f being the share of its units that was drawn, times the shares of the stages before (Särndal, Swensson
+        & Wretman 1992, section 4.3). With ``lonely="average"`` only strata with `rows` of the domain are averaged over.
+        """
+        parts = []
+        for k, stage in reversed(list(enumerate(self._stages))):
+            check_memory(16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors.")
+            parts.append(self._centred(stage, totals, self.strata[rows] if not k else None))
+            if k:
+                totals = _sum_by(stage.parent, totals, len(stage.n_drawn))
+        return np.concatenate(parts)
+
+    def _centred(self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+        """Return the rows of `deviations` of a stage; `strata` are those of the domain's rows, at the first stage."""
+        lonely, n = stage.is_lonely, stage.n_drawn
+        factor = stage.above * (1.0 - stage.share) * n / np.maximum(n - 1.0, 1.0)
+        mean = _sum_by(stage.parent, totals, len(n)) / np.maximum(n, 1.0)[:, None]
+        if self.lonely == "adjust":
+            mean[lonely] = 0.0  # the mean of all scores
+        else:
+            factor[lonely] = 0.0
+        if self.lonely == "average" and strata is not None:
+            has_rows = np.bincount(strata, minlength=len(n)) > 0
+            n_averaged = int((has_rows & ~lonely).sum())
+            factor *= has_rows.sum() / max(n_averaged, 1)
+        counts = factor[stage.parent] > 0.0
+        parent = stage.parent[counts]
+        return (totals[counts] - mean[parent]) * np.sqrt(factor[parent])[:, None]
+
+
+def _first_rows(codes: np.ndarray) -> np.ndarray:
+    """Return the position of the first row of each number in `codes` (n,), which are 0, 1, and so on."""
+    return np.unique(codes, return_index=True)[1]
+
+
+def _sum_by(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return the sums (n_groups, p) of the rows of `values` (n, p) by their numbers `groups` (n,)."""
+    from scipy.sparse import csr_matrix
+
+    n = len(groups)
+    return csr_matrix((np.ones(n), (groups, np.arange(n))), (n_groups, n)) @ values

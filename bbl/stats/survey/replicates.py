@@ -1,0 +1,131 @@
+"""Replicate weights of a survey: given or made, and the scales by which estimates from them make a covariance.
+
+R replicates of n rows. References: Wolter (2007), Introduction to Variance Estimation; Rao, Wu & Yue (1992).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bbl.stats.survey.plan import SamplingPlan
+
+__all__ = ["KINDS", "Replicates", "default_scales", "make_replicates"]
+
+KINDS = ("JK1", "JKn", "BRR", "Fay", "bootstrap")
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Replicate weights and the scales of the squared deviations of their estimates.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (n, R)
+        Weights of each replicate, 0 or more, times the sampling weights already.
+    scale : float
+    rscales : ndarray, shape (R,)
+    mse : bool
+        Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
+    """
+
+    weights: np.ndarray
+    scale: float
+    rscales: np.ndarray
+    mse: bool = False
+
+    def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
+        """Return the rank of the weights of `rows`, a domain, less 1."""
+        return int(np.linalg.matrix_rank(self.weights[rows])) - 1
+
+    def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
+        """Return a matrix E (R, p) with ``E'E`` the covariance of an estimate `full` (p,), from the replicates' (R, p).
+
+        Replicates with estimates that are not finite count nothing.
+        """
+        counts = (self.rscales > 0.0) & np.isfinite(estimates).all(axis=1)
+        out = np.zeros(estimates.shape)
+        if counts.any():
+            centre = full if self.mse else estimates[counts].mean(axis=0)
+            out[counts] = (estimates[counts] - centre) * np.sqrt(self.scale * self.rscales[counts])[:, None]
+        return out
+
+
+def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
+    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or "bootstrap"."""
+    R = n_replicates
+    scale = {"JK1": (R - 1) / R, "BRR": 1.0 / R, "Fay": 1.0 / (R * (1.0 - rho) ** 2), "bootstrap": 1.0 / max(R - 1, 1)}
+    return scale[kind], np.ones(R)
+
+
+def make_replicates(
+    plan: SamplingPlan, kind: str, n_replicates: int = 0, rho: float = 0.0, rng: np.random.Generator | None = None
+) -> Replicates:
+    """Return replicate weights that drop or repeat the first-stage clusters of a plan.
+
+    Parameters
+    ----------
+    plan : SamplingPlan
+        Of one stratum for "JK1"; of two clusters in each stratum for "BRR" and "Fay".
+    kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
+        Jackknife without strata, or with: one cluster is dropped at a time; balanced repeated replication; Fay's, where
+        one half of each stratum has weights times `rho` and the other times ``2 - rho``; bootstrap of n - 1 clusters
+        of each stratum (Rao, Wu & Yue 1992).
+    n_replicates : int
+        Of the bootstrap.
+    rho : float
+        Of Fay's method, in 0..1.
+    rng : numpy.random.Generator, optional
+        Of the bootstrap.
+    """
+    clusters, first = np.unique(plan.clusters[0], return_index=True)
+    stratum = plan.strata[first]
+    drawn = np.bincount(stratum)
+    kept = np.ones(len(drawn)) if plan.population is None else 1.0 - drawn / _by_stratum(plan, first, stratum)
+    if kind in ("JK1", "JKn"):
+        n = drawn[stratum].astype(float)
+        factors = np.where(stratum[:, None] == stratum, (n / (n - 1.0))[:, None], 1.0)
+        np.fill_diagonal(factors, 0.0)
+        rscales = (n - 1.0) / n * kept[stratum]
+        scale = 1.0
+        if kind == "JK1":
+            scale, rscales = float(rscales[0]), np.ones(len(clusters))
+    elif kind == "bootstrap":
+        assert rng is not None  # noqa: S101  # its caller gives one
+        factors = _bootstrap_factors(stratum, drawn, n_replicates, rng)
+        factors = 1.0 + np.sqrt(kept)[stratum][:, None] * (factors - 1.0)
+        scale, rscales = default_scales(kind, n_replicates)
+    else:
+        halves = _hadamard(len(drawn))[:, 1 : len(drawn) + 1]  # (R, strata)
+        is_second = np.zeros(len(clusters), dtype=bool)
+        is_second[np.unique(stratum, return_index=True)[1]] = True
+        sign = np.where(is_second, -1.0, 1.0) * halves[:, stratum]
+        rho = rho if kind == "Fay" else 0.0
+        factors = (1.0 + (1.0 - rho) * sign).T
+        scale, rscales = default_scales("Fay", len(halves), rho)
+    return Replicates(plan.weights[:, None] * factors[plan.clusters[0]], scale, rscales)
+
+
+def _by_stratum(plan: SamplingPlan, first: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+    """Return the number of first-stage clusters of each stratum in the population."""
+    assert plan.population is not None  # noqa: S101  # checked by its caller
+    out = np.ones(int(stratum.max()) + 1)
+    out[stratum] = plan.population[0][first]
+    return out
+
+
+def _bootstrap_factors(stratum: np.ndarray, drawn: np.ndarray, R: int, rng: np.random.Generator) -> np.ndarray:
+    """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each stratum, times n/(n-1)."""
+    factors = np.zeros((len(stratum), R))
+    for h, n in enumerate(drawn):
+        draws = rng.multinomial(n - 1, np.full(n, 1.0 / n), size=R)
+        factors[stratum == h] = draws.T * (n / (n - 1.0))
+    return factors
+
+
+def _hadamard(n_strata: int) -> np.ndarray:
+    """Return a matrix (R, R) of 1 and -1 with orthogonal columns, R the next power of 2 above the number of strata."""
+    from scipy.linalg import hadamard
+
+    return hadamard(1 << n_strata.bit_length())

@@ -1,0 +1,85 @@
+"""`SurveySample`: the sampling design of all rows of a table, and which of these rows a fit has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bbl.errors import DataError
+from bbl.stats.survey.plan import SamplingPlan
+from bbl.stats.survey.replicates import Replicates
+
+__all__ = ["SurveySample", "check_single_rows", "have_same_design"]
+
+
+@dataclass(frozen=True)
+class SurveySample:
+    """The sampling design of N rows, and the positions of the n rows of a domain among them.
+
+    Rows outside of the domain have scores of zero, but their clusters and strata count.
+
+    Attributes
+    ----------
+    plan : SamplingPlan
+        Of all N rows.
+    replicates : Replicates or None
+        Of all N rows; None if covariances are linearised.
+    rows : ndarray of intp, shape (n,)
+        Positions of the rows of the domain.
+    """
+
+    plan: SamplingPlan
+    replicates: Replicates | None
+    rows: np.ndarray
+
+    def only(self, chosen: np.ndarray) -> SurveySample:
+        """Return the domain of the rows that are `chosen` (mask or positions) among those of this one."""
+        return replace(self, rows=self.rows[chosen])
+
+    @property
+    def df(self) -> int:
+        """Degrees of freedom: clusters less strata with rows of the domain; of replicates their rank less 1."""
+        return (self.replicates or self.plan).degrees_of_freedom(self.rows)
+
+    @property
+    def clusters(self) -> np.ndarray:
+        """The first-stage cluster (n,) of each row of the domain."""
+        return self.plan.clusters[0][self.rows]
+
+    @property
+    def strata(self) -> np.ndarray:
+        """The stratum (n,) of each row of the domain."""
+        return self.plan.strata[self.rows]
+
+    @property
+    def text(self) -> str:
+        """The design in words, for summaries."""
+        n_strata, n_clusters = len(np.unique(self.strata)), len(np.unique(self.clusters))
+        words = [f"{n_strata:,} strata"] if n_strata > 1 else []
+        words += [f"{n_clusters:,} clusters" if n_clusters < len(self.rows) else f"{n_clusters:,} single rows"]
+        if self.plan.population is not None:
+            words.append("finite populations")
+        if self.replicates is not None:
+            words = [f"{self.replicates.weights.shape[1]:,} replicates"]
+        return f"{', '.join(words)}; {self.df:,} degrees of freedom"
+
+
+def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bool:
+    """Return whether two fits have the same sampling design, and the same rows of it."""
+    if one is None or other is None:
+        return one is other
+    return (
+        np.array_equal(one.rows, other.rows)
+        and np.array_equal(one.plan.strata, other.plan.strata)
+        and np.array_equal(one.plan.clusters[0], other.plan.clusters[0])
+        and (one.replicates is None) == (other.replicates is None)
+    )
+
+
+def check_single_rows(survey: SurveySample | None, what: str) -> None:
+    """Raise a DataError if rows have a sampling design, which `what`, the begin of the message, does not know."""
+    if survey is not None:
+        raise DataError(
+            f"{what} counts rows that were drawn one by one, and this fit has a sampling design: see inference()."
+        )

@@ -1,0 +1,89 @@
+"""Analytic derivatives of averaged probabilities against central differences, on random models."""
+
+import numpy as np
+import pytest
+
+from bbl.errors import OptionError
+from bbl.model.layout import Layout
+from bbl.model.score_gradient import ScoreGradient
+
+STEP = 1e-5
+
+
+def model(rng):
+    """Return a random layout with terms of two and three predictors, and coefficients (K, 1 + size)."""
+    m, K = int(rng.integers(2, 6)), int(rng.integers(2, 5))
+    pairs = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.6]
+    triples = [(0, 1, 2)] if m > 2 and rng.random() < 0.5 else []
+    layout = Layout(rng.integers(2, 4, m), [*pairs, *triples])
+    return layout, rng.normal(size=(K, 1 + layout.size)) * 0.7
+
+
+def states(layout):
+    return np.array(list(np.ndindex(*layout.n_levels)), dtype=np.uint8)
+
+
+def indicators(layout, codes):
+    """Return the columns (n, 1 + size) of a constant and of each parameter, one at a time."""
+    columns = [np.ones(len(codes))]
+    for scope in layout.scopes:
+        for levels in np.ndindex(*(layout.n_levels[list(scope)] - 1)):
+            columns.append((codes[:, scope] == np.array(levels) + 1).all(axis=1))
+    return np.column_stack(columns).astype(float)
+
+
+def probabilities(layout, coefficients, codes, missing):
+    """Return P(group | row) by a sum over all states that agree with a row."""
+    everything = states(layout)
+    weights = np.exp(indicators(layout, everything) @ coefficients.T)
+    agrees = ((everything[None] == codes[:, None]) | missing[:, None]).all(axis=2)
+    joint = agrees @ weights
+    return joint / joint.sum(axis=1, keepdims=True)
+
+
+def check(seed, gaps):
+    rng = np.random.default_rng(seed)
+    layout, coefficients = model(rng)
+    codes = np.column_stack([rng.integers(0, L, 9) for L in layout.n_levels]).astype(np.uint8)
+    missing = rng.random(codes.shape) < gaps
+    codes[missing] = 0
+    weights, starts = rng.random(9), np.array([0, 4, 5, 9])
+
+    def sums(c):
+        p = probabilities(layout, c, codes, missing) * weights[:, None]
+        return np.add.reduceat(p, starts[:-1], axis=0)
+
+    p = probabilities(layout, coefficients, codes, missing)
+    gradient = ScoreGradient(layout, coefficients[:, 1:])
+    found = gradient.sums(codes, missing if gaps else None, p, weights, starts)
+    single = gradient.sums(codes, missing if gaps else None, p, weights, np.arange(10))
+    np.testing.assert_allclose(np.add.reduceat(single, starts[:-1], axis=0), found, atol=1e-13)
+    for g in range(len(coefficients)):
+        for k in range(1 + layout.size):
+            up, down = coefficients.copy(), coefficients.copy()
+            up[g, k] += STEP
+            down[g, k] -= STEP
+            numeric = (sums(up) - sums(down)) / (2 * STEP)
+            np.testing.assert_allclose(found[:, :, g, k], numeric, atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_derivatives_are_those_of_central_differences(seed, gaps):
+    check(seed, gaps)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_derivatives_of_200_models(seed, gaps):
+    check(seed, gaps)
+
+
+def test_too_many_states_of_missing_cells_are_refused():
+    layout = Layout([2] * 24, np.empty((0, 2), dtype=int))
+    codes = np.zeros((1, 24), dtype=np.uint8)
+    with pytest.raises(OptionError, match="se='bootstrap'"):
+        ScoreGradient(layout, np.zeros((2, 24))).sums(
+            codes, codes == 0, np.full((1, 2), 0.5), np.ones(1), np.array([0, 1])
+        )

@@ -1,0 +1,275 @@
+"""Fits with sampling designs: estimates of real weights, errors of designs, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import rsurvey
+
+import bbl
+from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
+
+METHODS = ("pseudo", "ml", "naive", "conditional")
+UNPENALISED = {"conditional": {"ridge": 0}}
+NEEDS_R = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
+
+
+def clustered(seed=0, n_clusters=60, size=12):
+    rng = np.random.default_rng(seed)
+    cluster = np.repeat(np.arange(n_clusters), size)
+    n, shared = len(cluster), rng.normal(size=n_clusters)[cluster]
+
+    def answer(shift):
+        return (rng.random(n) < 1.0 / (1.0 + np.exp(-0.8 * shared - shift))).astype(int)
+
+    y = answer(0.0)
+    table = {"y": np.where(y, "yes", "no"), "a": answer(0.5 * y), "b": answer(-0.3), "c": answer(0.2 * y)}
+    table |= {"psu": cluster % 15, "stratum": np.array(list("NESW"))[cluster * 4 // n_clusters]}
+    return pd.DataFrame(table | {"w": rng.uniform(0.5, 3.0, n), "adult": rng.random(n) < 0.8})
+
+
+DATA = clustered()
+DESIGN = bbl.survey("w", strata="stratum", cluster="psu")
+FORMULA = "y ~ (a + b + c)^2"
+
+
+def fit(method="pseudo", design=DESIGN, formula=FORMULA, data=DATA, **options):
+    options = UNPENALISED.get(method, {}) | options
+    return bbl.bbl(formula, data, design=design, method=method, verbose=0, **options)
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def fitted(request):
+    return fit(request.param)
+
+
+def test_estimates_are_those_of_real_weights(fitted):
+    with pytest.warns(DataWarning, match="design=bbl.survey"):
+        method = fitted.engine.name
+        plain = bbl.bbl(FORMULA, DATA, "w", method=method, verbose=0, **UNPENALISED.get(method, {}))
+    assert (plain.params.to_numpy() == fitted.params.to_numpy()).all()
+    with pytest.raises(DataError, match=r"design=bbl.survey\(weights=...\)"):
+        plain.inference()
+
+
+def test_a_sum_of_weights_does_not_matter(fitted):
+    if fitted.engine.name == "naive":
+        return  # its prior count goes by the sum of the weights
+    other = fit(fitted.engine.name, data=DATA.assign(w=1000 * DATA["w"]))
+    pd.testing.assert_frame_equal(other.inference().table(), fitted.inference().table(), rtol=1e-6)
+
+
+def test_clusters_widen_intervals(fitted):
+    single = fit(fitted.engine.name, bbl.survey("w"))
+    errors = fitted.bse.to_numpy(), single.bse.to_numpy()
+    assert np.nanmean(errors[0]) > np.nanmean(errors[1])
+    assert fitted.survey.df == 56 and single.survey.df == len(DATA) - 1
+
+
+def test_single_rows_of_equal_weights_have_the_sandwich(fitted):
+    """With weights of 1 and no clusters the design is that of rows drawn with replacement."""
+    data = DATA.assign(w=1.0)
+    plain = (
+        bbl.bbl(FORMULA, data.drop(columns="w"), method=fitted.engine.name, lambda_=0, verbose=0)
+        if (fitted.engine.name == "pseudo")
+        else None
+    )
+    if plain is None:
+        return
+    single = fit("pseudo", bbl.survey("w"), data=data, lambda_=0)
+    n = len(data)
+    known = single.bse.notna() & plain.bse.notna()
+    np.testing.assert_allclose(single.bse[known], plain.bse[known] * np.sqrt(n / (n - 1.0)), rtol=1e-6)
+
+
+def test_p_values_and_limits_say_the_same(fitted):
+    for of in ("group", ("no", "yes")) if fitted.engine.joint else ("group", "pooled", ("no", "yes")):
+        table = fitted.inference().table(of)
+        tested = table[table["p"].notna()]
+        assert len(tested)
+        assert ((tested["p"] < 0.05) == ((tested["lower"] > 0) | (tested["upper"] < 0))).all()
+
+
+def test_joint_tests_of_one_parameter_are_its_own(fitted):
+    inference = fitted.inference()
+    table, tests = inference.table(), inference.tests()
+    order = ["group", "predictor", "predictor2"]
+    table, tests = (frame.sort_values(order, ignore_index=True) for frame in (table, tests))
+    np.testing.assert_allclose(tests["p"], table["p"], rtol=1e-6)  # all predictors have two levels
+    assert set(tests.loc[tests["p"].notna(), "test"]) == {"Rao-Scott"}
+
+
+def test_covariances_of_groups_share_clusters(fitted):
+    covariance = fitted.cov_params()
+    half = len(covariance) // 2
+    V = covariance.to_numpy()
+    assert fitted.engine.joint or np.nanmax(np.abs(V[:half, half:])) > 1e-4
+    difference = fitted.inference().table(of=("no", "yes"))["se"].to_numpy()
+    pairs = [V[k, k] + V[half + k, half + k] - 2 * V[k, half + k] for k in range(half)]
+    known = ~np.isnan(pairs) & ~np.isnan(difference)
+    np.testing.assert_allclose(difference[known], np.sqrt(np.array(pairs)[known]), rtol=1e-8)
+    np.testing.assert_allclose(np.sqrt(np.diag(V)), fitted.bse, rtol=1e-8)
+
+
+def test_saved_and_loaded(fitted, tmp_path):
+    path = tmp_path / "fit.bbl"
+    fitted.save(path, store_data=True)
+    loaded = bbl.load(path)
+    pd.testing.assert_frame_equal(loaded.inference().table(), fitted.inference().table())
+    assert str(loaded.summary()) == str(fitted.summary())
+    fitted.save(path)
+    assert bbl.load(path).survey is None
+
+
+def test_the_summary_names_the_design(fitted):
+    text = str(fitted.summary())
+    assert "Sampling design" in text and "4 strata, 60 clusters; 56 degrees of freedom" in text
+
+
+@pytest.mark.parametrize("method", ["pseudo", "ml", "conditional"])
+def test_working_ratios_of_nested_fits(method):
+    large, small = fit(method), fit(method, formula="y ~ a*b + c")
+    table = bbl.anova(small, large)
+    assert table["test"].str.contains("Rao-Scott").any()
+    with pytest.raises(DataError, match="different sampling designs"):
+        large._ratio_test(fit(method, bbl.survey("w"), "y ~ a*b + c"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["JKn", "bootstrap"])
+def test_replicates_are_near_linearised_errors(method, kind):
+    linearised, design = fit(method), bbl.survey("w", strata="stratum", cluster="psu", type=kind, replicates=None)
+    ratio = fit(method, design).bse / linearised.bse
+    assert ratio.dropna().between(0.85, 1.2).all()
+
+
+def test_given_replicates_are_those_that_are_made():
+    rows = fit(design=bbl.survey("w", strata="stratum", cluster="psu", type="JKn")).survey
+    names = [f"r{k}" for k in range(rows.replicates.weights.shape[1])]
+    data = pd.concat([DATA, pd.DataFrame(rows.replicates.weights, columns=names)], axis=1)
+    given = bbl.survey("w", replicates=names, type="JKn", rscales=rows.replicates.rscales.tolist())
+    made = bbl.survey("w", strata="stratum", cluster="psu", type="JKn")
+    one, other = (fit("naive", design, "y ~ a + b + c", data) for design in (given, made))
+    pd.testing.assert_series_equal(one.bse, other.bse)
+
+
+def test_domains_keep_the_design():
+    domain = fit("naive", bbl.survey("w", strata="stratum", cluster="psu", domain="adult"), "y ~ a + b + c")
+    part = fit("naive", formula="y ~ a + b + c", data=DATA[DATA["adult"]])
+    assert domain.training.n == DATA["adult"].sum() and domain.survey.plan.n == len(DATA)
+    np.testing.assert_array_equal(domain.params, part.params)
+
+
+def test_the_dot_leaves_out_columns_of_the_design():
+    design = bbl.survey("w", strata="stratum", cluster="psu", domain="adult")
+    assert fit(design=design, formula="y ~ .").labels.names == ("a", "b", "c")
+    assert "stratum" in fit(design=DESIGN, formula="y ~ a + stratum").labels.names
+
+
+def test_folds_are_whole_clusters():
+    cv = bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=4, shuffle=True, seed=1, lambda_=[0.01, 0.1], verbose=0)
+    assert cv.model.survey is not None
+    tuned = fit(lambda_="cv")
+    assert tuned.tuning is not None and tuned.survey.df == 56
+    with pytest.raises(OptionError, match="whole clusters"):
+        bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=61, verbose=0)
+
+
+def design_of(case, table):
+    """The design of a case in R, and its table with columns of replicates and of the domain."""
+    d = case["design"]
+    table = table.assign(inside=rsurvey.members(case, table))
+    if d["type"] == "taylor":
+        lonely = rsurvey.LONELY.get(d["lonely_psu"], d["lonely_psu"])
+        arguments = {"strata": d["strata"], "cluster": d["ids"], "fpc": d["fpc"], "nested": d["nest"]}
+        return bbl.survey(d["weights"], **arguments, lonely=lonely, domain="inside"), table
+    weights, made = rsurvey.replicates(case)
+    names = [f"replicate {r}" for r in range(made.weights.shape[1])]
+    table = pd.concat([table, pd.DataFrame(made.weights, columns=names)], axis=1).assign(pw=weights)
+    arguments = {"scale": made.scale, "rscales": made.rscales.tolist(), "mse": made.mse}
+    return bbl.survey("pw", replicates=names, type="JK1", **arguments, domain="inside"), table
+
+
+def regressions():
+    if not rsurvey.folder().exists():
+        return []
+    cases = ((name, rsurvey.read(name)[0]["analyses"]) for name in rsurvey.names() if name != "lonely_fail")
+    return [(name, k) for name, analyses in cases for k, a in enumerate(analyses) if a["analysis"] == "glm"]
+
+
+@NEEDS_R
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name, k", regressions())
+def test_conditional_fits_are_svyglm(name, k):
+    case, table = rsurvey.read(name)
+    theirs = case["analyses"][k]
+    response, right = (text.strip() for text in theirs["formula"].split("~"))
+    design, table = design_of(case, table)
+    used = [response, *(name.strip() for name in right.replace("*", "+").split("+"))]
+    inside = table["inside"] & table[used].notna().all(axis=1)
+    levels = {name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist() for name in used[1:]}
+    if "pw" in table and (table["pw"] == 0).any():
+        table = table[table["pw"] > 0]
+    table[response] = table[response].astype("Int64")
+    model = fit("conditional", design, theirs["formula"], table, missing="drop", xlevels=levels)
+    estimates, errors = np.array(theirs["estimate"][1:], float), np.array(theirs["se"][1:], float)
+    order = rsurvey.order_of_r([len(values) - 1 for values in levels.values()], "*" in right)
+    np.testing.assert_allclose(model.params.loc[1].to_numpy()[order], estimates, rtol=1e-7, atol=1e-9)
+    V, scale = np.array(theirs["covariance"], float)[1:, 1:], np.outer(errors, errors)
+    np.testing.assert_allclose(model.cov_params(1).to_numpy()[np.ix_(order, order)] / scale, V / scale, atol=2e-7)
+
+
+@NEEDS_R
+@pytest.mark.parametrize("name", ["strat_fpc", "clus1_nofpc", "clus1_fpc", "clus2_twostage_fpc"])
+def test_fields_of_naive_bayes_are_logs_of_means(name):
+    case, table = rsurvey.read(name)
+    analysis = next(a for a in case["analyses"] if a["analysis"] == "mean_by")
+    design, table = design_of(case, table)
+    naive = fit("naive", design, "stype ~ awards", table, prior_count=0.0)
+    means, V = np.array(analysis["estimate"]), np.array(analysis["covariance"])
+    K = len(means) // 2
+    jacobian = np.hstack([np.diag(-1.0 / means[:K]), np.diag(1.0 / means[K:])])
+    np.testing.assert_allclose(naive.params, np.log(means[K:] / means[:K]), rtol=1e-8)
+    theirs = jacobian @ V @ jacobian.T
+    np.testing.assert_allclose(naive.cov_params().to_numpy(), theirs, rtol=1e-7, atol=1e-8 * np.abs(theirs).max())
+
+
+def bad(match, error=DataError, data=DATA, **design):
+    with pytest.raises(error, match=match):
+        fit(design=bbl.survey(**({"weights": "w"} | design)), data=data)
+
+
+def test_bad_designs_are_answered():
+    bad("row 0 has -1", data=DATA.assign(w=-1.0))
+    bad("must be positive, and row 3 has 0", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 3, 0.0, 1.0)))
+    bad("row 5", data=DATA.assign(w=np.where(np.arange(len(DATA)) == 5, np.nan, 1.0)))
+    bad("missing in row 2", data=DATA.assign(psu=DATA["psu"].where(DATA.index != 2)), cluster="psu")
+    bad(r"cluster '0' of column 'psu' lies in the strata", strata="stratum", cluster="psu", nested=False)
+    lone = DATA.assign(stratum=np.where(DATA.index < 12, "alone", DATA["stratum"]))
+    bad(r"strata 'alone' have one cluster", data=lone, strata="stratum", cluster="psu")
+    for lonely in ("adjust", "average", "remove"):
+        assert fit("naive", bbl.survey("w", "stratum", "psu", lonely=lonely), "y ~ a", lone).bse.notna().all()
+    bad("no column 'r1'", replicates=["r1", "r2"], type="JK1")
+    bad("2 columns of the design are absent", replicates=["r1", "r2"], type="JK1")
+    bad("type", OptionError, replicates=["r1", "r2"])
+    bad("rscales", OptionError, replicates=["r1", "r2"], type="JKn")
+    bad("JK1", OptionError, strata="stratum", cluster="psu", type="JK1")
+    bad("two clusters in each stratum", OptionError, strata="stratum", cluster="psu", type="BRR")
+    bad("more units were drawn there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
+    bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
+    bad("True and False", domain="psu")
+    with pytest.raises(BBLTypeError, match="Put the values into the table"):
+        bbl.survey("w", strata=DATA["stratum"])
+    with pytest.raises(OptionError, match="leave weights out"):
+        bbl.bbl(FORMULA, DATA, "w", design=DESIGN)
+    with pytest.raises(BBLTypeError, match="made by bbl.survey"):
+        bbl.bbl(FORMULA, DATA, design="w")
+    for method in ("mf", "pvi", "bayes", "auto"):
+        with pytest.raises(OptionError, match="sampling design"):
+            fit(method)
+
+
+def test_what_counts_single_rows_is_refused():
+    model = fit("ml")
+    for ask in (model.bootstrap, model.goodness_of_fit, model.odds_ratios, lambda: model.claic):
+        with pytest.raises((DataError, OptionError), match="sampling design|composite|likelihood"):
+            ask()

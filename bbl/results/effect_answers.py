@@ -1,0 +1,204 @@
+"""Answers to questions of effects: standard errors from a covariance, draws or refits; notes; and the frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.averaging import blank, silent_rows
+from bbl.boltzmann.inference.significance import CELL
+from bbl.checks import choice, generator, integer, share
+from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.names import distinct_names
+from bbl.parallel import n_workers, progress_bar, run_tasks
+from bbl.results.effect_fit import EffectFit, Scores
+from bbl.results.effect_questions import Questions
+from bbl.results.effect_rows import EffectRows
+from bbl.results.effect_table import Effects
+from bbl.results.effect_values import EffectValues, by_delta_method, by_replicates, estimates
+from bbl.rows.sample import Sample
+from bbl.stats.averaging import averaged_scores
+from bbl.stats.contrasts import TRANSFORMS
+from bbl.stats.scores import with_priors
+from bbl.stats.survey.sample import check_single_rows
+
+__all__ = ["ErrorOptions", "find_effects"]
+
+SE = ("auto", "bootstrap")  # values of the argument `se` besides False
+FEW = 5.0  # training rows of a level in a group below which a normal distribution is a poor guide
+BOUND = 1e-9  # a standard error below this belongs to a probability of 0 or 1
+BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {} refits to rows drawn with replacement."
+DRAWS_NOTE = "Standard deviations and central intervals of {} draws from the posterior; there are no tests."
+NO_OPTIMUM = "a parameter has no finite optimum: no interval"
+AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
+UNDEFINED = "undefined: a probability is 0 or 1"
+RARE = "few rows at these levels: the interval may not hold its level"
+UNBOUNDED = "a parameter of this predictor has no finite optimum"
+TITLES = {
+    "difference": "Difference of probabilities",
+    "ratio": "Ratio of probabilities",
+    "lnoddsratio": "Log odds ratio",
+}
+
+
+@dataclass(frozen=True)
+class ErrorOptions:
+    """How standard errors are asked for; the arguments of the verbs."""
+
+    se: object
+    level: float
+    nboot: int
+    seed: object
+    n_jobs: int | None
+    verbose: int
+
+    def __post_init__(self) -> None:
+        if self.se is not False:
+            if self.se is True:
+                raise BBLTypeError("se must be 'auto', 'bootstrap' or False; got True.", argument="se")
+            choice("se", self.se, SE)
+        share("level", self.level)
+        integer("nboot", self.nboot, 2)
+
+
+def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors: ErrorOptions) -> Effects:
+    """Return the effects that questions ask of rows."""
+    if not questions.quantities:
+        raise OptionError("There is nothing to compare: the model has no predictor with two levels.",
+                          argument="variables")  # fmt: skip
+
+    def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        return fit._encoded_scores(codes, missing, None, None)
+
+    unbounded: frozenset[int] = frozenset()
+    if errors.se is False:
+        values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
+    elif errors.se == "bootstrap":
+        replicates = _bootstrap(fit, errors)
+        values = by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
+        note = BOOTSTRAP_NOTE.format(errors.nboot)
+    else:
+        values, note, unbounded = _by_source(fit, questions, rows, scores, errors)
+    kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
+    title = kind if rows.text == "" else f"{kind}, {'averaged over ' if not _is_rowwise(rows) else ''}{rows.text}"
+    notes = _notes(fit, questions, values, errors.se is not False, unbounded)
+    frame, columns = _frame(fit, questions, rows, values, notes)
+    null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
+    return Effects(frame, columns, title, note, fit.labels, errors.level, null)
+
+
+def _is_rowwise(rows: EffectRows) -> bool:
+    return list(rows.keys.columns) == ["row"] and len(rows.codes) == rows.n_units
+
+
+def _by_source(
+    fit: EffectFit, questions: Questions, rows: EffectRows, scores: Scores, errors: ErrorOptions
+) -> tuple[EffectValues, str, frozenset[int]]:
+    """Return effects by the delta method or posterior draws, else without errors; with the note on them."""
+    try:
+        source = fit._error_source(generator(errors.seed))
+        if source.delta is None:
+            values = by_replicates(questions, rows, scores, source.draws, errors.level, has_tests=False)
+            return values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
+        values = by_delta_method(questions, rows, scores, source.delta, errors.level)
+        return values, f"Delta method. {source.delta.covariance.note}", source.unbounded
+    except (DataError, OptionError) as error:
+        reason = str(error).rstrip(".")
+        return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
+
+
+def _bootstrap(fit: EffectFit, errors: ErrorOptions) -> list[Scores]:
+    """Return class scores under refits to rows that are drawn with replacement."""
+    rows = fit._rows()
+    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
+    rows.check_whole("The bootstrap draws rows")
+    check_single_rows(getattr(fit, "survey", None), "The bootstrap")
+    K, members = len(fit.labels.groups), fit._bootstrap_members
+    if not members:
+        reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
+        raise OptionError(f"{reason}; give se=False.", argument="se")
+
+    def refit(rng: np.random.Generator) -> Scores:
+        counts = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
+        return _refit_scores(fit, rows.weighted(counts), rng, K)
+
+    streams = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
+    with progress_bar(len(streams), "bootstrap", errors.verbose) as step:
+        return run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
+
+
+def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator, K: int) -> Scores:
+    """Return the class scores of the refitted members of a fit, averaged with their weights."""
+    members = fit._bootstrap_members
+    refits = [member._refit(train, rng) for member, _ in members]
+    shares = train.group_totals(K) / train.total
+
+    def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        if len(refits) == 1:
+            found = refits[0].class_scores(codes, missing)
+        else:
+            silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
+            by_member = [
+                model.class_scores(codes, missing if quiet is None else blank(missing, quiet))
+                for model, quiet in zip(refits, silent, strict=True)
+            ]
+            found = averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
+        return found if fit.priors is None else with_priors(found, shares, fit.priors)
+
+    return scores
+
+
+def _notes(
+    fit: EffectFit, questions: Questions, values: EffectValues, has_errors: bool, unbounded: frozenset[int]
+) -> np.ndarray:
+    """Return the note on each effect (Q, U, K), empty for most; limits of what has no variation become nan in place."""
+    notes = np.full(values.estimate.shape, "", dtype=object)
+    undefined = ~np.isfinite(values.estimate)
+    known_errors = has_errors and bool(np.isfinite(values.std_error).any())
+    if known_errors:
+        flat = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
+        for array in (values.std_error, values.low, values.high, values.statistic, values.p):
+            array[flat | undefined] = np.nan
+        notes[flat] = AT_BOUND
+        notes[np.isnan(values.std_error) & ~flat] = NO_OPTIMUM
+        for q, quantity in enumerate(questions.quantities):
+            if unbounded.intersection(quantity.predictors):
+                notes[q][notes[q] == ""] = UNBOUNDED
+            if questions.is_comparison:
+                rarest = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
+                if rarest < CELL:
+                    notes[q][notes[q] == ""] = RARE
+    notes[undefined] = UNDEFINED
+    return notes
+
+
+def _frame(
+    fit: EffectFit, questions: Questions, rows: EffectRows, values: EffectValues, notes: np.ndarray
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the frame of effects, and the names in it of the package's columns."""
+    Q, U, K = values.estimate.shape
+    is_rowwise = _is_rowwise(rows)
+    users: list[Any] = [] if is_rowwise else list(rows.keys.columns)
+    ours = ["group", "term", "contrast", *(["row"] if is_rowwise else []), "estimate", "std_error", "statistic",
+            "p_value", "conf_low", "conf_high", "note"]  # fmt: skip
+    columns = dict(zip(ours, distinct_names([*users, *ours])[len(users) :], strict=True))
+
+    def objects(items: list, repeat: int) -> pd.Series:
+        return pd.Series([item for item in items for _ in range(repeat)], dtype=object).infer_objects()
+
+    frame: dict[Any, Any] = {
+        columns["group"]: pd.Series(list(fit.labels.groups) * (Q * U), dtype=object).infer_objects(),
+        columns["term"]: objects([q.term for q in questions.quantities], U * K),
+        columns["contrast"]: objects([q.contrast for q in questions.quantities], U * K),
+    }
+    for name in rows.keys.columns:
+        frame[columns["row"] if is_rowwise else name] = objects(rows.keys[name].tolist() * Q, K)
+    numbers = (values.estimate, values.std_error, values.statistic, values.p, values.low, values.high)
+    names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+    frame |= {columns[name]: array.ravel() for name, array in zip(names, numbers, strict=True)}
+    frame[columns["note"]] = notes.ravel()
+    index = pd.Index(list(frame), dtype=object, tupleize_cols=False)
+    return pd.concat(list(map(pd.Series, frame.values())), axis=1).set_axis(index, axis=1), columns

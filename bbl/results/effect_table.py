@@ -1,0 +1,170 @@
+"""Effects: predictions and comparisons on the scale of probabilities, as a frame, a figure, HTML and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import integer, verb
+from bbl.design.labels import Labels
+from bbl.report.canvas import group_numbers
+from bbl.report.machine.summary import Section, Summary
+from bbl.report.plot_effects import plot_effects
+from bbl.report.text import label_text
+
+__all__ = ["Effects"]
+
+SHOWN = 30  # rows that are printed
+NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Effects:
+    """Probabilities of the groups, or their contrasts; made by ``fit.avg_comparisons()`` and the verbs like it.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        ``group``, ``term`` and ``contrast``; the columns of `by`, or ``row``, the label of a row; ``estimate``,
+        ``std_error``, ``statistic``, ``p_value``, ``conf_low``, ``conf_high``; and ``note``, why a row has no interval
+        or what to think of it. Beside a column of `by` of the same name ours has a trailing underscore.
+    columns : dict of str to str
+        Name in `frame` of each of these columns.
+    title : str
+        What the estimates are.
+    note : str
+        Source of the standard errors, or why there are none.
+    labels : Labels
+        Names of groups and predictors.
+    level : float
+        Coverage of the intervals.
+    null : float or None
+        Value without any effect; None for predictions.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+    >>> fit.avg_comparisons("Sex").frame[["group", "contrast", "estimate", "std_error"]].round(3)
+      group       contrast  estimate  std_error
+    0    No  Male - Female     0.542      0.033
+    1   Yes  Male - Female    -0.542      0.033
+    """
+
+    frame: pd.DataFrame
+    columns: dict[str, str]
+    title: str
+    note: str
+    labels: Labels
+    level: float
+    null: float | None
+
+    @verb
+    def plot(self, groups: Sequence | None = None, top: int = 40, axes=None):
+        """Draw the estimates with their intervals, a panel for each group.
+
+        Parameters
+        ----------
+        groups : sequence, optional
+            Groups to draw; all of them by default, of two only the second of comparisons of differences, which are
+            those of the first with the other sign.
+        top : int, default 40
+            Number of rows of a panel.
+        axes : sequence of matplotlib Axes, optional
+            One per group; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> len(effects.plot())
+        1
+        """
+        rows_shown = integer("top", top, 1)
+        numbers = group_numbers(self.labels, groups)
+        if groups is None and len(numbers) == 2 and self.null == 0.0:
+            numbers = numbers[1:]
+        frame, names = self.frame, [self.labels.groups[k] for k in numbers]
+        values = frame[self.columns["group"]].tolist()
+        n = len(frame) // max(len(self.labels.groups), 1)
+        of_group = [[k for k, value in enumerate(values) if value == name][:n] for name in names]
+        columns = [self.columns[name] for name in ("estimate", "conf_low", "conf_high")]
+        arrays = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in of_group])
+        texts = [self._row_text(k) for k in of_group[0]]
+        return plot_effects(self.labels, names, texts, arrays, self.title, self.null, rows_shown, axes)
+
+    def _row_text(self, row: int) -> str:
+        """Return the name of a row: term, contrast and the values of `by`."""
+        ours = set(self.columns.values())
+        cells = self.frame.iloc[row]
+        term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
+        parts = [f"{term}: {contrast}" if term and contrast else term or contrast]
+        for name, value in zip(self.frame.columns, cells, strict=True):
+            if name not in ours or name == self.columns.get("row"):
+                parts.append(f"{label_text(name)}={label_text(value)}")
+        return ", ".join(part for part in parts if part) or "all rows"
+
+    @cached_property
+    def _summary(self) -> Summary:
+        """Table for text, HTML and LaTeX: its first rows."""
+        shown = self.frame.head(SHOWN)
+        numbers = [self.columns[name] for name in NUMBERS]
+        names = [
+            f"{label_text(group)}: {self._row_text(k)}" for k, group in enumerate(shown[self.columns["group"]].tolist())
+        ]
+        table = shown[numbers].astype(float)
+        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
+        table = table.dropna(axis=1, how="all")
+        if self.columns["note"] in shown and shown[self.columns["note"]].any():
+            table["note"] = shown[self.columns["note"]].to_numpy()
+        numeric = table.select_dtypes("number").columns
+        table[numeric] = table[numeric].round(4)
+        table.index = pd.Index(names, dtype=object)
+        hidden = len(self.frame) - len(shown)
+        heading = f"{self.title}, {100 * self.level:g} % intervals"
+        heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if hidden else ""
+        sections: list[Any] = [Section(heading, table, self.note)]
+        return Summary(f"Probabilities of {label_text(self.labels.response)}", {}, "Effects:", sections, {})
+
+    def as_html(self) -> str:
+        """Return the table as a fragment of HTML; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> "Sex: Male - Female" in effects.as_html()
+        True
+        """
+        return self._summary.as_html()
+
+    _repr_html_ = as_html
+
+    def as_latex(self) -> str:
+        """Return the table as LaTeX, which needs no package; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> effects = bbl.bbl("Survived ~ Sex + Age", titanic, weights="Freq").avg_comparisons("Sex")
+        >>> "tabular" in effects.as_latex()
+        True
+        """
+        return self._summary.as_latex()
+
+    def __repr__(self) -> str:
+        return str(self._summary)

@@ -1,0 +1,276 @@
+"""Effects on the scale of probabilities: predictions and comparisons of levels, methods of fitted classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bbl.checks import flag, verb
+from bbl.errors import BBLError
+from bbl.report.page import Part, figure_html
+from bbl.results.effect_answers import ErrorOptions, find_effects
+from bbl.results.effect_fit import EffectFit
+from bbl.results.effect_questions import comparison_questions, prediction_questions
+from bbl.results.effect_rows import effect_rows
+from bbl.results.effect_table import Effects
+from bbl.results.report_page import MAX_TABLE_ROWS
+
+__all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
+
+MAX_REPORTED = 20_000_000  # cells of training rows whose effects a report computes
+
+
+@verb
+def predictions(
+    self: EffectFit,
+    newdata: object = None,
+    variables: object = None,
+    *,
+    weights: Hashable | ArrayLike = None,
+    grid: object = None,
+    se: str | bool = "auto",
+    level: float = 0.95,
+    nboot: int = 200,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> Effects:
+    """Return the probability of each group in each row, with standard errors.
+
+    Parameters
+    ----------
+    newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
+        As in `avg_predictions`. Rows are not merged, and `weights` only leave rows of weight 0 out.
+
+    Returns
+    -------
+    Effects
+        The frame has a column ``row``, the label of the row.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+    >>> fit.predictions(grid="mode").frame[["group", "estimate", "std_error"]].round(3)
+      group  estimate  std_error
+    0    No     0.785      0.014
+    1   Yes     0.215      0.014
+    """
+    questions = prediction_questions(self.labels, variables)
+    rows = effect_rows(self, newdata, weights, grid, None, True)
+    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+
+
+@verb
+def avg_predictions(
+    self: EffectFit,
+    by: object = None,
+    variables: object = None,
+    newdata: object = None,
+    grid: object = None,
+    *,
+    weights: Hashable | ArrayLike = None,
+    se: str | bool = "auto",
+    level: float = 0.95,
+    nboot: int = 200,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> Effects:
+    """Return the average probability of each group, with standard errors.
+
+    Parameters
+    ----------
+    by : name or list of names, optional
+        Predictors, or columns of `newdata`, by whose values rows are averaged separately.
+    variables : name, list of names, or dict of name to list of levels, optional
+        Predictors that are set, in every row, to each of their levels (or of the given ones) in turn.
+    newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
+        Rows with the predictors' columns. None for the training rows, with their weights.
+    grid : {"balanced", "mode"} or dict of name to levels, optional
+        Made rows in place of `newdata`: all combinations of levels; the most frequent level of every predictor; or the
+        given levels of some predictors, others at their most frequent level.
+    weights : column name or array_like of shape (n,), optional
+        Weights of the new rows in the average.
+    se : {"auto", "bootstrap", False}, default "auto"
+        Standard errors by the delta method or from posterior draws, where the method has a covariance or draws, and
+        else none, with the reason in the note; by refits to rows drawn with replacement; or none.
+    level : float, default 0.95
+        Coverage of the intervals.
+    nboot : int, default 200
+        Refits of ``se="bootstrap"``.
+    seed : int or numpy.random.Generator, default 0
+        For the bootstrap, and the draws of class shares of a posterior.
+    n_jobs : int, optional
+        Threads of the bootstrap; results do not depend on it.
+    verbose : int, default 1
+        0 for no progress bar.
+
+    Returns
+    -------
+    Effects
+        The covariates' distribution is taken as fixed. Missing cells are summed out as in ``predict``.
+
+    Raises
+    ------
+    OptionError
+        If a predictor, level, or the bootstrap of this kind of model, does not exist.
+    DataError
+        If the model has no training rows and neither `newdata` nor `grid` is given.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+    >>> fit.avg_predictions(by="Sex").frame[["group", "Sex", "estimate", "std_error"]].round(3)
+      group     Sex  estimate  std_error
+    0    No  Female     0.259      0.017
+    1   Yes  Female     0.741      0.017
+    2    No    Male     0.790      0.010
+    3   Yes    Male     0.210      0.010
+    """
+    questions = prediction_questions(self.labels, variables)
+    rows = effect_rows(self, newdata, weights, grid, by, False)
+    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+
+
+@verb
+def comparisons(
+    self: EffectFit,
+    variables: object = None,
+    contrast: object = "reference",
+    transform: str = "difference",
+    newdata: object = None,
+    grid: object = None,
+    *,
+    cross: bool = False,
+    se: str | bool = "auto",
+    level: float = 0.95,
+    nboot: int = 200,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> Effects:
+    """Return comparisons of levels of predictors in each row, with standard errors.
+
+    Parameters
+    ----------
+    variables, contrast, transform, newdata, grid, cross, se, level, nboot, seed, n_jobs, verbose
+        As in `avg_comparisons`.
+
+    Returns
+    -------
+    Effects
+        The frame has a column ``row``, the label of the row.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+    >>> effects = fit.comparisons("Sex", grid={"Class": ["1st", "3rd"]})
+    >>> effects.frame[["group", "row", "estimate", "std_error"]].round(3)
+      group  row  estimate  std_error
+    0    No    0     0.637      0.038
+    1   Yes    0    -0.637      0.038
+    2    No    1     0.281      0.039
+    3   Yes    1    -0.281      0.039
+    """
+    questions = comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    rows = effect_rows(self, newdata, None, grid, None, True)
+    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+
+
+@verb
+def avg_comparisons(
+    self: EffectFit,
+    variables: object = None,
+    contrast: object = "reference",
+    transform: str = "difference",
+    by: object = None,
+    newdata: object = None,
+    grid: object = None,
+    *,
+    cross: bool = False,
+    weights: Hashable | ArrayLike = None,
+    se: str | bool = "auto",
+    level: float = 0.95,
+    nboot: int = 200,
+    seed: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+    verbose: int = 1,
+) -> Effects:
+    """Return comparisons of levels of predictors, on the scale of average probabilities, with standard errors.
+
+    Every row is set to the one level and to the other, all else being as it is; the two average probabilities of each
+    group are compared.
+
+    Parameters
+    ----------
+    variables : name, list of names, or dict of name to pairs or contrast, optional
+        Predictors whose levels are compared; all by default. In a dict ``{name: (high, low)}`` a list of pairs, or a
+        contrast, may be given too.
+    contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
+        Each level against the first one, all pairs of levels, each level against the one before, or one pair.
+    transform : {"difference", "ratio", "lnoddsratio"}, default "difference"
+        Comparison of the average probabilities.
+    by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
+        As in `avg_predictions`.
+    cross : bool, default False
+        Whether contrasts of the predictors are contrasted with each other: differences of differences, ratios of
+        ratios.
+
+    Returns
+    -------
+    Effects
+        The covariates' distribution is taken as fixed. Intervals and tests are of Wald, on the scale of the estimate;
+        percentile intervals with draws and refits. A row whose interval cannot be given, or may not hold its level,
+        has a ``note``.
+
+    Raises
+    ------
+    OptionError
+        If a predictor, level, or the bootstrap of this kind of model, does not exist.
+    DataError
+        If the model has no training rows and neither `newdata` nor `grid` is given.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq", method="ml")
+    >>> effects = fit.avg_comparisons({"Class": ("3rd", "1st")}, by="Sex")
+    >>> effects.frame[["group", "contrast", "Sex", "estimate"]].round(3)
+      group   contrast     Sex  estimate
+    0    No  3rd - 1st  Female     0.505
+    1   Yes  3rd - 1st  Female    -0.505
+    2    No  3rd - 1st    Male     0.170
+    3   Yes  3rd - 1st    Male    -0.170
+    """
+    questions = comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    rows = effect_rows(self, newdata, weights, grid, by, False)
+    return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
+
+
+def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
+    """Return the report's section on effects: a table and a figure, or why there are none."""
+    names = list(fit.labels.names)
+    n_rows = fit.training.n if newdata is None and fit.training is not None else 0
+    if n_rows * len(names) > MAX_REPORTED:
+        return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
+    try:
+        effects = avg_comparisons(fit, names[:MAX_TABLE_ROWS] or None, newdata=newdata, weights=weights)
+    except BBLError as error:
+        return Part("Effects", [f"There are none: {error}"])
+    text = ["What the probability of each group would be if all rows were at one level of a predictor instead of its "
+            "first level, all else being as it is."]  # fmt: skip
+    if len(names) > MAX_TABLE_ROWS:
+        text.append(f"The first {MAX_TABLE_ROWS} of {len(names)} predictors are shown.")
+    alt = "Differences of probabilities with their intervals. The numbers are in the table above."
+    figure = figure_html(effects.plot()[0].figure, alt, "Differences of probabilities, with intervals where there are.")
+    return Part("Effects", text, [effects.as_html(), figure])

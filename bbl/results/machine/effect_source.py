@@ -1,0 +1,79 @@
+"""Where standard errors of effects of a Boltzmann machine come from: its covariance, or draws from its posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from bbl.boltzmann.inference.score_covariance import score_covariance
+from bbl.errors import DataError, OptionError
+from bbl.model.marginal import MarginalEnergy
+from bbl.model.score_gradient import ScoreGradient
+from bbl.results.classifier import ClassifierResults
+from bbl.results.effect_fit import DeltaMethod, ErrorSource, Scores
+from bbl.results.machine.machine import MachineResults
+from bbl.stats.scores import with_priors
+from bbl.stats.survey.sample import check_single_rows
+
+__all__ = ["machine_error_source"]
+
+CALIBRATED = " The calibration of class scores is taken as fixed."
+
+
+def machine_error_source(self: MachineResults, rng: np.random.Generator) -> ErrorSource:
+    """Return the covariance of the fit, or its posterior draws; an OptionError or DataError if it has neither."""
+    if self.training is None and not self.engine.posterior:
+        raise DataError(
+            "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
+            "were read in batches. Save it with store_data=True."
+        )
+    check_single_rows(self.survey, "A standard error of effects")
+    estimate, layout = self.estimate, self.parameters.layout
+    fits = estimate.fits[: len(self.labels.groups)]
+    unbounded = frozenset(int(one[0]) for fit in fits for one in fit.unbounded)
+    if self.engine.posterior:
+        if estimate.predictive is None:
+            lacking = self.engine.refusals().get("effects", "The draws of this fit are not kept with an exact ln Z")
+            raise OptionError(f"{lacking}; give se='bootstrap'.", argument="se")
+        return ErrorSource(None, tuple(_draws(self, rng)), unbounded)
+    if (reason := self.engine.refusals().get("effects")) is not None:
+        raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
+    covariance = score_covariance(
+        self._testable_rows(), estimate, self.engine, cast(ClassifierResults, self).priors is not None
+    )
+    temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
+    if estimate.calibration is not None:
+        covariance = replace(covariance, note=covariance.note + CALIBRATED)
+    delta = DeltaMethod(covariance, ScoreGradient(layout, self.parameters.theta), temperature)
+    return ErrorSource(delta, (), unbounded)
+
+
+def _draws(fit: MachineResults, rng: np.random.Generator) -> list[Scores]:
+    """Return class scores under each draw of the parameters, with class shares drawn from a Dirichlet distribution."""
+    estimate, priors = fit.estimate, cast(ClassifierResults, fit).priors
+    draws = estimate.predictive
+    assert draws is not None  # noqa: S101  # the caller has checked it
+    totals = estimate.class_prior * fit.nobs()
+    shares = np.zeros((draws.theta.shape[1], len(totals)))
+    shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(shares))
+
+    def scores_of(t: int) -> Scores:
+        energy = MarginalEnergy(draws.layout, draws.theta[:, t])
+        drawn = replace(estimate, log_z=draws.log_z[:, t], class_prior=shares[t])
+
+        def with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+            if draws.hidden:
+                missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+                missing = np.pad(missing, ((0, 0), (0, draws.hidden)), constant_values=True)
+                codes = np.pad(codes, ((0, 0), (0, draws.hidden)))
+            return energy(codes, missing)
+
+        def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+            found = drawn.scores_by(with_hidden, codes, missing)
+            return found if priors is None else with_priors(found, shares[t], priors)
+
+        return scores
+
+    return [scores_of(t) for t in range(len(shares))]

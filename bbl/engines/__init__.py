@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Final
 
 from bbl.checks import choice, near_match
 from bbl.engines.base import Engine
@@ -53,7 +54,7 @@ ENGINES: dict[str, type[Engine]] = {
         Conditional,
     )
 }
-DEFAULT = PseudoLikelihood.name  # of calls without method=
+DEFAULT: Final = "pseudo"  # of calls without method=
 EXACT = MaximumLikelihood()  # of graphical models
 BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
 

@@ -60,6 +60,8 @@ class Engine:
         Whether `path` reads rows block by block, so that they may be a `StoredSample`, larger than memory.
     solves : bool
         Whether the engine solves likelihood equations, so that there are standard errors.
+    zeros : bool
+        Whether layouts may have structural zeros, `Layout.support`.
     has_likelihood : bool
         Whether fits without a penalty have the largest likelihood, whose ratios test nested models.
     errors : str
@@ -87,6 +89,7 @@ class Engine:
     collapses: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     solves: ClassVar[bool] = False
+    zeros: ClassVar[bool] = False
     has_likelihood: ClassVar[bool] = False
     errors: ClassVar[str] = "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator."
     samples: ClassVar[bool] = False
@@ -99,6 +102,11 @@ class Engine:
     def penalised(self) -> bool:
         """Whether a penalty shrinks the estimates towards zero."""
         return False
+
+    @property
+    def has_tests(self) -> bool:
+        """Whether estimates have standard errors and tests."""
+        return self.solves
 
     @property
     def two_sided(self) -> bool:
@@ -137,10 +145,14 @@ class Engine:
             reasons["missing_marginal_batches"] = f"missing='marginal' with {method} needs all rows in memory"
         if cls.weights == "counts":
             reasons["real_weights"] = NOT_COUNTS
+        if not cls.solves:
+            reasons["survey"] = f"{method} has no standard errors that could know a sampling design"
         if cls.tuned is None:
             reasons["tuning"] = ABSENT
         if "gauge" not in {option.name for option in fields(cls)}:
             reasons["gauge"] = ABSENT
+        if not cls.zeros:
+            reasons["structural_zeros"] = f"{method} takes every combination of levels for possible"
         if cls.joint:
             alone = f"{method} fits P(y|x) alone"
             models = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
@@ -154,6 +166,8 @@ class Engine:
         elif not cls.solves:
             errors = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
             reasons |= dict.fromkeys(errors, f"{NO_EQUATIONS}, not for {method}")
+        if not (cls.solves or cls.joint or (cls.posterior and cls.posterior.has_draws)):
+            reasons["effects"] = f"{method} has neither a covariance of its estimates nor draws"
         if not (cls.posterior and cls.posterior.has_draws):
             reasons["draws"] = f"{method} has no draws from a posterior"
             if cls.posterior:
@@ -223,7 +237,8 @@ class Engine:
 
     def check_composite(self) -> None:
         """Raise an OptionError if the engine has no composite-likelihood criteria."""
-        self.check_equations()
+        if not self.joint:
+            self.check_equations()
         reason = self.refusals().get("composite_criteria")
         if reason is not None:
             raise OptionError(f"{reason}.", argument="method")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 
-__all__ = ["EngineFit", "Equations", "JointFit", "NoProgress", "Note", "Unpenalised"]
+__all__ = ["EngineFit", "Equations", "JointFit", "Limit", "NoProgress", "Note", "Unpenalised"]
 
 
 class Note(NamedTuple):
@@ -73,6 +73,8 @@ class EngineFit:
     unbounded : tuple of tuples of int
         For each predictor without a finite optimum, one of its parameters that grow without end: predictor, level code,
         then predictor and level code of each predictor that it is coupled to (none for a field).
+    remedy : str
+        What gives them a finite optimum, for warnings.
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
@@ -97,6 +99,7 @@ class EngineFit:
     converged: np.ndarray = field(default_factory=lambda: np.ones(0, dtype=bool))
     notes: tuple[Note, ...] = ()
     unbounded: tuple[tuple[int, ...], ...] = ()
+    remedy: str = "lambda_ > 0"
     sd: np.ndarray | None = None
     draws: np.ndarray | None = None
     rank: int | None = None
@@ -154,6 +157,23 @@ class Unpenalised(NamedTuple):
     influence: RowInfluence
 
 
+class Limit(NamedTuple):
+    """What the rows determine of a group that is fitted together with others without a penalty.
+
+    Attributes
+    ----------
+    rank : int
+        Number of coefficients, with the constant, that the rows determine.
+    unbounded : tuple of tuples of int
+    notes : tuple of Note
+        These are as in `EngineFit`.
+    """
+
+    rank: int
+    unbounded: tuple[tuple[int, ...], ...]
+    notes: tuple[Note, ...]
+
+
 class JointFit(NamedTuple):
     """A fit of all groups together: class scores are energies + `constant` + `temperature` times scores of the start.
 
@@ -171,6 +191,8 @@ class JointFit(NamedTuple):
         Number of evaluations of the objective over all rows.
     converged : bool
         Whether the gradient is below the tolerance.
+    limits : sequence of K Limit, or None
+        What the rows leave open in each group; None for penalised fits, which have a finite optimum.
     """
 
     theta: np.ndarray
@@ -180,3 +202,4 @@ class JointFit(NamedTuple):
     gradient: float
     evaluations: int
     converged: bool
+    limits: Sequence[Limit] | None = None

@@ -48,6 +48,14 @@ class MeanField(Engine):
     ------
     OptionError
         If `eps` is outside [0, 1], `prior_count` is negative or `gauge` is unknown.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.MeanField(eps=0.9), verbose=0)
+    >>> round(fit.score(), 3)
+    0.791
     """
 
     eps: float = 0.9

@@ -30,6 +30,14 @@ class NaiveBayes(Engine):
     ------
     OptionError
         If `prior_count` is negative or not finite.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .", titanic, "Freq", method=bbl.NaiveBayes(prior_count=1.0))
+    >>> round(fit.score(), 3)
+    0.778
     """
 
     prior_count: float = 1.0

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bbl.engines.engine_fit import EngineFit, JointFit
+from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.model.ranking import interaction_strength
 
@@ -82,12 +83,20 @@ class JointTraits:
     difference : callable
         ``difference(engine, codes, weights, p, layout, pair)`` returns covariances of the difference between two
         groups; see `Conditional.difference`.
+    coefficients : callable
+        ``coefficients(engine, codes, weights, p, layout)`` returns the covariance of the intercepts and parameters of
+        all groups of a penalised fit; see `Conditional.coefficients`.
+    maximum : callable
+        ``maximum(engine, sample, layout, K)`` returns the maximum of the likelihood P(group | row) without a penalty,
+        as a `JointInfluence` with the Fisher information.
     """
 
     fit_groups: Callable[..., list[JointFit]]
     start: Callable[..., tuple[Any, Sequence[float] | None] | None]
     check_differences: Callable[..., None]
     difference: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]
+    coefficients: Callable[..., tuple[np.ndarray, np.ndarray]]
+    maximum: Callable[..., JointInfluence]
 
 
 def strengths_of_draws(engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray | None:

@@ -457,7 +457,7 @@ def test_what_needs_a_model_of_the_predictors_says_so():
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({"ridge": 0.0}, "ridge"), ({"scale": -1}, "scale"), ({"scale": "x"}, "scale"), ({"start": "mf"}, "start"),
+    [({"ridge": -1.0}, "ridge"), ({"scale": -1}, "scale"), ({"scale": "x"}, "scale"), ({"start": "mf"}, "start"),
      ({"epochs": 0}, "epochs"), ({"lambda_": "x"}, "lambda_")],
 )  # fmt: skip
 def test_bad_options_are_named(options, name):

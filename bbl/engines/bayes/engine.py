@@ -114,6 +114,14 @@ class Posterior(Engine):
     Ribatet, Cooley & Davison (2012). Bayesian inference from composite likelihoods. Statistica Sinica 22, 813-845.
     Piironen & Vehtari (2017). Sparsity information and regularization in the horseshoe. EJS 11, 5018-5051.
     Li (2014). Biclustering methods and a Bayesian approach to fitting Boltzmann machines. Iowa State, chapter 3.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method=bbl.Posterior(draws=500), seed=1, verbose=0)
+    >>> fit.posterior.draws.shape
+    (4, 500, 2, 3)
     """
 
     prior: str = "normal"

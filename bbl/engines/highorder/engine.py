@@ -87,6 +87,18 @@ class HighOrder(Engine):
     -----
     Predictors that are constant in a group get ``h = ln f`` with a prior count of 1, and no terms. With
     ``missing="marginal"`` the complete rows are fitted.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.HighOrder(lambda_=10.0), verbose=0)
+    >>> fit.order_counts  # doctest: +NORMALIZE_WHITESPACE
+           No  Yes
+    order
+    1       3    3
+    2       3    3
+    3       1    1
     """
 
     order: int = 3  # type: ignore[misc]  # of its terms, and so of this very engine

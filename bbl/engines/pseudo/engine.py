@@ -81,6 +81,14 @@ class PseudoLikelihood(Engine):
     ------
     OptionError, BBLTypeError
         If an option is out of range.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.PseudoLikelihood(lambda_=0.01), verbose=0)
+    >>> round(fit.score(), 3)
+    0.783
     """
 
     lambda_: float | tuple[float, ...] = 1e-5

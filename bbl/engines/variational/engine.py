@@ -107,6 +107,14 @@ class PersistentVI(Engine):
 
     Piironen J, Vehtari A (2017). Sparsity information and regularization in the horseshoe and other shrinkage priors.
     Electronic Journal of Statistics 11:5018-5051.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method=bbl.PersistentVI(n_iter=1000), seed=1, verbose=0)
+    >>> round(fit.score(), 3)
+    0.788
     """
 
     prior: str = "horseshoe"

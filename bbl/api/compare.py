@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ __all__ = ["anova", "etable"]
 
 
 @verb
-def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame:
+def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     """Compare fitted models: criteria of each, and a test of each against the model before it.
 
     Parameters
@@ -37,18 +37,30 @@ def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame
     Notes
     -----
     The test compares two Boltzmann machines of the same predictors and rows, of which the larger has all terms of the
-    smaller. If the additional terms are pairs, ``ratio`` is twice the difference of the unpenalised log
-    pseudo-likelihoods. The pseudo-likelihood counts each pair twice, so the null distribution is not chi-square with
-    ``df`` degrees of freedom, but the weighted sum of chi-squares of the Godambe information (Kent 1982; Varin, Reid &
-    Firth 2011). If a pair has too few rows for that, or additional terms have three or more predictors, the p-value is
-    the least p-value of the additional terms in ``inference().tests()`` of the larger model, times their number
-    (Bonferroni's correction), and ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test`` says why.
+    smaller. Both are fitted without a penalty, and ``ratio`` is twice the difference of their log-likelihoods.
+
+    With ``method="ml"`` the likelihood is exact. The ratio has a chi-square distribution if the smaller model holds,
+    with as many degrees of freedom as the rows determine parameters more in the larger model: fewer than couplings
+    where margins are empty. It takes rows enough: of the expected counts in the margins of the larger model that share
+    a predictor with an additional term at most a fifth below 5 and none below 1 (Cochran 1954), no empty cell in the
+    margin of an additional term, and 15 rows for each parameter of a predictor's distribution given the others. A test
+    at 5 % then rejects between 4.6 % and 6.2 % of tables of the smaller model in simulations.
+
+    With the pseudo-likelihood, for additional pairs, the ratio is a composite one. The pseudo-likelihood counts each
+    pair twice, so the null distribution is not chi-square with ``df`` degrees of freedom, but the weighted sum of
+    chi-squares of the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
+
+    If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or more predictors, the
+    p-value is the least p-value of the additional terms in ``inference().tests()`` of the larger model, times their
+    number (Bonferroni's correction), and ``ratio`` is missing. If no term has a test, ``p`` is missing too; ``test``
+    says why.
 
     With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows, and ``clAIC`` the
     complete rows, which are the same for all formulas of the same predictors. There is no test then.
 
     References
     ----------
+    Cochran WG (1954). Some methods for strengthening the common chi-square tests. Biometrics 10, 417-451.
     Kent JT (1982). Robust properties of likelihood ratio tests. Biometrika 69, 19-27.
     Varin C, Reid N, Firth D (2011). An overview of composite likelihood methods. Statistica Sinica 21, 5-42.
 
@@ -70,10 +82,10 @@ def anova(*fits: ModelResults | Mapping[Hashable, ModelResults]) -> pd.DataFrame
 
 @verb
 def etable(
-    fits: ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults],
+    fits: ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults],
     of: str | tuple[Hashable, Hashable] = "group",
     *,
-    keep: Sequence | None = None,
+    keep: Sequence[Any] | None = None,
     pairs: bool = True,
     stars: bool = True,
     digits: int = 3,
@@ -99,7 +111,8 @@ def etable(
     Returns
     -------
     ModelTable
-        Printed as text, shown as HTML in a notebook; has ``as_latex()``, ``as_markdown()`` and ``frame``.
+        Printed as text, shown as HTML in a notebook, both with the first 60 coefficients; ``frame``, ``as_html()``,
+        ``as_latex()`` and ``as_markdown()`` have all.
 
     Raises
     ------

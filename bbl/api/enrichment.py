@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +22,9 @@ TOP = (50, 100, 150, 200, 250)  # lengths in Table 2 of the paper (see Reference
 
 @verb
 def enrichment(
-    terms: pd.DataFrame | Iterable,
-    known_pairs: pd.DataFrame | Iterable,
-    predictors: Sequence | None = None,
+    terms: pd.DataFrame | Iterable[Any],
+    known_pairs: pd.DataFrame | Iterable[Any],
+    predictors: Sequence[Any] | None = None,
     top: Sequence[int] | None = None,
 ) -> EnrichmentResults:
     """Test whether known pairs come first in a ranked list of interactions.

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 import bbl.results
 from bbl.checks import verb
-from bbl.errors import BBLError, ModelFileError
+from bbl.errors import BBLError, BBLTypeError, ModelFileError
+from bbl.results.classifier import ClassifierResults
 from bbl.storage import read_any
 
 __all__ = ["load", "restored"]
+
+Model = TypeVar("Model")
 
 
 def _find_kinds() -> dict[str, Any]:
@@ -32,13 +35,19 @@ def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> 
     return KINDS[kind].unpack(meta, arrays)
 
 
+@overload
+def load(path: str | os.PathLike[str]) -> ClassifierResults | Any: ...  # Any for models without classes
+@overload
+def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 @verb
-def load(path: str | os.PathLike) -> Any:
+def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     """Read a model that ``fit.save(path)`` wrote.
 
     Parameters
     ----------
     path : str or path-like
+    kind : class of results, optional
+        The class that the file must hold, such as `BBLResults`; type checkers then know the methods of the model.
 
     Returns
     -------
@@ -49,16 +58,33 @@ def load(path: str | os.PathLike) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is not a saved model, is damaged, or has a later format version.
+        If the file is not a saved model, is damaged, has a later format version, or holds a model that is no `kind`.
     FileNotFoundError, OSError
         If the file cannot be read.
 
     Notes
     -----
     The file holds text and numbers, checked by a digest, and no code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fit.save(Path(folder, "titanic.bbl"))
+    ...     loaded = bbl.load(Path(folder, "titanic.bbl"))
+    >>> loaded.formula, loaded.nobs()
+    ('Survived ~ Class * Sex + Sex * Age', 2201)
     """
-    kind, meta, arrays = read_any(path, KINDS)
+    if kind is not None and not isinstance(kind, type):
+        raise BBLTypeError(f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.", argument="kind")
+    name, meta, arrays = read_any(path, KINDS)
+    if kind is not None and not issubclass(KINDS[name], kind):
+        raise ModelFileError(f"{path} holds {KINDS[name].__name__}, not {kind.__name__}; leave kind out, or name that.")
     try:
-        return restored(kind, meta, arrays)
+        return restored(name, meta, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
         raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

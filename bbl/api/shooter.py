@@ -7,7 +7,7 @@ fitted; a *stage* is the fit of a penalty to the terms up to an order.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ def shooter(
     screen: str = "heredity",
     scale: str = "sum",
     nfold: int = 5,
-    xlevels: dict | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
     novarOk: bool = False,
     missing: str = "raise",
     seed: int | np.random.Generator | None = 0,

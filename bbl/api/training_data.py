@@ -7,8 +7,8 @@ A *design* is a formula read against data: predictors, levels and terms. Data th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.dask_passes import OnCluster
 from bbl.design.streams.passes import encode_source
 from bbl.design.streams.source import Source
+from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
 from bbl.errors import OptionError
 from bbl.memory import out_of_memory
@@ -28,6 +29,7 @@ from bbl.rows.dealing import AnyFolds, Deal
 from bbl.rows.folds import Folds, splitter_folds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["FEWER_PREDICTORS", "EncodedData", "TrainingData", "encode_data", "refuse_batches", "user_folds"]
 
@@ -42,9 +44,11 @@ class TrainingData:
     formula: str
     data: TableLike | Batches | Source
     weights: Weights | None = None
-    xlevels: Mapping | None = None
+    xlevels: Mapping[Any, Any] | None = None
     novarOk: bool = False
     missing: str = "raise"
+    structural_zeros: object = None
+    survey: SurveyDesign | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class EncodedData:
         Positions of the n rows in `frame`; empty if the data were read in batches.
     dealt_folds : Folds, StoredFolds or None
         Folds to which rows were dealt while they were read in batches; None without a `deal` of folds.
+    survey : SurveySample or None
+        Sampling design of the rows of `frame`, and the n rows among them.
     """
 
     design: Design
@@ -72,6 +78,7 @@ class EncodedData:
     frame: Frame | None
     row_positions: np.ndarray
     dealt_folds: AnyFolds | None
+    survey: SurveySample | None = field(default=None, kw_only=True)
 
     @property
     def K(self) -> int:
@@ -113,13 +120,20 @@ def encode_data(
         progress bar.
     """
     check_formula(training.formula)
-    arguments = (training.formula, training.weights, training.xlevels, training.novarOk, training.missing)
+    weights, survey = training.weights, None
     source = lazy_source(training.data)
     if source is None:
         with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
             frame = to_frame(training.data)
-            design, sample, index, row_positions = Design.from_data(arguments[0], frame, *arguments[1:], rules)
-        return EncodedData(design, sample, index, frame, row_positions, None)
+            if training.survey is not None:
+                weights, survey = training.survey.read(frame)
+                rules = replace(rules, aside=training.survey.columns)
+            design, sample, index, row_positions = Design.from_data(
+                training.formula, frame, weights, training.xlevels, training.novarOk, training.missing, rules
+            )
+        survey = None if survey is None else replace(survey, rows=row_positions)
+        return EncodedData(design, sample, index, frame, row_positions, None, survey=survey)
+    arguments = (training.formula, weights, training.xlevels, training.novarOk, training.missing)
     with (
         progress_bar(None, "reading", verbose) as progress,
         out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),

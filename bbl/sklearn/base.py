@@ -5,8 +5,7 @@ A *Frame* is a lazy view of a table: column names, and a function that returns c
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,18 +13,23 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
 
 from bbl.checks import choice, real
+from bbl.choices import MissingPolicy, Unseen
 from bbl.design.design import MISSING
-from bbl.design.factors import Factor
 from bbl.design.frames import Frame, to_frame
-from bbl.design.values import factorise
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
-from bbl.names import distinct_names
+from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.sklearn.state import ResultState
+from bbl.sklearn.tables import (
+    as_frame,
+    column_of_used_categories,
+    fractions_as_categories,
+    keep_numbers,
+    response_name,
+    with_response,
+)
 from bbl.stats.scores import link, log_probabilities
 from bbl.stats.ties import first_largest
 
@@ -54,8 +58,8 @@ class TrainingTable(NamedTuple):
 class TableEstimator(ResultState, BaseEstimator):
     """Base of estimators of categorical X and classes y; subclasses have `missing` and `unseen`, and `_fit_model`."""
 
-    missing: str
-    unseen: str
+    missing: MissingPolicy
+    unseen: Unseen
     result_: Any
 
     def __sklearn_tags__(self):
@@ -98,6 +102,15 @@ class TableEstimator(ResultState, BaseEstimator):
             can be declared as categories, this is an error.
         ConvergenceWarning, DataWarning
             As the function that fits the same model by formula.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import BBLClassifier
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> BBLClassifier("pseudo").fit(X, y).result_.formula
+        '`Survived` ~ .^2'
         """
         training = self._read_training(X, y, sample_weight, self._needs_counts)
         with table_errors():
@@ -134,10 +147,10 @@ class TableEstimator(ResultState, BaseEstimator):
         classes = np.unique(y[weighted_rows])
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        response = _response_name(y_name, table.columns)
-        if _as_frame(X) is None and len(weighted_rows) < table.n:
-            table = replace(table, get=partial(_column_of_used_categories, table, weighted_rows))
-        data = _with_response(table, response, y, classes)
+        response = response_name(y_name, table.columns)
+        if as_frame(X) is None and len(weighted_rows) < table.n:
+            table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
+        data = with_response(table, response, y, classes)
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -149,11 +162,11 @@ class TableEstimator(ResultState, BaseEstimator):
 
         `reset` (in `fit`) stores number and names of the columns; otherwise they are checked against the stored ones.
         """
-        frame = _as_frame(X)
+        frame = as_frame(X)
         if frame is None:
             finite = True if self.missing == "raise" else "allow-nan"
-            array = validate_data(self, _keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
-            frame = to_frame(_fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
+            array = validate_data(self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
+            frame = to_frame(fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
@@ -189,6 +202,16 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         -------
         ndarray, shape (n,)
             Missing (nan) in rows with missing values if ``missing="drop"``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import BBLClassifier
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> model = BBLClassifier("pseudo").fit(X, y)
+        >>> model.predict(X.head(2)).tolist()
+        ['No', 'No']
         """
         scores = self._scores(X)
         predicted = self.classes_[first_largest(scores)]
@@ -209,6 +232,16 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n, K)
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import BBLClassifier
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> model = BBLClassifier("pseudo").fit(X, y)
+        >>> model.predict_proba(X.head(1)).round(3).tolist()
+        [[0.875, 0.125]]
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -223,6 +256,16 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray, shape (n, K)
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import BBLClassifier
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> model = BBLClassifier("pseudo").fit(X, y)
+        >>> model.predict_log_proba(X.head(1)).round(3).tolist()
+        [[-0.133, -2.08]]
         """
         return log_probabilities(self._scores(X))
 
@@ -238,6 +281,16 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         -------
         ndarray, shape (n, K), or (n,) for two classes
             With two classes, the log-odds of ``classes_[1]``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import BBLClassifier
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> model = BBLClassifier("pseudo").fit(X, y)
+        >>> model.decision_function(X.head(2)).round(3).tolist()
+        [-1.946, -1.946]
         """
         scores = link(self._scores(X))
         return scores[:, 1] if len(self.classes_) == 2 else scores
@@ -303,71 +356,3 @@ def _weighted_priors(
             argument="class_weight",
         )
     return "equal"
-
-
-def _as_frame(X: object) -> Frame | None:
-    """Return a table X as a Frame; None for an array or nested lists."""
-    if issparse(X):  # some sparse formats are dicts, which would pass for tables
-        return None
-    try:
-        return to_frame(X, "X")
-    except BBLTypeError:
-        return None
-
-
-def _keep_numbers(X: Any) -> Any:
-    """Return nested lists with strings as an object array; numpy would turn the numbers in them into strings."""
-    if isinstance(X, list | tuple):
-        try:
-            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
-        except ValueError:  # ragged; scikit-learn raises the error
-            return X
-    return X
-
-
-def _fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
-    """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
-
-    Warns of those with so many values that a DataFrame with them would be refused as continuous.
-    """
-    data = pd.DataFrame(array)
-    if array.dtype.kind != "f":
-        return data
-    continuous = []
-    for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
-        column = factorise(k, data[k], "keep")
-        try:
-            Factor.collect(column)
-        except DataError:
-            continuous.append(k)
-        data[k] = data[k].astype("category")
-    if continuous:
-        shown = ", ".join(map(str, continuous[:5])) + (f", and {len(continuous) - 5} more" * (len(continuous) > 5))
-        warnings.warn(
-            f"Columns of X that look continuous: {shown}. Every number in them is a level of its own, so nothing is "
-            "learnt about the numbers between; bin them first, for example with KBinsDiscretizer(encode='ordinal').",
-            DataWarning,
-            stacklevel=4,
-        )
-    return data
-
-
-def _column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Series:
-    """Return column k of a table; a categorical one with only the categories that occur in the rows at `rows`."""
-    column = table.get(k)
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        return column
-    return column.cat.set_categories(column.iloc[rows].cat.remove_unused_categories().cat.categories)
-
-
-def _response_name(name: object, columns: Sequence[Hashable]) -> str:
-    """Return the name of the Series y, else "y", followed by underscores if a column of X has that name."""
-    return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
-
-
-def _with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
-    """Return the table with y as a further, categorical column; labels that are not among `classes` are missing."""
-    levels = pd.Index(classes)
-    y_column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
-    m = len(table.columns)
-    return replace(table, columns=(*table.columns, response), get=lambda k: y_column if k == m else table.get(k))

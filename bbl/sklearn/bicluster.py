@@ -118,6 +118,15 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         ------
         DataError, OptionError
             As `bbl.bicluster`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bbl.sklearn import PrototypeBiclustering
+        >>> X = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> model = PrototypeBiclustering(n_clusters=(2, 2), random_state=0).fit(X)
+        >>> model.column_labels_.tolist()
+        [0, 0, 0, 0, 1, 1, 1, 1]
         """
         X = validate_data(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2, ensure_min_features=2
@@ -147,6 +156,15 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         Returns
         -------
         ndarray of int32, shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bbl.sklearn import PrototypeBiclustering
+        >>> X = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> model = PrototypeBiclustering(n_clusters=(2, 2), random_state=0).fit(X)
+        >>> model.predict(X[:2]).tolist()
+        [0, 0]
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)

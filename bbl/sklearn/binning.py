@@ -81,6 +81,14 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         BinningTransformer
             The transformer itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bbl.sklearn import BinningTransformer
+        >>> X = np.arange(8.0)[:, None]
+        >>> BinningTransformer(2).fit(X).n_features_in_
+        1
         """
         count, method = integer("bins", self.bins, 2), choice("method", self.method, CUTS)
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan")
@@ -111,6 +119,14 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of float64, shape (n, m)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bbl.sklearn import BinningTransformer
+        >>> X = np.arange(8.0)[:, None]
+        >>> BinningTransformer(2).fit(X).transform(X).ravel().tolist()
+        [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
         """
         check_is_fitted(self)
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -11,6 +11,7 @@ from joblib import effective_n_jobs
 from bbl.api.machine.average import AUTO, is_auto
 from bbl.api.machine.fit import bbl
 from bbl.checks import integer
+from bbl.choices import LogZ, Method, MissingPolicy, Unseen
 from bbl.design.columns import missing_rows
 from bbl.design.formula import parse
 from bbl.design.frames import Frame
@@ -125,11 +126,11 @@ class BBLClassifier(TableClassifier):
 
     def __init__(
         self,
-        method: str | Engine = AUTO,
+        method: Method | Literal["auto"] | Engine = AUTO,
         *,
         pairs: str | Sequence = "all",
         order: int = 2,
-        log_z: str = "auto",
+        log_z: LogZ = "auto",
         lambda_: float | str | None = None,
         lambdah: float | None = None,
         eps: float | str | None = None,
@@ -137,8 +138,8 @@ class BBLClassifier(TableClassifier):
         tolerance: float | None = None,
         itmax: int | None = None,
         options: dict[str, Any] | None = None,
-        unseen: str = "ignore",
-        missing: str = "raise",
+        unseen: Unseen = "ignore",
+        missing: MissingPolicy = "raise",
         class_weight: Mapping | str | None = None,
         n_jobs: int | None = None,
     ):

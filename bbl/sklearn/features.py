@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from bbl.api.machine.scores import log_scores
 from bbl.checks import flag, integer
+from bbl.choices import Method, MissingPolicy
 from bbl.engines import DEFAULT, Engine
 from bbl.engines.bayes.conjugate import conjugate_scores, signed_log
 from bbl.errors import ConvergenceWarning, DataError, DataWarning, OptionError
@@ -102,14 +103,14 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | Engine = DEFAULT,
+        method: Method | Engine = DEFAULT,
         *,
         pairs: str | Sequence = "all",
         normalised: bool | None = None,
         signed_log: bool = False,
         cv: int | None = 5,
         options: dict[str, Any] | None = None,
-        missing: str = "raise",
+        missing: MissingPolicy = "raise",
         n_jobs: int | None = None,
         random_state: Any = 0,
     ):
@@ -155,6 +156,15 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             If rows, columns or options cannot be used, or there is only one class; the message names them.
         TypeError
             If a cell holds an object that cannot be a level, or an option has a wrong type.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ScoreFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> ScoreFeatures().fit(X, y).classes_.tolist()
+        ['No', 'Yes']
         """
         if self.cv is not None:
             integer("cv", self.cv, 2)
@@ -188,6 +198,15 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n, K)
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ScoreFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> ScoreFeatures().fit(X, y).transform(X).shape
+        (2201, 2)
         """
         check_is_fitted(self, "model_")
         return self._transform_scores(self._scores(self.model_, X))
@@ -205,6 +224,15 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         ndarray, shape (n, K)
             In a class that is unknown to the model of a fold, because it has fewer rows than folds, a row gets its
             lowest score in any class.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ScoreFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> ScoreFeatures(random_state=0).fit_transform(X, y).shape
+        (2201, 2)
         """
         self.fit(X, y, **fit_params)
         if self.cv is None:
@@ -239,6 +267,15 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str, shape (K,)
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ScoreFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> ScoreFeatures().fit(X, y).get_feature_names_out().tolist()
+        ['score_No', 'score_Yes']
         """
         check_is_fitted(self, "model_")
         return np.array([f"score_{name}" for name in self.classes_], dtype=object)

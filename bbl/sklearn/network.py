@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bbl.api.network.fit import bnc
+from bbl.choices import MissingPolicy, NetworkLearner, Unseen
 from bbl.design.grammar import quoted
 from bbl.results.network.network import NetworkResults
 from bbl.sklearn.base import TableClassifier, TrainingTable
@@ -79,7 +80,7 @@ class BNClassifier(TableClassifier):
 
     def __init__(
         self,
-        learner: str = "tan_cl",
+        learner: NetworkLearner = "tan_cl",
         smooth: float = 1.0,
         *,
         dag_args: Mapping[str, Any] | None = None,
@@ -87,8 +88,8 @@ class BNClassifier(TableClassifier):
         wanbia: bool | Mapping = False,
         awnb_trees: int | None = None,
         awnb_bootstrap: float | None = None,
-        unseen: str = "ignore",
-        missing: str = "marginal",
+        unseen: Unseen = "ignore",
+        missing: MissingPolicy = "marginal",
         class_weight: Mapping | str | None = None,
         random_state: int | np.random.Generator | None = 0,
     ):

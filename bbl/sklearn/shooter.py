@@ -12,6 +12,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bbl.api.shooter import shooter
+from bbl.choices import MissingPolicy, Unseen
 from bbl.design.grammar import quoted
 from bbl.names import distinct_names
 from bbl.report.format import label_text
@@ -102,8 +103,8 @@ class ShooterClassifier(TableClassifier):
         scale: str = "sum",
         nfold: int = 5,
         class_weight: Mapping | str | None = None,
-        unseen: str = "ignore",
-        missing: str = "raise",
+        unseen: Unseen = "ignore",
+        missing: MissingPolicy = "raise",
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ):
@@ -172,8 +173,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         screen: str = "heredity",
         scale: str = "sum",
         nfold: int = 5,
-        unseen: str = "ignore",
-        missing: str = "raise",
+        unseen: Unseen = "ignore",
+        missing: MissingPolicy = "raise",
         random_state: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ):
@@ -210,6 +211,16 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         -------
         ndarray, shape (n, D)
             D features; 0 where a column of the term has an unknown level.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ShooterFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> chosen = ShooterFeatures(2, lambda_=60).fit(X, y)
+        >>> chosen.transform(X).shape
+        (2201, 5)
         """
         check_is_fitted(self)
         design, table = self.result_.design, self._table(X, reset=False)
@@ -226,6 +237,16 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         ----------
         input_features : array_like of str, shape (m,), optional
             Names of the columns of `X`, if `X` had none in `fit`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> from bbl.sklearn import ShooterFeatures
+        >>> titanic = bbl.freq2raw(bbl.datasets.load_titanic(), "Freq")
+        >>> X, y = titanic.drop(columns="Survived"), titanic["Survived"]
+        >>> chosen = ShooterFeatures(2, lambda_=60).fit(X, y)
+        >>> chosen.get_feature_names_out()[:2].tolist()
+        ['Class[1]', 'Class[2]']
         """
         check_is_fitted(self)
         names = self._column_names(input_features)

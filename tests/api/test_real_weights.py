@@ -12,7 +12,7 @@ from bbl.engines import ENGINES
 from bbl.errors import DataError, DataWarning
 
 FORMULA = "Survived ~ Class * Sex + Age"
-TAKEN = ("pseudo", "ml", "mf", "naive", "pvi")
+TAKEN = ("pseudo", "ml", "mf", "naive", "pvi", "conditional")
 pytestmark = pytest.mark.filterwarnings("ignore:weights are not all whole numbers")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -36,14 +36,16 @@ from bbl.stats.loss_record import LossRecord
 
 __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
-AUTO = "auto"
+AUTO: Final = "auto"
 AUTO_MEMBERS = 3  # of method="auto"
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
 AUTO_REFUSALS = AverageResults.refusals | lacking(  # capabilities that every average, or method="auto", lacks
     tuning=SETTLED, gauge=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
+    survey="an average has no standard errors that could know a sampling design",
     no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
     batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
+    structural_zeros="method='auto' takes every combination of levels for possible",
 )  # fmt: skip
 STRICT_POLICIES = ("raise", "drop")  # an average treats missing values by the first that any member has
 
@@ -53,8 +55,14 @@ def is_auto(method: object) -> bool:
     return not isinstance(method, Engine) and choice("method", method, (*ENGINES, AUTO)) == AUTO
 
 
-def check_auto(options: dict, calibrate: str, classes: bool) -> None:
-    """Raise if `method="auto"` gets options, ``calibrate="offset"``, or a formula without classes."""
+def check_auto(options: dict, calibrate: str, classes: bool, design: object = None) -> None:
+    """Raise if `method="auto"` gets options, ``calibrate="offset"``, a sampling design, or no classes."""
+    if design is not None:
+        raise OptionError(
+            f"{AUTO_REFUSALS['survey']}. Take method='pseudo', 'ml' or 'naive'; or give counts as weights in place of "
+            "design.",
+            argument="design",
+        )
     if options:
         name = next(iter(options))
         raise BBLTypeError(

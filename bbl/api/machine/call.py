@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from bbl.api.training_data import FEWER_PREDICTORS, EncodedData, TrainingData, encode_data
+from bbl.api.machine.zeros import check_zeros_call, support_of
+from bbl.api.training_data import FEWER_PREDICTORS, EncodedData, TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.cost_limits import announce_terms
 from bbl.boltzmann.estimate import Estimate, estimate
@@ -28,9 +29,10 @@ from bbl.design.formula import check_formula
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.streams.dask_passes import passes
 from bbl.design.streams.source import Source
+from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Weights
 from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
-from bbl.errors import DataWarning, OptionError
+from bbl.errors import BBLTypeError, DataWarning, OptionError
 from bbl.memory import out_of_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import LOG_Z
@@ -41,7 +43,7 @@ from bbl.results.machine.fit import BBLResults
 from bbl.results.model import Training
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import AnyFolds, Deal
-from bbl.rows.folds import WeightedFold
+from bbl.rows.folds import Folds, WeightedFold, cluster_folds
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.loss_record import LossRecord
@@ -54,7 +56,8 @@ __all__ = ["Call", "RunOptions", "check_streams", "pop_rule", "prepare", "shown_
 NO_COUNTS = (
     "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
     "bootstrap, and in cross-validation each row stays in one fold. Penalties go by shares of the weights, "
-    "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them."
+    "prior counts by their sum, which is best the number of rows. If they were meant as counts, round them; if they "
+    "are sampling weights, give design=bbl.survey(weights=...) in their place for standard errors."
 )
 MachineFit = TypeVar("MachineFit", BBLResults, DensityResults)
 
@@ -124,11 +127,26 @@ class Call(EncodedData):
         nobs = round(sample.total) if sample.whole else sample.total
         return replace(fit, stored=Training(nobs, log_likelihood, level_counts(sample, self.design.n_levels, K)))
 
+    def cluster_folds(self, nfold: int, shuffle: bool) -> Folds:
+        """Return folds of whole clusters of the sampling design, dealt at random or in their order."""
+        assert self.survey is not None  # noqa: S101  # checked by its callers
+        n_clusters = len(np.unique(self.survey.clusters))
+        if n_clusters < nfold:
+            raise OptionError(
+                f"{nfold} folds of whole clusters need as many clusters, and the sampling design has {n_clusters}. "
+                "Give fewer folds to crossVal (nfold), or a value in place of a rule.",
+                argument="nfold",
+            )
+        return cluster_folds(self.rows, self.survey.strata, self.survey.clusters, nfold, self.rng if shuffle else None)
+
     def of_last_fold(self, folds: AnyFolds) -> Call:
         """Return this call with the training rows of the last fold as its rows."""
         fold = folds.one(len(folds) - 1)
-        index = self.index[fold.train > 0] if isinstance(fold, WeightedFold) and self.index is not None else None
-        return replace(self, sample=fold.training(self.sample), index=index)
+        index, survey = None, self.survey
+        if isinstance(fold, WeightedFold):
+            index = None if self.index is None else self.index[fold.train > 0]
+            survey = None if survey is None else survey.only(fold.train > 0)
+        return replace(self, sample=fold.training(self.sample), index=index, survey=survey)
 
 
 def prepare(
@@ -162,7 +180,10 @@ def prepare(
     workers, rng = n_workers(run.n_jobs), generator(run.seed)
     engine = make_engine(method, options, arguments(verb))
     flag("novarOk", training.novarOk)
+    if training.survey is not None:
+        check_survey(engine, training)
     source, deal = lazy_source(training.data), None
+    check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
     cluster = passes(source, run.client)
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
@@ -172,6 +193,7 @@ def prepare(
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,
         sums_out=marginal_capability not in engine.refusals(),
+        marks=training.structural_zeros,
         check_pairs=partial(
             announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=source is not None
         ),
@@ -188,13 +210,32 @@ def prepare(
             "leave it out, or give a response.",
             argument="calibrate",
         )
-    if engine.solves and not encoded.sample.whole:
+    if engine.has_tests and not encoded.sample.whole and training.survey is None:
         warnings.warn(NO_COUNTS, DataWarning, stacklevel=3)
+    support = support_of(training, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
-        layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms)
+        layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms, support)
     return Call(
         **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng
     )
+
+
+def check_survey(engine: Engine, training: TrainingData) -> None:
+    """Raise an error if an engine, or the other arguments, cannot go with a sampling design."""
+    if not isinstance(training.survey, SurveyDesign):
+        raise BBLTypeError(
+            f"design must be made by bbl.survey(weights=...); got {type(training.survey).__name__}.", argument="design"
+        )
+    if training.weights is not None:
+        raise OptionError("design names the weights already; leave weights out.", argument="weights")
+    if not engine.has_tests:
+        raise OptionError(
+            f"{engine.refusals()['survey']}. Take method='pseudo', 'ml' or 'naive', or "
+            "'conditional' with ridge=0; or give weights= in place of "
+            "design, for estimates without standard errors.",
+            argument="design",
+        )
+    refuse_batches(training.data, "A sampling design", "design")
 
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
@@ -234,12 +275,15 @@ def shown_call(
     weights: Weights | None,
     method: str | Engine,
     options: dict[str, Any],
+    design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
     """Return a call as text; arguments in `defaulted`, (value, default) by name, are shown if value != default."""
     shown: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
         shown["weights"] = weights if isinstance(weights, str) else "weights"
+    if design is not None:
+        shown["design"] = "survey"
     if method != DEFAULT:
         shown["method"] = method if isinstance(method, str) else type(method).__name__
     shown |= options | {name: value for name, (value, default) in defaulted.items() if value != default}

@@ -6,12 +6,13 @@ Letters: m predictors, predictor i with L_i levels, fields h and couplings J of 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
+from bbl.capabilities import WITH_ZEROS
 from bbl.checks import flag, generator, integer, verb
 from bbl.design.labels import Labels
 from bbl.errors import BBLTypeError, ConvergenceWarning, DataError, OptionError
@@ -36,7 +37,7 @@ MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
 MIN_CHAIN_DRAWS = 20
 MIN_DRAWS = 100
 
-PredictorLevels: TypeAlias = Mapping[Hashable, Sequence] | Sequence[Sequence]  # by name, or in order
+PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]  # by name, or in order
 
 
 @verb
@@ -101,6 +102,11 @@ def mcSample(
     nsteps, thin = integer("nsteps", nsteps, 1), integer("thin", thin, 1)
     nchains, keeps_draws, rng = integer("nchains", nchains, 1), flag("draws", draws), generator(seed)
     fit.engine.check_density("mcSample")
+    if fit.parameters.layout.support is not None:
+        raise OptionError(
+            f"{WITH_ZEROS['`mcSample`']}; sample() draws independent rows, and cells() has the counts of all.",
+            argument="fit",
+        )
     layout, labels = fit.parameters.layout, fit.labels
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
@@ -320,9 +326,9 @@ def _decode_rows(codes: np.ndarray, names: list, levels: list[list], code_out: b
 @verb
 def randomsamp(
     predictors: PredictorLevels,
-    response: Sequence,
-    prob: Sequence[float] | Mapping | pd.Series | None = None,
-    par: Sequence[GroupParameters | None] | Mapping[Hashable, GroupParameters] | None = None,
+    response: Sequence[Any],
+    prob: Sequence[float] | Mapping[Any, float] | pd.Series | None = None,
+    par: Sequence[GroupParameters | None] | Mapping[Any, GroupParameters] | None = None,
     nsample: int = 100,
     *,
     seed: int | np.random.Generator | None = None,

@@ -109,7 +109,7 @@ def step(
     start = frozenset(layout.scopes[layout.m :])
     lower, upper = _check_scope(scope, fit, start)
     penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k
-    scorer = StepScorer(rows, len(labels.groups), fit.design.n_levels, engine)
+    scorer = StepScorer(rows, len(labels.groups), layout, engine)
     with progress_bar(None, "step", verbose) as progress:
         path = stepwise(scorer, start, lower, upper, directions, penalty, progress)
     if scorer.n_refused:
@@ -207,7 +207,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
     labels, old = fit.labels, fit.estimate
-    layout = Layout(fit.design.n_levels, sorted(terms))
+    layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support)
     log_z = "auto" if old.log_z_kind == "exact" else old.log_z_kind
     task = Task(fit._rows(), layout, len(labels.groups), log_z, labels, old.parameters.pooled is not None)
     refit = estimate(task, fit.engine)

@@ -20,6 +20,7 @@ from bbl.bayesnet.learners import LEARNERS
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network
 from bbl.checks import choice, flag, generator, integer, near_match, real, verb
+from bbl.choices import NetworkLearner
 from bbl.design.decisions import Priors, check_priors
 from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.errors import BBLTypeError, OptionError
@@ -36,7 +37,7 @@ AWNB_SHARE = 0.5  # default share of rows of a tree, if only awnb_trees is given
 
 
 @verb
-def structure(class_: Hashable, families: Mapping[Hashable, Sequence[Hashable]]) -> Structure:
+def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> Structure:
     """Return the structure with the given feature parents; the class is a parent of every feature.
 
     Parameters
@@ -100,12 +101,12 @@ def lp(
     smooth: float = 0.0,
     *,
     manb_prior: float | None = None,
-    wanbia: bool | Mapping[Hashable, float] = False,
+    wanbia: bool | Mapping[Any, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
     weights: Weights | None = None,
     missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
     priors: Priors = None,
     seed: int | np.random.Generator | None = 0,
 ) -> NetworkResults:
@@ -170,19 +171,19 @@ def lp(
 
 @verb
 def bnc(
-    learner: str,
+    learner: NetworkLearner,
     formula: str,
     data: TableLike | Batches,
     smooth: float = 0.0,
     *,
     dag_args: Mapping[str, Any] | None = None,
     manb_prior: float | None = None,
-    wanbia: bool | Mapping[Hashable, float] = False,
+    wanbia: bool | Mapping[Any, float] = False,
     awnb_trees: int | None = None,
     awnb_bootstrap: float | None = None,
     weights: Weights | None = None,
     missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
     priors: Priors = None,
     seed: int | np.random.Generator | None = 0,
     verbose: int = 1,
@@ -284,7 +285,7 @@ def _make_recipe(
     structure: Structure | AveragedStructure,
     smooth: float,
     manb_prior: float | None,
-    wanbia: bool | Mapping[Hashable, float],
+    wanbia: bool | Mapping[Any, float],
     awnb_trees: int | None,
     awnb_bootstrap: float | None,
 ) -> Recipe:

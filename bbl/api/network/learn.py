@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import wraps
-from typing import Any
+from functools import partial, wraps
+from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from bbl.results.network.structure import AveragedStructure, Structure, make_str
 
 __all__ = ["learn_structure", "aode", "bsej", "fssj", "kdb", "nb", "tan_cl", "tan_hc", "tan_hcsp"]
 
+P = ParamSpec("P")
 TAN_HC_SECTIONS = """
 
 Parameters
@@ -72,7 +73,7 @@ def learn_structure(
 @verb
 def nb(
     formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
 ) -> Structure:  # fmt: skip
     """Return the structure of naive Bayes: the class is the only parent of every feature.
 
@@ -126,7 +127,7 @@ def tan_cl(
     *,
     weights: Weights | None = None,
     missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
 ) -> Structure:
     """Learn a tree-augmented naive Bayes by Chow and Liu's algorithm (Friedman, Geiger & Goldszmidt 1997).
 
@@ -157,7 +158,7 @@ def tan_cl(
 @verb
 def aode(
     formula: str, data: TableLike | Batches, *, weights: Weights | None = None, missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
 ) -> AveragedStructure:  # fmt: skip
     """Return the structures of averaged one-dependence estimators (Webb, Boughton & Wang 2005).
 
@@ -172,6 +173,14 @@ def aode(
     Returns
     -------
     AveragedStructure
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> graphs = networks.aode("Survived ~ .", titanic, weights="Freq")
+    >>> list(graphs.members)
+    ['Class', 'Sex', 'Age']
     """
     return learn_structure("aode", prepare(TrainingData(formula, data, weights, xlevels, missing=missing)), {})  # type: ignore[return-value]
 
@@ -201,7 +210,7 @@ def tan_hc(
     *,
     weights: Weights | None = None,
     missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
     verbose: int = 1,
 ) -> Structure:
     """Learn a tree-augmented naive Bayes by hill climbing on cross-validated accuracy (Keogh & Pazzani 2002).
@@ -247,11 +256,16 @@ def tan_hc(
     return _search("tan_hc", training, {"k": k, "epsilon": epsilon, "smooth": smooth}, folds, seed, verbose)
 
 
-def _with_arguments_of_tan_hc(stub: Callable[[], None]) -> Callable[..., Structure]:
-    """Return the public function of the learner that `stub` names and documents, with the signature of `tan_hc`."""
+def _with_arguments(model: Callable[P, Structure]) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
+    """Return a decorator: the public function of the learner that a stub names, with the signature of `model`."""
+    return partial(_make_learner, model)
+
+
+def _make_learner(model: Callable[P, Structure], stub: Callable[[], None]) -> Callable[P, Structure]:
+    """Return the public function of the learner that `stub` names and documents, with the signature of `model`."""
 
     @wraps(stub)
-    def learn(*args: Any, **keywords: Any) -> Structure:
+    def learn(*args: P.args, **keywords: P.kwargs) -> Structure:
         bound = signature.bind(*args, **keywords)
         bound.apply_defaults()
         values = bound.arguments
@@ -261,35 +275,56 @@ def _with_arguments_of_tan_hc(stub: Callable[[], None]) -> Callable[..., Structu
         options = {name: values[name] for name in ("k", "epsilon", "smooth")}
         return _search(stub.__name__, training, options, values["folds"], values["seed"], values["verbose"])
 
-    signature = inspect.signature(tan_hc)
+    signature = inspect.signature(model)
     learn.__signature__ = signature  # type: ignore[attr-defined]
     learn.__doc__ = inspect.cleandoc(stub.__doc__ or "") + TAN_HC_SECTIONS
     return verb(learn)
 
 
-@_with_arguments_of_tan_hc
+@_with_arguments(tan_hc)
 def tan_hcsp() -> None:
     """Learn a tree-augmented naive Bayes with super-parents by hill climbing (Keogh & Pazzani 2002).
 
     Each step finds the super-parent, the feature of best accuracy as a parent of all features without a feature
     parent, and adds the best single arc from it.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> networks.tan_hcsp("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    '[Survived] [Age|Survived] [Class|Age:Survived] [Sex|Class:Survived]'
     """
 
 
-@_with_arguments_of_tan_hc
+@_with_arguments(tan_hc)
 def fssj() -> None:
     """Learn a semi-naive Bayes by forward selection and joining (Pazzani 1996).
 
     The search starts from the class without features. Each step adds a feature, by itself or joined to a group of
     features of the structure.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> networks.fssj("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Sex:Class:Survived]'
     """
 
 
-@_with_arguments_of_tan_hc
+@_with_arguments(tan_hc)
 def bsej() -> None:
     """Learn a semi-naive Bayes by backward elimination and joining (Pazzani 1996).
 
     The search starts from naive Bayes. Each step removes a feature, or joins two groups of features.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> networks.bsej("Survived ~ .", titanic, k=5, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    '[Survived] [Age|Survived] [Sex|Age:Survived] [Class|Sex:Age:Survived]'
     """
 
 
@@ -307,7 +342,7 @@ def kdb(
     search: str = "accuracy",
     weights: Weights | None = None,
     missing: str = "marginal",
-    xlevels: Mapping | None = None,
+    xlevels: Mapping[Any, Any] | None = None,
     verbose: int = 1,
 ) -> Structure:
     """Learn a k-dependence Bayesian classifier: no feature has more than `kdbk` feature parents.
@@ -326,6 +361,13 @@ def kdb(
     Returns
     -------
     Structure
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> networks.kdb("Survived ~ .", titanic, k=5, kdbk=1, epsilon=0, smooth=1, weights="Freq", seed=1).modelstring
+    '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Class:Survived]'
     """
     options = {"k": k, "epsilon": epsilon, "smooth": smooth, "kdbk": kdbk, "search": search}
     training = TrainingData(formula, data, weights, xlevels, missing=missing)

@@ -1,0 +1,255 @@
+"""The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
+
+Terms: an *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
+``method="auto"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
+
+import numpy as np
+
+from bbl.api.machine.average import AUTO_REFUSALS, check_auto, cross_auto, is_auto
+from bbl.api.machine.call import Call, RunOptions, prepare, shown_call
+from bbl.api.machine.signatures import CrossValKeywords, CrossValOptions
+from bbl.api.machine.zeros import refuse_zeros, shown_zeros
+from bbl.api.training_data import TrainingData, refuse_batches, user_folds
+from bbl.boltzmann.averaging import PREPARED_AS
+from bbl.boltzmann.convergence_warnings import warn_problems
+from bbl.boltzmann.prediction_checks import check_validation, warn_ordered
+from bbl.boltzmann.validation import validate
+from bbl.checks import any_real, choice, flag, integer, reals
+from bbl.choices import Method
+from bbl.crossval import Scored, calibrated, score_settings
+from bbl.design.survey import SurveyDesign
+from bbl.design.table_types import Batches, RowFolds, TableLike, Weights
+from bbl.engines import DEFAULT, Engine, engine_class
+from bbl.errors import OptionError
+from bbl.parallel import progress_bar
+from bbl.results.machine.density import DensityResults
+from bbl.results.machine.fit import BBLResults
+from bbl.results.together.cv import CVResults, score_frame
+from bbl.rows.dealing import AnyFolds, Deal
+from bbl.rows.folds import Folds, consecutive_folds, shuffled_folds
+from bbl.stats.calibration import fit_calibration
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["crossVal"]
+
+
+@overload
+def crossVal(
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None = ...,
+    method: Method | Engine = ...,
+    **options: Unpack[CrossValOptions],
+) -> CVResults: ...
+@overload
+def crossVal(
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None,
+    method: Literal["auto"],
+    **options: Unpack[CrossValKeywords],
+) -> CVResults: ...
+@overload
+def crossVal(
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None = ...,
+    *,
+    method: Literal["auto"],
+    **options: Unpack[CrossValKeywords],
+) -> CVResults: ...
+def crossVal(
+    formula: str,
+    data: TableLike | Batches,
+    weights: Weights | None = None,
+    method: str | Engine = DEFAULT,
+    *,
+    design: SurveyDesign | None = None,
+    nfold: int = 5,
+    use_auc: bool = True,
+    score: str | None = None,
+    cv: RowFolds | None = None,
+    shuffle: bool = False,
+    seed: int | np.random.Generator | None = None,
+    refit: bool = True,
+    xlevels: Mapping[Any, Any] | None = None,
+    novarOk: bool = False,
+    missing: str = "raise",
+    log_z: str = "auto",
+    calibrate: str = "none",
+    structural_zeros: TableLike | str | None = None,
+    n_jobs: int | None = None,
+    client: Client | None = None,
+    verbose: int = 1,
+    **options: Any,
+) -> CVResults:
+    """Cross-validate over a grid of ``lambda_`` (method "pseudo"), ``eps`` ("mf") or ``prior_count`` ("naive").
+
+    Parameters
+    ----------
+    formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, structural_zeros, n_jobs,
+    client
+        As in `bbl`; each fold is calibrated on the others.
+    nfold : int, default 5
+        Number of folds. As in R, each is a consecutive block of the rows of every response group, and the last takes
+        the rest. Copies of a weighted row may fall into different folds. With a `design` folds are whole clusters.
+    use_auc : bool, default True
+        Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
+    score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional
+        Overrules `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` of left-out rows, or "pnll", the
+        mean of their negative log pseudo-likelihood, which does not need ln Z.
+    cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
+        Overrules `nfold` and `shuffle`. A fold is trained on its training positions only. Positions count all rows
+        of `data`, also those that the fit does not use. A splitter is called as ``cv.split(data, y)``; for a splitter
+        that needs groups, give ``list(splitter.split(X, y, groups))``.
+    shuffle : bool, default False
+        Whether rows are dealt to the folds at random, within each group. Needed if the rows are ordered.
+    seed : int or numpy.random.Generator, optional
+        For `shuffle`, and for sampling ln Z.
+    refit : bool, default True
+        Whether ``model`` is fitted to all rows at the best setting; False keeps the last fold's fit, as R does.
+    verbose : int, default 1
+        0 for no progress bar.
+    **options
+        Options of the method, as in `bbl`; ``lambda_`` or ``eps`` may be a grid.
+
+    Returns
+    -------
+    CVResults
+        ``cvframe``, ``regstar``, ``maxscore``, ``predict()``, ``plot()``.
+
+    Raises
+    ------
+    OptionError
+        If `nfold`, `score`, `cv` or an option of the method is out of range.
+
+    Warns
+    -----
+    ConvergenceWarning
+        As `bbl`; names the fold too.
+    DataWarning
+        If predictors differ between consecutive folds more than by chance (a test of level 1 %); or if the validation
+        log-loss at the best setting is above that of naive Bayes or of predicting the shares of the groups, as after an
+        error of ln Z between the groups, which AUC does not show.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> bbl.crossVal("Survived ~ .^2", titanic, "Freq", method="mf", eps=[0, 0.5, 0.9], shuffle=True, seed=1)
+    Optimal epsilon = 0.5
+    Max. score: 0.7531476
+    <BLANKLINE>
+      epsilon       AUC       ci1       ci2
+    0     0.0 0.7086512 0.6824595 0.7348429
+    1     0.5 0.7531476 0.7294412 0.7768539
+    2     0.9 0.7461265 0.7225567 0.7696963
+    """
+    auto, shown_method = is_auto(method), method
+    if auto:
+        check_auto(options, calibrate, classes=True, design=design)
+        refuse_zeros(structural_zeros, AUTO_REFUSALS)
+        refuse_batches(data, "method='auto'", "method")
+        calibrate, method = "none", PREPARED_AS
+    settings, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
+    call_string = shown_call(
+        "crossVal", formula, weights, shown_method, options, design, missing=(missing, "raise"),
+        structural_zeros=(shown_zeros(structural_zeros), None),
+    )  # fmt: skip
+    if cv is not None:
+        refuse_batches(data, "cv, which gives positions of rows,", "cv")
+
+    def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
+        return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
+
+    training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
+    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
+    call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=auto)
+    columns, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
+    score = _score_name(score, flag("use_auc", use_auc), call.K, columns.classes)
+    folds = call.dealt_folds
+    if folds is None:
+        folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
+    if auto:
+        check_auto(options, calibrate, columns.classes)
+        frame, oof, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
+        return CVResults(frame, 0, score, _validated_rows(oof, call, folds), oof, "none", average)
+    with progress_bar(len(folds), "crossVal", verbose) as progress:
+        judge = "pseudo_scores" if score == "pnll" else "class_scores"
+        validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
+    score_table, best = score_settings(validated, score, calibrate)
+    warn_problems(validated.found)
+    if cv is None and not shuffle and call.survey is None:  # clusters differ by more than chance
+        warn_ordered(sample, folds, labels)
+    if settings is not None:
+        engine = engine.at(float(settings[best]))
+    scores = calibrated(validated, validated.scores[best], calibrate)
+    loss = check_validation(sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice)
+    estimate = call.estimate(engine, columns.classes) if refit else validated.last[best]
+    if calibrate != "none":
+        calibration = fit_calibration(validated.scores[best], validated.y, validated.weights, calibrate)
+        estimate = replace(estimate, calibration=calibration)
+    model_call = call if refit else call.of_last_fold(folds)
+    fit_arguments = (call_string, columns, model_call.training, model_call.index, engine, estimate)
+    model: BBLResults | DensityResults
+    if columns.classes:
+        model = model_call.with_training_summary(BBLResults(*fit_arguments, survey=model_call.survey, stored_loss=loss))
+    else:
+        model = model_call.with_training_summary(DensityResults(*fit_arguments, survey=model_call.survey))
+    column = "setting" if engine.tuned is None else engine.tuned.column
+    frame = score_frame(score_table, score, column, np.array([engine.setting]) if settings is None else settings)
+    return CVResults(frame, best, score, _validated_rows(validated, call, folds), validated, calibrate, model)
+
+
+def _validated_rows(oof: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
+    """Return, for each fold, the positions in the data of its validated rows; empty if they were read in batches."""
+    if call.index is None:
+        return [call.row_positions[[]] for _ in range(len(folds))]
+    return [call.row_positions[oof.rows[oof.fold == f]] for f in range(len(folds))]
+
+
+def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
+    """Remove the values of the tuned option from `options`, and return them, shape (S,); None if it is not given."""
+    engine_type = engine_class(method)
+    tuned = engine_type.tuned
+    if tuned is None or options.get(tuned.option) is None or options[tuned.option] in tuned.rules:
+        return None
+
+    def check_value(option: str, value: object) -> float:
+        engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
+        return float(getattr(engine, option))
+
+    return reals(tuned.option, options.pop(tuned.option), check_value)
+
+
+def _score_name(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
+    """Return the name of the score: `score`, or the default for K groups; `classes` is False without a response."""
+    if score is None:
+        score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
+    choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
+    if not classes and score not in ("logloss", "pnll"):
+        text = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
+        raise OptionError(text, argument="score")
+    if classes and score == "pnll":
+        raise OptionError("score='pnll' is of models without a response; use 'logloss'.", argument="score")
+    if score == "auc" and K != 2:
+        raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")
+    return score
+
+
+def _stratified_folds(call: Call, nfold: int, shuffle: bool) -> Folds:
+    """Return `nfold` folds of each group's rows: shuffled, or consecutive blocks as in R."""
+    sample = call.rows
+    integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
+    if call.survey is not None:
+        return call.cluster_folds(nfold, shuffle)
+    return shuffled_folds(sample, nfold, call.rng) if shuffle else consecutive_folds(sample, nfold)

@@ -1,0 +1,105 @@
+"""Types of the keywords of `bbl` and `crossVal` for type checkers: those of the verbs, and the options of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+
+from bbl.choices import CalibrationKind, Gauge, LogZ, MissingPolicy, ScoreName, TuningRule
+from bbl.design.decisions import Priors
+from bbl.design.survey import SurveyDesign
+from bbl.design.table_types import RowFolds, TableLike
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["CrossValKeywords", "CrossValOptions", "FitKeywords", "FitOptions"]
+
+Grid: TypeAlias = float | Sequence[float] | np.ndarray
+
+
+class _Call(TypedDict, total=False):
+    """Keywords of both verbs."""
+
+    design: SurveyDesign | None
+    xlevels: Mapping[Any, Any] | None
+    novarOk: bool
+    missing: MissingPolicy
+    log_z: LogZ
+    calibrate: CalibrationKind
+    structural_zeros: TableLike | str | None
+    seed: int | np.random.Generator | None
+    n_jobs: int | None
+    client: Client | None
+    verbose: int
+
+
+class _Options(TypedDict, total=False):
+    """Options of the methods; which of them a method has is checked when it is called."""
+
+    lambda_: Grid | TuningRule | Literal["ebic"]
+    lambdah: float | None
+    eps: Grid | TuningRule
+    prior_count: Grid
+    tolerance: float
+    itmax: int
+    symmetrize: bool
+    precision: Literal["double", "single"]
+    gauge: Gauge
+    ridge: Grid | TuningRule | None
+    scale: float | str | None
+    start: str | None
+    epochs: int
+    early_stopping: bool
+    order: int
+    combine: Literal["or", "and", "max"]
+    penalty: Literal["group", "l1"]
+    screen: str
+    prior: str
+    sampler: Literal["auto", "conjugate", "exact", "exchange", "pseudo"]
+    likelihood: Literal["sampled", "pseudo"]
+    chains: int
+    warmup: int
+    draws: int
+    hidden: int
+    hidden_pairs: bool
+    adjust: bool
+    sweeps: int
+    c: float | None
+    tau: float
+    slab: float
+    n_iter: int
+    tol: float | None
+    lr: float
+    average: float
+    sd: Literal["factorised", "lrvb"]
+
+
+class FitKeywords(_Call, total=False):
+    """Keywords of `bbl` that are no options of a method."""
+
+    testNull: bool
+    priors: Priors
+
+
+class FitOptions(FitKeywords, _Options, total=False):
+    """All keywords of `bbl`."""
+
+    refit: Literal["pseudo", "exact", "pcd", "cd", "mf"]
+
+
+class CrossValKeywords(_Call, total=False):
+    """Keywords of `crossVal` that are no options of a method."""
+
+    nfold: int
+    use_auc: bool
+    score: ScoreName | None
+    cv: RowFolds | None
+    shuffle: bool
+    refit: bool
+
+
+class CrossValOptions(CrossValKeywords, _Options, total=False):
+    """All keywords of `crossVal`."""

@@ -1,0 +1,23 @@
+"""The words that arguments take, as types of the public signatures; checks have their tuples of words from here."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "CalibrationKind", "Criterion", "EvaluationFigure", "Gauge", "LogZ", "Method", "MissingPolicy", "NetworkLearner",
+    "PredictionType", "ScoreName", "TuningRule", "Unseen",
+]  # fmt: skip
+
+Method: TypeAlias = Literal["pseudo", "ml", "mf", "naive", "conditional", "pvi", "bayes", "shbm"]
+NetworkLearner: TypeAlias = Literal["nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"]
+MissingPolicy: TypeAlias = Literal["raise", "drop", "level", "marginal"]
+LogZ: TypeAlias = Literal["auto", "exact", "pseudo", "half", "mf", "ais"]
+CalibrationKind: TypeAlias = Literal["none", "offset", "temperature"]
+Gauge: TypeAlias = Literal["reference", "zero-sum"]
+PredictionType: TypeAlias = Literal["link", "prob", "class"]
+Unseen: TypeAlias = Literal["raise", "ignore"]
+EvaluationFigure: TypeAlias = Literal["confusion", "roc", "calibration"]
+ScoreName: TypeAlias = Literal["auc", "accuracy", "logloss", "brier", "pnll"]
+TuningRule: TypeAlias = Literal["cv", "cv-1se"]
+Criterion: TypeAlias = Literal["loglik", "aic", "bic"]

@@ -26,10 +26,10 @@ def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
     return math.ceil(n / math.ceil(n / columns))
 
 
-def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups") -> None:
+def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str = "first") -> None:
     """Write below the figure of `ax` that it shows the first `n_shown` of `n` items, if not all."""
     if n_shown < n:
-        text = f"showing the first {n_shown} of {n} {noun}"
+        text = f"showing the {which} {n_shown} of {n} {noun}"
         ax.figure.text(0.5, 0.005, text, fontsize=MAX_FONT, ha="center", va="bottom")
 
 

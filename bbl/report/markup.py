@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
 from bbl.report.format import format_column, label_text
 
-__all__ = ["html_table", "html_text", "latex_table", "latex_text", "markdown_table"]
+__all__ = ["Section", "html_fragment", "html_table", "html_text", "latex_table", "latex_text", "markdown_table"]
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -28,7 +30,17 @@ LATEX = {
     "[": "{[}",  # at the start of a row, "[" and "*" would be read as options of the row break before
     "*": "{*}",
 }
+MAX_CELL = 24  # characters of a cell of HTML; longer ones are text, which a page wraps
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with a heading above it and a note below it."""
+
+    heading: str
+    table: pd.DataFrame
+    note: str = ""
 
 
 def html_text(text: object) -> str:
@@ -66,21 +78,31 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     </table>
     """
     columns = [format_column(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    kinds = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
     lines = ["<table>"]
     if title:
         lines.append(f"<caption>{html_text(title)}</caption>")
     if header:
-        names = "".join(f'<th scope="col">{html_text(c)}</th>' for c in frame.columns)
+        names = "".join(
+            f'<th scope="col"{kind}>{html_text(c)}</th>' for c, kind in zip(frame.columns, kinds, strict=True)
+        )
         lines.append(f"<thead><tr><td></td>{names}</tr></thead>")
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
-        data_cells = "".join(f"<td>{html_text(c)}</td>" for c in cells)
+        data_cells = "".join(f"<td{kind}>{html_text(c)}</td>" for c, kind in zip(cells, kinds, strict=True))
         row_label = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
         lines.append(f"<tr>{row_label}{data_cells}</tr>")
     lines.append("</tbody>")
     if note:
         lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')
     return "\n".join([*lines, "</table>"])
+
+
+def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str] = ()) -> str:
+    """Return lines of text, HTML `between`, and the tables of sections as a fragment of HTML."""
+    lines = [f"<pre>{'<br>'.join(html_text(line) for line in text.splitlines())}</pre>"] if text else []
+    tables = [html_table(section.table, section.heading, section.note) for section in sections]
+    return "\n".join(['<div class="bbl-summary">', *lines, *between, *tables, "</div>"])
 
 
 def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:

@@ -11,6 +11,8 @@ from bbl.report.text import table_text
 
 __all__ = ["ModelTable"]
 
+SHOWN_COEFFICIENTS = 60  # rows of coefficients that are printed
+
 
 @dataclass(frozen=True, repr=False)
 class ModelTable:
@@ -23,25 +25,76 @@ class ModelTable:
     title : str
     note : str
         Line under the table that explains brackets and stars.
+    n_facts : int
+        Number of rows of key figures.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
+    >>> table = bbl.etable(fits)
+    >>> print(table.as_markdown().splitlines()[0])
+    **Models of Survived**
     """
 
     frame: pd.DataFrame
     title: str
     note: str
+    n_facts: int = 0
+
+    def _shown(self) -> tuple[pd.DataFrame, str]:
+        """Return the table with the first coefficients and all key figures, and the note, which tells of the rest."""
+        n_hidden = len(self.frame) - self.n_facts - SHOWN_COEFFICIENTS
+        if n_hidden <= 0:
+            return self.frame, self.note
+        table = pd.concat([self.frame.head(SHOWN_COEFFICIENTS), self.frame.tail(self.n_facts)])
+        rest = f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= choose."
+        return table, f"{rest} {self.note}"
 
     def __repr__(self) -> str:
-        return "\n".join([self.title, table_text(self.frame), self.note])
+        table, note = self._shown()
+        return "\n".join([self.title, table_text(table), note])
 
     def as_html(self) -> str:
-        """Return the table in HTML; names are escaped."""
+        """Return the table in HTML; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
+        >>> "<table" in bbl.etable(fits).as_html()
+        True
+        """
         return html_table(self.frame, self.title, self.note)
 
-    _repr_html_ = as_html
+    def _repr_html_(self) -> str:
+        table, note = self._shown()
+        return html_table(table, self.title, note)
 
     def as_latex(self) -> str:
-        """Return the table in LaTeX that needs no package; names are escaped."""
+        """Return the table in LaTeX that needs no package; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
+        >>> "tabular" in bbl.etable(fits).as_latex()
+        True
+        """
         return latex_table(self.frame, self.title, self.note)
 
     def as_markdown(self) -> str:
-        """Return the table in Markdown; names are escaped."""
+        """Return the table in Markdown; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl(f"Survived ~ Sex {sign} Age", titanic, "Freq") for sign in "+*"]
+        >>> print(bbl.etable(fits).as_markdown().splitlines()[0])
+        **Models of Survived**
+        """
         return markdown_table(self.frame, self.title, self.note)

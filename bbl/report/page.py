@@ -34,6 +34,8 @@ caption { text-align: left; font-weight: 600; padding: .25rem 0; min-width: min(
 th, td { text-align: right; padding: .25rem .75rem .25rem 0; white-space: nowrap; font-variant-numeric: tabular-nums; }
 tbody th, thead td { text-align: left; font-weight: 400; }
 tbody th { white-space: normal; overflow-wrap: break-word; min-width: min(5rem, 25vw); max-width: min(45vw, 24rem); }
+th.text, td.text { text-align: left; white-space: normal; min-width: min(9rem, 40vw); }
+table:has(.text) tbody th { min-width: min(16rem, 40vw); }
 thead th { border-bottom: 1px solid #59636e; }
 table:not(:has(thead)) td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 table:not(:has(thead)) th { overflow-wrap: normal; }

@@ -47,7 +47,8 @@ def plot_coefficients(
     Parameters
     ----------
     names : sequence of n str
-        The first `MAX_ROWS` are drawn, or all if `ax` is given.
+        All are drawn if `ax` is given, else at most `MAX_ROWS`: those whose intervals are farthest from zero, in units
+        of their width.
     groups : sequence of K labels
     estimate, lower, upper : ndarray, shape (K, n)
         Points and ends of the intervals; no point for nan, no line if an end is not finite.
@@ -57,18 +58,22 @@ def plot_coefficients(
     """
     K, n = estimate.shape
     n_shown = n if ax is not None else min(n, MAX_ROWS)
+    if n_shown < n:
+        shown = _farthest_from_zero(estimate, lower, upper)[:n_shown]
+        names = [names[k] for k in shown]
+        estimate, lower, upper = estimate[:, shown], lower[:, shown], upper[:, shown]
     gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
     rows = np.arange(n_shown, dtype=float)
     if ax is None:
-        ax = _new_axes(names[:n_shown], rows, gap, n_shown < n, K)
-        note_shown(ax, n_shown, n, "coefficients")
+        ax = _new_axes(names, rows, gap, n_shown < n, K)
+        note_shown(ax, n_shown, n, "coefficients", "strongest")
     else:
         fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
         y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
-        low, high, point = (values[k, :n_shown] for values in (lower, upper, estimate))
+        low, high, point = lower[k], upper[k], estimate[k]
         has_interval = np.isfinite(low) & np.isfinite(high)
         ax.hlines(y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4)
         handles += ax.plot(point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3)
@@ -81,6 +86,14 @@ def plot_coefficients(
         named_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
     plain_numbers(ax)
     return ax
+
+
+def _farthest_from_zero(estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Return the positions (n,) of coefficients (K, n), those with the largest estimate per width of interval first."""
+    width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.abs(np.nan_to_num(estimate)) / width
+    return np.argsort(-np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable")
 
 
 def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool, K: int) -> Axes:

@@ -17,7 +17,7 @@ from bbl.design.labels import Labels
 from bbl.model.parameters import Parameters
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text, vector_text
 
-__all__ = ["call_text", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
+__all__ = ["call_text", "cv_head", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
 
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
 SHOWN_LEVELS = 10  # levels of a predictor
@@ -34,7 +34,7 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     name : str
         Name of the function.
     arguments : mapping of str to object
-        Values by name; strings are quoted, but for ``formula``, ``data`` and ``weights``.
+        Values by name; strings are quoted, but for ``formula``, ``data``, ``weights`` and ``design``.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def _argument(key: str, value: Any) -> str:
     if isinstance(value, str):
         one_line = " ".join(label_text(value.replace("\n", " ")).split())
         text = one_line if len(one_line) <= 2 * WIDTH else one_line[: 2 * WIDTH] + " ..."
-        return text if key in ("formula", "data", "weights") else repr(text)
+        return text if key in ("formula", "data", "weights", "design") else repr(text)
     if isinstance(value, list | tuple | np.ndarray):
         cells = [f"{v:.{DIGITS}g}" if isinstance(v, float) else str(v) for v in list(value)[:SHOWN_LEVELS]]
         return f"[{', '.join(cells)}{', ...' if len(value) > SHOWN_LEVELS else ''}]"
@@ -228,15 +228,15 @@ def cv_text(frame: pd.DataFrame, best: float, maxscore: float, score: str | None
     1     0.1 0.8523296
     2     0.2 0.8530829
     """
+    return f"{cv_head(frame, best, maxscore, score)}\n\n{table_text(frame)}"
+
+
+def cv_head(frame: pd.DataFrame, best: float, maxscore: float, score: str | None = None) -> str:
+    """Return the best setting and its score, the first two lines of `cv_text`."""
     score_name = f" ({score})" if score in ("accuracy", "logloss", "brier", "pnll") else ""
     extremum = "Min." if score in ("logloss", "brier", "pnll") else "Max."
-    lines = [
-        f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}",
-        f"{extremum} score{score_name}: {format_numbers([maxscore])[0]}",
-        "",
-        table_text(frame),
-    ]
-    return "\n".join(lines)
+    score_text = f"{extremum} score{score_name}: {format_numbers([maxscore])[0]}"
+    return f"Optimal {frame.columns[0]} = {format_numbers([best])[0]}\n{score_text}"
 
 
 def sample_text(xmax: pd.DataFrame, emax: pd.Series) -> str:

@@ -133,6 +133,29 @@ def test_a_report_says_what_the_model_says(pages, titanic):
     assert "There is none: This model has no training rows" in pages["loaded"].read_text(encoding="utf-8")
 
 
+def test_a_report_begins_with_what_predictions_are_worth(pages, titanic):
+    text = pages["pseudo"].read_text(encoding="utf-8")
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", text)
+    assert headings[0] == "In short" and headings[-2:] == ["Summary", "Data"]
+    assert "<title>Model of Survived</title>" in text
+    first = html.unescape(re.sub("<[^>]+>", " ", text.split("<h2")[1]))
+    fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, "Freq")
+    scores = fit.evaluate().scores
+    naive = bbl.bbl("Survived ~ .", titanic, "Freq", "naive", prior_count=1).evaluate().scores
+    assert f"{scores.loc['accuracy', 'estimate']:.1%} are predicted rightly" in first
+    for loss in (
+        scores.loc["log-loss", "estimate"],
+        scores.loc["log-loss", "baseline"],
+        naive.loc["log-loss", "estimate"],
+    ):
+        assert f"{loss:.3g} of" in first or f"is {loss:.3g}" in first
+    importance = fit.importance(titanic, weights="Freq").frame["importance"]
+    drivers = re.findall(r"(\w+) \(\+(\d\.\d+)\)", first)
+    assert [name for name, _ in drivers] == list(importance.index[: len(drivers)])
+    assert [float(rise) for _, rise in drivers] == [round(v, 3) for v in importance[: len(drivers)]]
+    assert "Yes less No" in text and "each group less" not in text
+
+
 def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_path):
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"<y>": rng.integers(0, 2, 300), "age & more": rng.uniform(0, 9, 300)})

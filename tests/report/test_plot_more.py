@@ -21,6 +21,7 @@ from bbl.report.machine.plot_interactions import draw_network
 from bbl.report.machine.plot_logo import AMINO_ACIDS, NUCLEOTIDES, draw_logo, information, zero_sum_fields
 from bbl.report.machine.plot_parameters import plot_parameters
 from bbl.report.plot_check import plot_calibration
+from bbl.report.plot_coefficients import plot_coefficients
 
 DNA = tuple("ACGT")
 
@@ -359,3 +360,17 @@ def test_positions_of_sampled_configurations(titanic):
 def test_comparison_is_public():
     ax = bbl.plot_comparison(([1.0], [2.0]), ([1.5], [2.0]))
     assert "rms difference 0.5" in ax.get_legend().get_texts()[0].get_text()
+
+
+def test_a_plot_of_many_coefficients_shows_those_that_are_farthest_from_zero():
+    n = 60
+    estimate = np.linspace(0.0, 3.0, n)[None]
+    half = np.where(np.arange(n) % 2, 0.5, 50.0)[None]
+    half[0, -1] = np.nan  # a coefficient without an interval comes after all others
+    names = [f"x{i}" for i in range(n)]
+    ax = plot_coefficients(names, ["all"], estimate, estimate - half, estimate + half)
+    shown = [tick.get_text() for tick in ax.get_yticklabels()]
+    clearest = sorted(range(n - 1), key=lambda i: -estimate[0, i] / half[0, i])[:40]
+    assert shown == [f"x{i}" for i in clearest]
+    assert ax.figure.texts[0].get_text() == "showing the strongest 40 of 60 coefficients"
+    plt.close(ax.figure)

@@ -49,15 +49,20 @@ def absent(name: Hashable) -> bool:
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
 
 
-def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str) -> Summary:
-    """Return the summary of parameters (those with the smallest p) and of joint tests; tables as in `Inference`."""
-    shown = table.sort_values("p", kind="stable").head(MAX_PARAMETERS).sort_index()
+def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: str) -> Summary:
+    """Return the summary of parameters (those with the smallest p) and of joint tests.
+
+    Tables are as in `Inference`; `d` is ``"d"`` if they are of differences between groups, else empty.
+    """
+    clearest = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
+    shown = clearest.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
-    cells = cells.round(5).assign(test=shown["test"].to_numpy())
-    sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, "", note)]
+    cells = cells.round({name: 5 for name in cells.columns if name != "Pr(>|z|)"})
+    cells = cells.assign(test=shown["test"].to_numpy())
+    sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, d, note)]
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
 

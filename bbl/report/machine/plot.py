@@ -39,8 +39,11 @@ NAME_DEPTH = 1.5  # inches for the names below an image of a single row
 class HasParameters(Protocol):
     """An object with fields h and couplings J, such as `GroupParameters`."""
 
-    h: Any
-    J: Any
+    @property
+    def h(self) -> Any: ...
+
+    @property
+    def J(self) -> Any: ...
 
 
 def plot_cv(
@@ -68,7 +71,7 @@ def plot_cv(
     """
     xname, score = frame.columns[:2]
     ax = axes_or_new(ax, (5.2, 3.6))
-    table = frame.sort_values(xname)
+    table = frame.sort_values(xname, kind="stable")
     x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
     symbol, title = symbol or short_name(xname), title or short_name(xname)
     ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
@@ -97,7 +100,10 @@ def plot_cv(
 
 @verb
 def plot_comparison(
-    true: HasParameters | Sequence, inferred: HasParameters | Sequence, ax: Axes | None = None, title: str | None = None
+    true: HasParameters | Sequence[Any],
+    inferred: HasParameters | Sequence[Any],
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Draw inferred against true parameters, fields and couplings apart (Figures 4 and 5b-d of Woo & Wang).
 
@@ -117,6 +123,16 @@ def plot_comparison(
     ------
     DataError
         If the two models do not have the same parameters.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> levels = [[0, 1, 2]] * 4
+    >>> true, other = (bbl.randompar(levels, seed=seed) for seed in (1, 2))
+    >>> bbl.plot_comparison(true, other).get_xlabel()
+    'True parameter'
+    >>> plt.close()
     """
     ax = axes_or_new(ax, (4.4, 4.2))
     models = zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
@@ -148,7 +164,7 @@ def _fields_couplings(parameters: HasParameters | Sequence) -> tuple[Iterable, I
     return h, J
 
 
-def _flat_pair(true: Iterable, inferred: Iterable, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _flat_pair(true: Iterable[Any], inferred: Iterable[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the fields, or the couplings, of two models as flat arrays in the same order; `name` is h or J."""
     if isinstance(true, Mapping) and isinstance(inferred, Mapping):
         missing = [key for key in true if key not in inferred]

@@ -52,7 +52,9 @@ MAX_PAIRS_SMALL = 30  # drawn by default in each of more graphs, which are small
 
 
 @verb
-def plot_network(self: MachineArrays, groups: Sequence | None = None, top: int | None = None, axes=None):
+def plot_network(
+    self: MachineArrays, groups: Sequence[Any] | None = None, top: int | None = None, axes: Sequence[Axes] | None = None
+) -> list[Axes]:
     """Draw the strongest interactions of each group as a graph of the predictors.
 
     Parameters
@@ -77,6 +79,16 @@ def plot_network(self: MachineArrays, groups: Sequence | None = None, top: int |
         If the model has no interactions.
     OptionError
         If a group is unknown.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> [axis.get_title() for axis in fit.plot_network(groups=[("Yes", "No")])]
+    ['Survived = Yes less No']
+    >>> plt.close()
     """
     return draw_network(self.labels, self.parameters, groups=groups, top=top, axes=axes)
 
@@ -85,7 +97,7 @@ def draw_network(
     labels: Labels,
     parameters: Parameters,
     *,
-    groups: Sequence | None = None,
+    groups: Sequence[Any] | None = None,
     top: int | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
@@ -190,7 +202,9 @@ def _scale(values: np.ndarray) -> dict[str, Any]:
     return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](ends))}
 
 
-def _graph_parameters(labels: Labels, parameters: Parameters, groups: Sequence | None) -> tuple[np.ndarray, list[str]]:
+def _graph_parameters(
+    labels: Labels, parameters: Parameters, groups: Sequence[Any] | None
+) -> tuple[np.ndarray, list[str]]:
     """Return the parameters (graphs, size) and the titles of the graphs; `groups` as in `draw_network`."""
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -49,7 +49,12 @@ AMINO_ACIDS = {
 
 
 @verb
-def plot_logo(self: MachineArrays, kind: str = "information", groups: Sequence | None = None, axes=None):
+def plot_logo(
+    self: MachineArrays,
+    kind: Literal["information", "fields"] = "information",
+    groups: Sequence[Any] | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
     """Draw the levels of each predictor as stacked letters, one logo per group.
 
     Parameters
@@ -71,6 +76,16 @@ def plot_logo(self: MachineArrays, kind: str = "information", groups: Sequence |
     ------
     OptionError
         If there are more than 200 predictors, or a group is unknown.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> [axis.get_title() for axis in fit.plot_logo()]
+    ['Survived = No', 'Survived = Yes']
+    >>> plt.close()
     """
     if choice("kind", kind, ("information", "fields")) == "information":
         heights, title = information(self.labels, self._counts), "Bits"
@@ -153,7 +168,7 @@ def draw_logo(
     labels: Labels,
     heights: Sequence[np.ndarray],
     *,
-    groups: Sequence | None = None,
+    groups: Sequence[Any] | None = None,
     ylabel: str = "Bits",
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:

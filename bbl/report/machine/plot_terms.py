@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,12 @@ MAX_SIDE = 3.2  # inches of a panel's side
 
 
 @verb
-def plot_terms(self: MachineArrays, term: Sequence | None = None, groups: Sequence | None = None, axes=None):
+def plot_terms(
+    self: MachineArrays,
+    term: Sequence[Any] | None = None,
+    groups: Sequence[Any] | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
     """Draw the couplings of a term of three predictors or more as small multiples of heat maps.
 
     Parameters
@@ -65,6 +70,16 @@ def plot_terms(self: MachineArrays, term: Sequence | None = None, groups: Sequen
         If the model has no terms of three predictors or more.
     OptionError
         If `term` is no such term, or a group is unknown.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex * Age", titanic, weights="Freq", verbose=0)
+    >>> len(fit.plot_terms(groups=["Yes"]))
+    1
+    >>> plt.close()
     """
     layout, names = self.parameters.layout, list(self.labels.names)
     scope = strongest_term(self.parameters)
@@ -96,7 +111,7 @@ def plot_term(
     labels: Labels,
     parameters: Parameters,
     term: Sequence[int],
-    groups: Sequence | None = None,
+    groups: Sequence[Any] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw the couplings of a term: the first predictor by the second, a map for each joint level of the others.

@@ -14,7 +14,7 @@ from bbl.design.labels import Labels
 from bbl.names import distinct_names, label_index
 from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_text
 from bbl.report.machine.tables import level_index
-from bbl.report.markup import html_table, html_text, latex_table, latex_text
+from bbl.report.markup import Section, html_fragment, html_table, html_text, latex_table, latex_text
 from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 from bbl.stats.ties import first_largest
@@ -22,15 +22,6 @@ from bbl.stats.ties import first_largest
 __all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_of", "wald_sections"]
 
 SHOWN = 10  # predictors up to which each has a table; with more, rows of the one table of all
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table with a heading above it and a note below it."""
-
-    heading: str
-    table: pd.DataFrame
-    note: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +40,15 @@ class Summary:
     tables : dict of str to DataFrame
         Complete tables: the facts as ``"fit"``; in classifiers the test of every predictor as ``"tests"`` and naive
         Bayes fields by predictor and level as ``"h"``.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> summary = fit.summary()
+    >>> list(summary.tables)
+    ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
     """
 
     head: str
@@ -72,18 +72,32 @@ class Summary:
     __repr__ = __str__
 
     def as_html(self) -> str:
-        """Return the summary as a fragment of HTML; names and values are escaped."""
-        parts = [f"<pre>{'<br>'.join(html_text(line) for line in self.head.splitlines())}</pre>"]
-        if self.facts:
-            parts.append(html_table(self._facts(), header=False))
-        parts.append(f"<p>{html_text(self.title)}</p>")
-        parts += [html_table(section.table, section.heading, section.note) for section in self.sections]
-        return "\n".join(['<div class="bbl-summary">', *parts, "</div>"])
+        """Return the summary as a fragment of HTML; names and values are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.summary().as_html().startswith("<div")
+        True
+        """
+        facts = [html_table(self._facts(), header=False)] if self.facts else []
+        return html_fragment(self.head, self.sections, [*facts, f"<p>{html_text(self.title)}</p>"])
 
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the summary as LaTeX that needs no package; names and values are escaped."""
+        """Return the summary as LaTeX that needs no package; names and values are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> "flushleft" in fit.summary().as_latex()
+        True
+        """
         lines = ["~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip()) for line in self.head.splitlines()]
         parts = ["\\begin{flushleft}\\ttfamily\n" + " \\\\\n".join(lines) + "\n\\end{flushleft}"]
         if self.facts:

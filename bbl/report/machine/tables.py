@@ -8,9 +8,9 @@ vector of length ``size``; D is the number of fields.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,9 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout, term_columns
 from bbl.model.parameters import Parameters
 from bbl.names import label_index
+from bbl.report.format import label_text
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.stats.ties import first_largest
 
 __all__ = [
@@ -34,7 +37,9 @@ __all__ = [
     "parameter_names",
 ]
 
+Tables = TypeVar("Tables")  # what a mapping maps to
 SHOWN = 10  # names or rows in a repr
+SHOWN_TABLES = 3  # of a mapping in a notebook
 
 
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
@@ -59,15 +64,18 @@ class Named:
     __iter__ = None  # else Python would iterate over self[0], self[1], ...
 
 
-class _GroupTables(Mapping):
+class _GroupTables(Mapping[Any, Tables], Notebook):
     """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector (size,) of one group."""
 
     def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
         self._labels, self._layout, self._theta = labels, layout, theta
         self._positions = {name: i for i, name in enumerate(labels.names)}
 
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return repr(self), [_level_section(key, self[key]) for key in islice(self, SHOWN_TABLES)]
 
-class FieldTables(_GroupTables):
+
+class FieldTables(_GroupTables[pd.Series]):
     """Fields of one group: maps a predictor to a Series over its non-reference levels."""
 
     def __getitem__(self, name: object) -> pd.Series:
@@ -75,7 +83,7 @@ class FieldTables(_GroupTables):
         values = self._layout.table(self._theta, i)
         return pd.Series(values.copy(), index=label_index(self._labels.levels[i][1:]), name=self._labels.names[i])
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._labels.names)
 
     def __len__(self) -> int:
@@ -85,7 +93,7 @@ class FieldTables(_GroupTables):
         return _mapping_repr("Fields of", [repr(name) for name in self._labels.names[:SHOWN]], len(self))
 
 
-class CouplingTables(_GroupTables):
+class CouplingTables(_GroupTables[pd.DataFrame]):
     """Couplings of one group: maps a tuple of predictors to a DataFrame, levels of the first by levels of the others.
 
     A key may have the predictors in any order; iteration gives each term once, pairs first, in the order of the
@@ -106,7 +114,7 @@ class CouplingTables(_GroupTables):
         columns = levels[1] if len(predictors) == 2 else _joint_index(levels[1:])
         return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
 
-    def __iter__(self) -> Iterator[tuple]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         names = self._labels.names
         return (tuple(names[i] for i in term) for terms in self._layout.terms for term in terms)
 
@@ -123,25 +131,43 @@ def _joint_index(levels: list[pd.Index]) -> pd.MultiIndex:
     return pd.MultiIndex.from_product(levels, names=[index.name for index in levels])
 
 
-class _Groups(Mapping):
+class _Groups(Mapping[Any, Tables], Notebook):
     """Maps a group to its tables, a `FieldTables` or `CouplingTables` (`kind`)."""
 
-    def __init__(self, kind: type[_GroupTables], labels: Labels, parameters: Parameters):
+    def __init__(self, kind: Callable[[Labels, Layout, np.ndarray], Tables], labels: Labels, parameters: Parameters):
         self._kind, self._labels, self._parameters = kind, labels, parameters
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
-    def __getitem__(self, group: object):
+    def __getitem__(self, group: object) -> Tables:
         g = _position("group", group, self._positions)
         return self._kind(self._labels, self._parameters.layout, self._parameters.theta[g])
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._labels.groups)
 
     def __len__(self) -> int:
         return len(self._labels.groups)
 
+    def _notebook(self) -> tuple[str, list[Section]]:
+        sections = []
+        for group in islice(self, SHOWN_TABLES):
+            tables: Any = self[group]
+            sections += [_level_section((group, *_key(key)), tables[key]) for key in islice(tables, SHOWN_TABLES)]
+        return repr(self), sections
+
     def __repr__(self) -> str:
         return _mapping_repr("Tables of", [repr(g) for g in self._labels.groups[:SHOWN]], len(self))
+
+
+def _key(name: object) -> tuple[Any, ...]:
+    """Return the name of a predictor, or the names of a term, as a tuple."""
+    return name if isinstance(name, tuple) else (name,)
+
+
+def _level_section(key: object, table: Any) -> Section:
+    """Return a table of fields or couplings for a notebook, under the names that look it up."""
+    frame = table.to_frame("field") if isinstance(table, pd.Series) else table
+    return first_rows(frame.iloc[:, :SHOWN], ", ".join(map(label_text, _key(key))), "the table that is looked up")
 
 
 def _mapping_repr(title: str, names: list[str], n: int) -> str:
@@ -151,7 +177,7 @@ def _mapping_repr(title: str, names: list[str], n: int) -> str:
     return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
 
 
-class Coefficients(Named):
+class Coefficients(Named, Notebook):
     """Coefficients of a fit by label; what ``coef()`` returns. As in R, ``coef["h"]`` is ``coef.h``.
 
     Parameters
@@ -208,6 +234,14 @@ class Coefficients(Named):
             on, ``estimate``, ``pooled`` and ``difference`` (nan without a pooled fit). Rows are ordered by group, then
             by number of predictors, then by term. Labels are categorical, or objects where two different levels
             compare equal (1 and True).
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.coef().to_frame().shape
+        (18, 9)
         """
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
@@ -233,10 +267,10 @@ class Coefficients(Named):
             }
         )
 
-    def __repr__(self) -> str:
+    def _first_fields(self) -> Section:
+        """Return the fields of the first groups, a row for each of the first levels."""
         labels, layout = self._labels, self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
-        groups = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
         columns = [str(g) for g in labels.groups[:SHOWN]]
         if self._parameters.pooled is not None:
             fields = np.vstack((self._parameters.pooled[: layout.D], fields))
@@ -245,11 +279,23 @@ class Coefficients(Named):
         table = pd.DataFrame(fields[: len(columns), :SHOWN].T, index=names[:SHOWN], columns=columns, dtype=float)
         notes = [f"first {SHOWN} of {layout.D}"] if layout.D > SHOWN else []
         notes += [f"first {SHOWN} of {len(labels.groups)} groups"] if len(labels.groups) > SHOWN else []
+        return Section(f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}", table)
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return self._head(), [self._first_fields()]
+
+    def _head(self) -> str:
+        """Return how many coefficients there are, and how they are looked up."""
+        labels, layout = self._labels, self._parameters.layout
+        groups = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
         return (
             f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings each.\n"
-            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all.\n\n"
-            f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}:\n{table.to_string()}"
+            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; .to_frame() has all."
         )
+
+    def __repr__(self) -> str:
+        fields = self._first_fields()
+        return f"{self._head()}\n\n{fields.heading}:\n{fields.table.to_string()}"
 
 
 def parameter_names(labels: Labels, layout: Layout) -> list[str]:

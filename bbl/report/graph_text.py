@@ -1,0 +1,23 @@
+"""Graphs for other programs: networkx where it is installed, and names as Graphviz quotes them."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+__all__ = ["quoted", "require_networkx"]
+
+
+def require_networkx() -> ModuleType:
+    """Return networkx; an ImportError that says how to install it if it is absent."""
+    try:
+        import networkx
+    except ImportError as error:
+        raise ImportError("to_networkx needs networkx: pip install networkx") from error
+    return networkx
+
+
+def quoted(name: object) -> str:
+    """Return a name as a quoted identifier of Graphviz, on one line."""
+    text = re.sub(r"[\r\n]+", " ", str(name))
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

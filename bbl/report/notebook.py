@@ -1,0 +1,41 @@
+"""Notebook: what notebooks show of results, lines of text and tables as HTML; names and values are escaped."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pandas as pd
+
+from bbl.report.markup import Section, html_fragment
+
+__all__ = ["Notebook", "first_rows"]
+
+SHOWN_ROWS = 20  # of a table
+
+
+class Notebook(ABC):
+    """Mixin of results that a notebook shows as text and tables, in place of the text of the prompt."""
+
+    @abstractmethod
+    def _notebook(self) -> tuple[str, list[Section]]:
+        """Return what a notebook shows: lines of text, and tables."""
+
+    def _repr_html_(self) -> str:
+        return html_fragment(*self._notebook())
+
+
+def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -> Section:
+    """Return the first 20 rows of a table for a notebook; the note names the `source` of all rows if there are more.
+
+    Examples
+    --------
+    >>> section = first_rows(pd.DataFrame({"x": range(30)}), "Numbers", ".frame")
+    >>> len(section.table), section.note
+    (20, '... (10 more rows; .frame has all)')
+    """
+    table = frame.head(SHOWN_ROWS)
+    if isinstance(table.index, pd.RangeIndex):  # numbers of rows say nothing
+        table = table.set_axis([""] * len(table), axis=0)
+    n_hidden = len(frame) - len(table)
+    rest = [f"... ({n_hidden:,} more rows; {source} has all)"] if n_hidden else []
+    return Section(heading, table, " ".join([*rest, *([note] if note else [])]))

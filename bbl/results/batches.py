@@ -59,7 +59,7 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
         yield replace(frame, index=index, argument="newdata")
 
 
-def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike) -> int:
+def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> int:
     """Write frames with the same columns to one Parquet file, and return the number of rows.
 
     The file is named ``path + ".part"`` until it is complete.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 import os
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import fill
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self, Unpack, overload
 
 import numpy as np
 import pandas as pd
@@ -20,23 +20,26 @@ from numpy.typing import ArrayLike
 
 from bbl.boltzmann.prediction_checks import training_record, training_rows
 from bbl.checks import choice, share, verb
+from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Classifier
-from bbl.design.decisions import Costs, Priors, check_costs, check_priors
+from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
 from bbl.design.weights import own_weights
 from bbl.errors import BBLError, OptionError
 from bbl.report.format import WIDTH
 from bbl.report.page import Part
 from bbl.results.comparison import compare_fits
-from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows
+from bbl.results.effect_fit import ErrorSource
+from bbl.results.effects import avg_comparisons, avg_predictions, comparisons, effects_part, predictions
+from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows, judged_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explain_rows
 from bbl.results.model import ModelResults
+from bbl.results.overview import overview_part
 from bbl.results.report_page import evaluation_part
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import with_priors
-from bbl.stats.ties import first_largest
 
 __all__ = ["ClassifierResults", "no_refit"]
 
@@ -59,16 +62,40 @@ class ClassifierResults(ModelResults):
 
     _can_refit: ClassVar[bool]  # whether `_refit` fits other rows
 
+    avg_comparisons = avg_comparisons
+    avg_predictions = avg_predictions
+    comparisons = comparisons
+    predictions = predictions
+
     @abstractmethod
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the class scores (n, K) of rows with level `codes` (n, m), summing out `missing` (n, m) predictors."""
 
+    @overload
+    @abstractmethod
+    def predict(
+        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    @abstractmethod
+    def predict(
+        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    @abstractmethod
+    def predict(
+        self,
+        newdata: object = ...,
+        type: Literal["link", "prob"] = ...,
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
+    ) -> pd.DataFrame: ...
     @abstractmethod
     def predict(
         self,
         newdata: object = None,
-        type: str = "link",
-        unseen: str = "raise",
+        type: PredictionType = "link",
+        unseen: Unseen = "raise",
         *,
         priors: Priors = None,
         costs: Costs = None,
@@ -79,10 +106,10 @@ class ClassifierResults(ModelResults):
     def predict_batches(
         self,
         newdata: object,
-        type: str = "prob",
-        unseen: str = "raise",
+        type: PredictionType = "prob",
+        unseen: Unseen = "raise",
         *,
-        to: str | os.PathLike | None = None,
+        to: str | os.PathLike[str] | None = None,
         priors: Priors = None,
         costs: Costs = None,
         verbose: int = 1,
@@ -112,10 +139,27 @@ class ClassifierResults(ModelResults):
     ) -> Importance:
         """Return the increase of the log-loss without each predictor; see `bbl.results.predictions.importance`."""
 
+    @abstractmethod
+    def fitted(self) -> pd.DataFrame:
+        """Return the probability of each group for the training rows."""
+
+    @abstractmethod
+    def residuals(self) -> pd.Series:
+        """Return 1 where the predicted group is the observed one, else 0."""
+
     @property
     @abstractmethod
     def _advice(self) -> str:
         """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
+
+    @abstractmethod
+    def _error_source(self, rng: np.random.Generator) -> ErrorSource:
+        """Return where standard errors of effects come from; an OptionError or DataError if there are none."""
+
+    @property
+    @abstractmethod
+    def _bootstrap_members(self) -> Sequence[tuple[ClassifierResults, float]]:
+        """The fits that a bootstrap refits, with their weights in predictions; empty if there is none."""
 
     @abstractmethod
     def _attribution(self) -> Attribution:
@@ -195,7 +239,7 @@ class ClassifierResults(ModelResults):
         weights: Hashable | ArrayLike = None,
         *,
         level: float = 0.95,
-        unseen: str = "raise",
+        unseen: Unseen = "raise",
         priors: Priors = None,
         costs: Costs = None,
     ) -> Evaluation:
@@ -254,7 +298,7 @@ class ClassifierResults(ModelResults):
         self,
         newdata: object = None,
         of: tuple[Hashable, Hashable] | None = None,
-        unseen: str = "raise",
+        unseen: Unseen = "raise",
         *,
         priors: Priors = None,
     ) -> Explanation:
@@ -304,20 +348,18 @@ class ClassifierResults(ModelResults):
         return explain_rows(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
-        """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`."""
+        """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> smaller = bbl.bbl("Survived ~ Class + Sex + Age", titanic, weights="Freq")
+        >>> smaller.compare(fit)[["parameters", "AIC"]].round(1).to_numpy().tolist()
+        [[10.0, 8162.3], [18.0, 7767.6]]
+        """
         return compare_fits((self, *others))
-
-    def fitted(self) -> pd.DataFrame:
-        """Return the probability of each group for the training rows."""
-        return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
-
-    def residuals(self) -> pd.Series:
-        """Return, as R does, 1 where the predicted group is the observed one, else 0; missing without a group."""
-        observed = self._rows().response
-        is_right = (first_largest(self._training_scores()) == observed).astype(int)
-        residuals = pd.Series(is_right, index=self._index(), name="residuals")
-        has_no_group = observed < 0
-        return residuals.astype("Int64").mask(has_no_group) if has_no_group.any() else residuals
 
     @cached_property
     def log_loss(self) -> LossRecord | None:
@@ -340,9 +382,7 @@ class ClassifierResults(ModelResults):
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
-        n_levels, K = self.design.n_levels, len(self.labels.groups)
-        lookups_per_row = K * (1.0 + len(n_levels))
-        scored, is_complete = training_rows(rows, n_levels, K, lookups_per_row)
+        scored, is_complete = self._scored_rows(rows)
         if not scored.n:
             return None
         scores = self.class_scores(scored.codes, scored.missing)
@@ -376,11 +416,23 @@ class ClassifierResults(ModelResults):
         return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's section on predictions, or on the reason why there is no evaluation."""
+        """Return the report's sections on predictions and effects, or on the reasons why there are none."""
         try:
-            return [evaluation_part(self.evaluate(newdata, weights))]
+            evaluation = self.evaluate(newdata, weights)
+            rows = (
+                judged_rows(self.design, newdata, weights)
+                if newdata is not None
+                else self._scored_rows(self._rows())[0]
+            )
         except BBLError as error:
-            return [Part("Evaluation", [f"There is none: {error}"])]
+            return [Part("Evaluation", [f"There is none: {error}"]), effects_part(self, newdata, weights)]
+        overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, newdata is not None)
+        return [overview, evaluation_part(evaluation), effects_part(self, newdata, weights)]
+
+    def _scored_rows(self, rows: Rows) -> tuple[Sample, bool]:
+        """Return the training rows, or a sample of very many, and whether these are all rows."""
+        n_levels, K = self.design.n_levels, len(self.labels.groups)
+        return training_rows(rows, n_levels, K, K * (1.0 + len(n_levels)))
 
 
 def no_refit(self: ClassifierResults, train: Sample, rng: np.random.Generator) -> NoReturn:

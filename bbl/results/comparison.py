@@ -14,7 +14,7 @@ from bbl.results.model import ModelResults
 
 __all__ = ["Fits", "check_fits", "compare_fits", "criteria", "is_comparable"]
 
-Fits = ModelResults | Sequence[ModelResults] | Mapping[Hashable, ModelResults]
+Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:

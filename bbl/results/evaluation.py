@@ -9,30 +9,32 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.checks import choice, near_match, verb
+from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
-from bbl.design.frames import Frame
+from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
+from bbl.rows.sample import Sample
 from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
 from bbl.stats.loss_record import LossRecord
 from bbl.stats.metrics import FLOOR, LEAST
 from bbl.stats.scores import least_cost, link, log_probabilities
 from bbl.stats.ties import first_largest
 
-__all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows"]
+__all__ = ["FIGURES", "Evaluation", "encode_groups", "evaluate_rows", "judged_rows"]
 
-FIGURES = ("confusion", "roc", "calibration")  # values of the argument `kind` of `Evaluation.plot`
+FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")  # rows of `Evaluation.scores`
 TRAINING_NOTE = "The model has seen these rows: new rows, or cross-validation, tell what it is worth."
 
@@ -182,6 +184,18 @@ class Evaluation:
         DataFrame
             ``threshold`` of the probability of the group, decreasing; ``fpr`` and ``tpr``, the shares of the other rows
             and of the rows of the group whose probability reaches the threshold.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> evaluation = fit.evaluate(titanic, weights="Freq")
+        >>> evaluation.roc("Yes").head(3).round(3)
+             fpr    tpr  threshold
+        0  0.000  0.000        inf
+        1  0.003  0.197      0.972
+        2  0.003  0.198      0.951
         """
         groups = list(self.labels.groups)
         if group is None and len(groups) == 2:
@@ -198,7 +212,7 @@ class Evaluation:
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
 
     @verb
-    def plot(self, kind: str = "confusion", groups: Sequence | None = None, ax=None):
+    def plot(self, kind: EvaluationFigure = "confusion", groups: Sequence[Any] | None = None, ax: Any = None) -> Any:
         """Draw the confusion matrix, ROC curves, or observed shares against predicted probabilities (calibration).
 
         Parameters
@@ -211,6 +225,17 @@ class Evaluation:
         Returns
         -------
         matplotlib Axes, or a list of them for ``"calibration"``
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> evaluation = fit.evaluate(titanic, weights="Freq")
+        >>> evaluation.plot("roc").get_xlabel()
+        'False positive rate'
+        >>> plt.close()
         """
         if choice("kind", kind, FIGURES) == "confusion":
             return plot_confusion(self.labels, self._counts, ax=ax)
@@ -247,13 +272,33 @@ class Evaluation:
         return Summary(f"Predictions of {self.labels.response}", facts, "Evaluation:", sections, tables)
 
     def as_html(self) -> str:
-        """Return the evaluation as a fragment of HTML; names are escaped."""
+        """Return the evaluation as a fragment of HTML; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> evaluation = fit.evaluate(titanic, weights="Freq")
+        >>> evaluation.as_html().startswith("<div")
+        True
+        """
         return self._summary.as_html()
 
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the evaluation as LaTeX, which needs no package; names are escaped."""
+        """Return the evaluation as LaTeX, which needs no package; names are escaped.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> evaluation = fit.evaluate(titanic, weights="Freq")
+        >>> "flushleft" in evaluation.as_latex()
+        True
+        """
         return self._summary.as_latex()
 
     def __repr__(self) -> str:
@@ -264,6 +309,19 @@ def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -
     """Return (group numbers (n,), weights (n,)) of new rows; `weights` is the name of a column, or an array."""
     row_weights = named_weights(weights, frame, whole=False)[1]
     return design.encode_response(frame), row_weights
+
+
+def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) -> Sample:
+    """Return the encoded rows of `newdata` that have a prediction and a group; a DataError if none has."""
+    frame = to_frame(newdata, "newdata")
+    y, counts = encode_groups(design, frame, weights)
+    codes, missing = design.encode(frame)
+    dropped = design.dropped(frame)
+    is_judged = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
+    rows = Sample(codes, counts, y, missing).rows(is_judged)
+    if not rows.n:
+        raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
+    return rows
 
 
 def evaluate_rows(

@@ -7,9 +7,9 @@ coupling; class scores (n, K) are sums of terms. The log-odds are those of one g
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,16 @@ from bbl.errors import OptionError
 from bbl.model.attribution import Factors, contributions
 from bbl.names import distinct_names, label_index
 from bbl.report.format import WIDTH
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.plot_waterfall import plot_waterfall
 from bbl.report.text import label_text, table_text
 from bbl.stats.loss_record import LossRecord, shares_loss
 from bbl.stats.ties import first_largest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Attribution", "Explanation", "Importance", "explain_rows", "summarise_importance"]
 
@@ -60,7 +65,7 @@ class Attribution:
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class Explanation(Notebook):
     """Contributions of the terms to the log-odds of two groups, row by row; made by ``fit.explain()``.
 
     Attributes
@@ -76,6 +81,23 @@ class Explanation:
         Names of the predictors that label each term, in the order of the columns of `frame`.
     verdict : str
         Warning above the printed explanation if the log-loss of the model is above that of the shares of the groups.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> explanation = fit.explain(titanic.head(1))
+    >>> explanation
+    Row 0: log-odds of Yes against No
+                        contribution
+    Class=1st                 1.2317
+    Sex=Male                 -1.1855
+    Class=1st, Sex=Male      -0.5141
+    Sex=Male, Age=Child       0.4153
+    (baseline)                0.3247
+    Age=Child                 0.1335
+    sum                       0.4057
     """
 
     frame: pd.DataFrame
@@ -85,7 +107,17 @@ class Explanation:
 
     @verb
     def row(self, row: int = 0) -> pd.Series:
-        """Return the contributions to the log-odds of one row, by position, the largest first."""
+        """Return the contributions to the log-odds of one row, by position, the largest first.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> explanation = fit.explain(titanic.head(1))
+        >>> explanation.row(0).head(2).round(2).to_dict()
+        {'Class=1st': 1.23, 'Sex=Male': -1.19}
+        """
         contributions, names = self._contributions(row)
         order = np.argsort(-np.abs(contributions), kind="stable")
         return pd.Series(contributions[order], index=[names[k] for k in order], name="contribution")
@@ -103,7 +135,7 @@ class Explanation:
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(self.frame.iloc[:, 1].tolist()[row])
 
     @verb
-    def plot(self, row: int = 0, top: int = 12, ax=None):
+    def plot(self, row: int = 0, top: int = 12, ax: Axes | None = None) -> Axes:
         """Draw how the contributions add up to the log-odds of one row; return the Axes.
 
         Parameters
@@ -113,13 +145,24 @@ class Explanation:
         top : int, default 12
             Number of contributions that have a bar each.
         ax : matplotlib Axes, optional
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> explanation = fit.explain(titanic.head(1))
+        >>> axis = explanation.plot(0)
+        >>> plt.close()
         """
         contributions, names = self._contributions(row)
         title = "Log-odds of {} against {}".format(*self._groups(row))
         return plot_waterfall(names, contributions, title=title, top=integer("top", top, 1), ax=ax)
 
-    def __repr__(self) -> str:
-        tables = []
+    def _first_rows(self) -> list[Section]:
+        """Return the largest contributions to the log-odds of the first rows, a table for each."""
+        sections = []
         for k in range(min(3, len(self.frame))):
             group, against = self._groups(k)
             row = self.row(k)
@@ -127,11 +170,25 @@ class Explanation:
             last = "sum" if len(row) <= 10 else f"sum of all {len(row)}"
             table.index = pd.Index([*row.index[:10], last], dtype=object)
             heading = f"Row {label_text(self.frame.index[k])}: log-odds of {group} against {against}"
-            tables.append(f"{heading}\n{table_text(table.round(4), left=False)}")
-        n_hidden = len(self.frame) - len(tables)
+            sections.append(Section(heading, table.round(4)))
+        return sections
+
+    def _end(self, n_shown: int) -> list[str]:
+        """Return the line that stands for the rows that are not shown, in a list; empty if there are none."""
+        n_hidden = len(self.frame) - n_shown
+        return [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        sections = self._first_rows()
+        if sections:
+            sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
+        return self.verdict, sections
+
+    def __repr__(self) -> str:
+        sections = self._first_rows()
+        tables = [f"{section.heading}\n{table_text(section.table, left=False)}" for section in sections]
         verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
-        end = [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
-        return "\n\n".join([*verdict, *tables, *end])
+        return "\n\n".join([*verdict, *tables, *self._end(len(sections))])
 
 
 def explain_rows(
@@ -211,7 +268,7 @@ def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, repr=False)
-class Importance:
+class Importance(Notebook):
     """Increase of the log-loss without each predictor; made by ``fit.importance()``.
 
     Attributes
@@ -227,6 +284,18 @@ class Importance:
         Description of the rows, such as "new rows".
     remedy : str
         Advice that lowers a loss above the baseline.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> importance = fit.importance(titanic, weights="Freq")
+    >>> importance.frame.round(3)
+           importance     se
+    Sex         0.097  0.008
+    Class       0.039  0.006
+    Age         0.005  0.002
     """
 
     frame: pd.DataFrame
@@ -236,21 +305,38 @@ class Importance:
     remedy: str = ""
 
     @verb
-    def plot(self, top: int = 40, ax=None):
-        """Draw the `top` importances with two standard errors to each side; return the Axes."""
+    def plot(self, top: int = 40, ax: Axes | None = None) -> Axes:
+        """Draw the `top` importances with two standard errors to each side; return the Axes.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> importance = fit.importance(titanic, weights="Freq")
+        >>> axis = importance.plot()
+        >>> plt.close()
+        """
         rows = self.frame.head(integer("top", top, 1))
         mean, half_width = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
         limits = ((mean - half_width)[None], (mean + half_width)[None])
         return plot_coefficients(list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax)
 
-    def __repr__(self) -> str:
+    def _head(self) -> str:
+        """Return the log-loss, with a warning if it is above that of the shares of the groups."""
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
         losses = f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups)"
         head = f"{losses}; where a\npredictor is summed out it rises by"
-        head = f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
+        return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return self._head(), [first_rows(self.frame.round(5), "", ".frame")]
+
+    def __repr__(self) -> str:
         n_hidden = len(self.frame) - 20
         end = [f"... ({n_hidden} more predictors)"] if n_hidden > 0 else []
-        return "\n".join([head, table_text(self.frame.head(20).round(5)), *end])
+        return "\n".join([self._head(), table_text(self.frame.head(20).round(5)), *end])
 
 
 def summarise_importance(

@@ -21,25 +21,31 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.model.moments import level_counts
 from bbl.report.machine.summary import Section, Summary
+from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
 from bbl.results.report_page import data_part
+from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
-__all__ = [
-    "LogLikelihood",
-    "MethodTraits",
-    "ModelResults",
-    "Training",
-    "no_composite_aic",
-    "no_ratio_test",
-    "training_log_likelihood",
-]
+__all__ = ["LogLikelihood", "ModelResults", "Training", "no_composite_aic", "no_ratio_test", "training_log_likelihood"]
 
 
 class LogLikelihood(float):
-    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of observations)."""
+    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of observations).
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> value = fit.logLik()
+    >>> value.df, value.nobs
+    (18, 2201)
+    >>> round(-2 * value + 2 * value.df, 3) == round(fit.aic, 3)
+    True
+    """
 
     df: int
     nobs: float
@@ -73,43 +79,6 @@ class Training:
     log_likelihood: float
     counts: list[np.ndarray]
     sections: list[Section] | None = None
-
-
-@dataclass(frozen=True)
-class MethodTraits:
-    """Properties of the method of a fit, for averages and tables of several fits.
-
-    Attributes
-    ----------
-    name : str
-        The engine of a Boltzmann machine, the kind of any other model.
-    learner : str
-        `name`, or the learner of a Bayesian network's structure.
-    setting : str
-        Tuned options as ``option=value``, comma-separated.
-    converged : bool
-        Whether the optimum was reached; True for estimates in closed form.
-    stops_early : bool
-        Whether the method is meant to stop before its optimum.
-    needs_complete_rows : bool
-        Whether rows with missing values have no class scores, because the method cannot sum the values out.
-    calibration : str
-        ``"temperature"`` or ``"none"``.
-    can_calibrate : bool
-        Whether the method can be calibrated, and the fit is not.
-    models_predictors : bool
-        Whether a likelihood is that of response and predictors, P(x, y), not P(y|x).
-    """
-
-    name: str
-    learner: str
-    setting: str = ""
-    converged: bool = True
-    stops_early: bool = False
-    needs_complete_rows: bool = False
-    calibration: str = "none"
-    can_calibrate: bool = False
-    models_predictors: bool = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,6 +153,13 @@ class ModelResults(ABC):
     @abstractmethod
     def __repr__(self) -> str:
         """Return the text that is printed at the prompt: the call with the main numbers."""
+
+    @abstractmethod
+    def _notebook(self) -> tuple[str, list[Section]]:
+        """Return what a notebook shows: the call, and tables with the main numbers."""
+
+    def _repr_html_(self) -> str:
+        return html_fragment(*self._notebook())
 
     @abstractmethod
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
@@ -286,7 +262,16 @@ class ModelResults(ABC):
         return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))
 
     def nobs(self) -> float:
-        """Return the number of observations: the sum of the weights."""
+        """Return the number of observations: the sum of the weights.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.nobs()
+        2201
+        """
         return self._nobs
 
     @property
@@ -300,11 +285,14 @@ class ModelResults(ABC):
         return float(-2.0 * self.logLik() + np.log(self.nobs()) * self.logLik().df)
 
     @verb
-    def report(self, path: str | os.PathLike, newdata: object = None, weights: Hashable | ArrayLike = None) -> None:
-        """Write summary, evaluation, parameters and figures to one HTML page, without network access or scripts.
+    def report(
+        self, path: str | os.PathLike[str], newdata: object = None, weights: Hashable | ArrayLike = None
+    ) -> None:
+        """Write evaluation, parameters, figures and summary to one HTML page, without network access or scripts.
 
-        The page lists dropped rows and merged levels, the summary, the evaluation with its figures, the parameters
-        with their tests, and the interactions as a table and a graph. The layout suits telephones, print and screen
+        The page says first, in sentences, how good predictions are and what they lean on; then come the evaluation with
+        its figures, the differences between the groups with their tests, the interactions as a table and a graph, the
+        summary, and the data with dropped rows and merged levels. The layout suits telephones, print and screen
         readers.
 
         Parameters
@@ -319,24 +307,37 @@ class ModelResults(ABC):
         ------
         OSError
             If the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "titanic.html")
+        ...     fit.report(path)
+        ...     path.read_text(encoding="utf-8")[:15]
+        '<!DOCTYPE html>'
         """
         response, n_predictors = self.labels.response, len(self.labels.names)
         subject = "its rows" if response is None else label_text(response)
         html = page_html(
-            f"Model of {subject}: {label_text(self.formula)}",
+            f"Model of {subject}",
             f"{self.nobs():g} observations, {n_predictors} predictors, {self.n_parameters} parameters.",
             [
-                data_part(self.call, self.design, self._counts, self.class_shares),
-                Part("Summary", html=[self.summary().as_html()]),
                 *self._evaluation_parts(newdata, weights),
                 *self._model_parts(),
+                Part("Summary", html=[self.summary().as_html()]),
+                data_part(self.call, self.design, self._counts, self.class_shares),
             ],
             "Made by bbl, the Boltzmann Bayes learner. The page holds no script.",
         )
         Path(path).write_text(html, encoding="utf-8")
 
     @verb
-    def save(self, path: str | os.PathLike, *, store_data: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
         """Write the model to a file for `bbl.load`: versioned, checked by a digest, without pickle.
 
         Parameters
@@ -351,6 +352,19 @@ class ModelResults(ABC):
         ------
         OSError, BBLTypeError
             If the file cannot be written; an older file of that name is then unchanged.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.save(Path(folder, "titanic.bbl"))
+        ...     loaded = bbl.load(Path(folder, "titanic.bbl"))
+        >>> loaded.predict(titanic.head(2), type="class").tolist()
+        ['Yes', 'No']
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
 
@@ -365,6 +379,14 @@ def training_log_likelihood(self: ModelResults) -> LogLikelihood:
     OptionError
         If rows have no likelihood under the model, as in a conditional fit or an average; then there are no `aic` and
         `bic` either.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.logLik()
+    'log Lik.' -3865.815 (df=18)
     """
     return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 

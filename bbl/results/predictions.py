@@ -1,18 +1,18 @@
-"""Predictions of fitted classifiers, accuracy, and importance of predictors: methods of the result classes."""
+"""Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the result classes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import Any, Literal, Unpack, get_args, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.checks import choice, generator, integer, verb
-from bbl.design.decisions import Costs, Priors, check_costs
-from bbl.design.frames import to_frame
+from bbl.choices import PredictionType, Unseen
+from bbl.design.decisions import Costs, Decisions, Priors, check_costs
 from bbl.design.streams.adapters import lazy_source
 from bbl.design.weights import own_weights
 from bbl.errors import DataError
@@ -20,22 +20,43 @@ from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.classifier import ClassifierResults
-from bbl.results.evaluation import encode_groups
+from bbl.results.evaluation import judged_rows
 from bbl.results.explanation import Importance, summarise_importance
 from bbl.rows.folds import shuffled_folds
-from bbl.rows.sample import Sample
+from bbl.stats.ties import first_largest
 
-__all__ = ["accuracy_score", "importance", "predict_batches", "predict_rows"]
+__all__ = ["accuracy_score", "fitted", "importance", "predict_batches", "predict_rows", "residuals"]
 
-TYPES = ("link", "prob", "class")  # values of the argument `type`
+TYPES = get_args(PredictionType)  # values of the argument `type`
 
 
+@overload
+def predict_rows(
+    self: ClassifierResults, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+) -> pd.Series: ...
+@overload
+def predict_rows(
+    self: ClassifierResults,
+    newdata: object = ...,
+    *,
+    type: Literal["class"],
+    unseen: Unseen = ...,
+    **options: Unpack[Decisions],
+) -> pd.Series: ...
+@overload
+def predict_rows(
+    self: ClassifierResults,
+    newdata: object = ...,
+    type: Literal["link", "prob"] = ...,
+    unseen: Unseen = ...,
+    **options: Unpack[Decisions],
+) -> pd.DataFrame: ...
 @verb
 def predict_rows(
     self: ClassifierResults,
     newdata: object = None,
-    type: str = "link",
-    unseen: str = "raise",
+    type: PredictionType = "link",
+    unseen: Unseen = "raise",
     *,
     priors: Priors = None,
     costs: Costs = None,
@@ -70,6 +91,16 @@ def predict_rows(
     ------
     DataError, LevelError
         If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.predict(titanic.head(2), type="prob", priors="equal").round(3)
+          No    Yes yhat
+    0  0.241  0.759  Yes
+    1  0.529  0.471   No
     """
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
@@ -86,10 +117,10 @@ def predict_rows(
 def predict_batches(
     self: ClassifierResults,
     newdata: object,
-    type: str = "prob",
-    unseen: str = "raise",
+    type: PredictionType = "prob",
+    unseen: Unseen = "raise",
     *,
-    to: str | os.PathLike | None = None,
+    to: str | os.PathLike[str] | None = None,
     priors: Priors = None,
     costs: Costs = None,
     verbose: int = 1,
@@ -160,7 +191,16 @@ def accuracy_score(
     priors: Priors = None,
     costs: Costs = None,
 ) -> float:
-    """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`."""
+    """Return the accuracy: the weighted share of rows whose group is predicted; arguments as in `evaluate`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> round(fit.score(titanic, weights="Freq"), 4)
+    0.7856
+    """
     return self.evaluate(newdata, weights, priors=priors, costs=costs).accuracy
 
 
@@ -195,6 +235,17 @@ def importance(
     Importance
         ``.frame``: the increase of the log-loss for each predictor, and its standard error over rows; ``.plot()``.
         Nothing is permuted or imputed: the model predicts without the predictor.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.importance().frame.round(3)
+           importance     se
+    Sex         0.095  0.008
+    Class       0.038  0.006
+    Age         0.005  0.002
     """
     if newdata is None:
         own_weights(weights)
@@ -205,13 +256,40 @@ def importance(
         losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
         return summarise_importance(self.labels, losses, y, counts, subject, self._remedy)
-    newdata = to_frame(newdata, "newdata")
-    y, counts = encode_groups(self.design, newdata, weights)
-    codes, missing = self.design.encode(newdata)
-    dropped = self.design.dropped(newdata)
-    is_judged = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
-    rows = Sample(codes, counts, y, missing).rows(is_judged)
-    if not rows.n:
-        raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
+    rows = judged_rows(self.design, newdata, weights)
     losses = losses_without(self, rows)
     return summarise_importance(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)
+
+
+def fitted(self: ClassifierResults) -> pd.DataFrame:
+    """Return the probability of each group for the training rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.fitted().head(2).round(3)
+          No    Yes
+    2  0.648  0.352
+    6  0.679  0.321
+    """
+    return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
+
+
+def residuals(self: ClassifierResults) -> pd.Series:
+    """Return, as R does, 1 where the predicted group is the observed one, else 0; missing without a group.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.residuals().head(3).tolist()
+    [1, 1, 1]
+    """
+    observed = self._rows().response
+    is_right = (first_largest(self._training_scores()) == observed).astype(int)
+    indicators = pd.Series(is_right, index=self._index(), name="residuals")
+    has_no_group = observed < 0
+    return indicators.astype("Int64").mask(has_no_group) if has_no_group.any() else indicators

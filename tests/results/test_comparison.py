@@ -176,13 +176,13 @@ def test_pairs_of_sparse_cells_have_a_p_value_too():
 
 def test_a_group_with_too_few_rows_refuses_the_test_of_all():
     parts, theta = groups(0, 1000)
-    found = ratio_test([parts[0], parts[1].rows(slice(40))], LAYOUT, theta, KEPT)
+    found = ratio_test([(parts[0], None), (parts[1].rows(slice(40)), None)], LAYOUT, theta, KEPT)
     assert np.isnan(found.p) and {g for g, *_ in found.refused} == {1} and len(found.refused) == 3
 
 
 def test_strong_pairs_are_found():
     parts, theta = groups(1, 1500, strength=0.6)
-    found = ratio_test(parts, LAYOUT, theta, KEPT)
+    found = ratio_test([(rows, None) for rows in parts], LAYOUT, theta, KEPT)
     assert found.p < 1e-6 and found.df == 2 * (1 + 2 + 1)
 
 
@@ -192,7 +192,7 @@ def test_the_ratio_test_holds_its_level(n):
     p = []
     for seed in range(1000):
         parts, theta = groups(seed, n)
-        p.append(ratio_test(parts, LAYOUT, theta, KEPT).p)
+        p.append(ratio_test([(rows, None) for rows in parts], LAYOUT, theta, KEPT).p)
     made = np.array(p)[~np.isnan(p)]
     assert len(made) > 500
     for alpha in (0.01, 0.05, 0.1):
@@ -320,3 +320,12 @@ def test_criteria_of_other_variables_are_not_set_side_by_side():
     given_predictors = bbl.anova(*fits[4:])
     assert given_predictors["AIC"].notna().all()  # P(y|x) is of the response, whatever the predictors
     assert "the same variables" in repr(bbl.etable(fits)) and "the same variables" not in repr(bbl.etable(fits[:2]))
+
+
+def test_long_tables_are_cut_where_they_are_shown_and_say_so(monkeypatch):
+    table = bbl.etable(bbl.bbl("Survived ~ Class * Sex + Sex * Age", bbl.datasets.load_titanic(), weights="Freq"))
+    assert "more coefficients" not in repr(table)
+    monkeypatch.setattr("bbl.report.model_table.SHOWN_COEFFICIENTS", 4)
+    hidden = f"{len(table.frame) - table.n_facts - 4} more coefficients: .frame and as_html() have all"
+    assert hidden in repr(table) and hidden in table._repr_html_() and len(repr(table).splitlines()) == 4 + 8 + 3
+    assert table.as_html().count("<tr>") == len(table.frame) + 2 and "clAIC" in repr(table)

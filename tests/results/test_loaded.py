@@ -16,6 +16,7 @@ import bbl
 from bbl import networks
 from bbl.design.formula import FormulaTerms
 from bbl.errors import BBLError, ClassError
+from bbl.results.effect_table import Effects
 from bbl.results.network.structure import SingleGraph
 from bbl.rows.sample import Sample
 
@@ -219,6 +220,8 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
             found = answer(loaded[what])
             if what.startswith(("report", "plot")) and not isinstance(found, Refused):
                 continue  # drawn, which takes its time; the numbers are compared elsewhere
+            if not stored and isinstance(found, Effects) and any(why in found.note for why in LACKING):
+                continue  # estimates alone: standard errors come from the training rows
             if stored or not isinstance(found, Refused) or not any(why in found for why in LACKING):
                 same(answer(live[what]), found, what)
 

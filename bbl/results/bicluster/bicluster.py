@@ -6,8 +6,10 @@ lists its observed cells, a *matrix* has all of them; the cells of a *categorica
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,6 @@ import pandas as pd
 from bbl.biclustering.bicluster_fit import BiclusterFit
 from bbl.biclustering.blocks import best_groups, ordered
 from bbl.biclustering.cells import Cells
-from bbl.biclustering.partition import rand_index
 from bbl.checks import flag
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
@@ -28,6 +29,9 @@ from bbl.results.bicluster.posterior import Posterior
 from bbl.results.bicluster.tables import BlockTables
 from bbl.stats.ties import first_largest
 from bbl.storage import write_model
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["BiclusterResults"]
 
@@ -71,6 +75,17 @@ class BiclusterResults(BlockTables):
         Draws of both partitions with diagnostics ("mcmc").
     cells : Cells or None
         The observed cells; None in a model that was loaded from a file without them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bbl
+    >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+    >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+    >>> fit.groups, fit.nobs(), fit.converged
+    ((2, 2), 48, True)
+    >>> fit.block_means.to_numpy().tolist()
+    [[1.0, 4.0], [2.0, 5.0]]
     """
 
     call: str
@@ -128,6 +143,15 @@ class BiclusterResults(BlockTables):
         ------
         LevelError
             If a column is unknown, or a new row has no response in `newdata`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> fit.predict().shape
+        (6, 8)
         """
         shares = self.table.holds == "levels" and type == "prob"
         if type not in ("response", "prob") or (type == "prob" and not shares):
@@ -155,6 +179,15 @@ class BiclusterResults(BlockTables):
         ----------
         newdata : table
             As for `predict`; a long table with the response.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> fit.assign(table[:2]).tolist()
+        [0, 0]
         """
         name = f"{self.table.rows.name} group"
         if self.table.formula is None:
@@ -211,26 +244,6 @@ class BiclusterResults(BlockTables):
             return best_groups(codes, self.columns, means, self.method.log_shares(means))
         return best_groups(cells, self.columns, means, rated=holds == "rated")
 
-    def rand_index(self, other: Any) -> pd.DataFrame:
-        """Return the Rand index of the row partition with another one, and of the column partition.
-
-        Parameters
-        ----------
-        other : BiclusterResults, or a pair of label sequences for rows and columns
-            Partitions of the same rows and columns, in the same order.
-
-        Returns
-        -------
-        DataFrame
-            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both partitions or apart in
-            both, and ``adjusted`` for chance (0 for independent partitions).
-        """
-        others = (other.rows, other.columns) if isinstance(other, BiclusterResults) else tuple(other)
-        if len(others) != 2 or any(len(p) != n for p, n in zip(others, self.table.shape, strict=False)):
-            raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
-        values = [rand_index(self.rows, np.asarray(others[0])), rand_index(self.columns, np.asarray(others[1]))]
-        return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
-
     def summary(self) -> Summary:
         """Summarise the fit: key figures, and means and counts of the blocks.
 
@@ -238,6 +251,15 @@ class BiclusterResults(BlockTables):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> list(fit.summary().tables)
+        ['fit', 'means', 'counts']
         """
         names = (self.table.rows.name, self.table.columns.name)
         facts = {
@@ -256,7 +278,7 @@ class BiclusterResults(BlockTables):
         sizes = [np.bincount(self.rows), np.bincount(self.columns)]
         return report.blocks_summary(self.call, facts, self.block_means, self.block_counts, names, sizes)
 
-    def plot(self, fitted: bool = False, ax=None):
+    def plot(self, fitted: bool = False, ax: Axes | None = None) -> Axes:
         """Draw the table with rows and columns in their groups, and lines between the blocks.
 
         Parameters
@@ -269,6 +291,16 @@ class BiclusterResults(BlockTables):
         Returns
         -------
         matplotlib Axes
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> axis = fit.plot()
+        >>> plt.close()
         """
         table, entries = self.table, None
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
@@ -280,15 +312,38 @@ class BiclusterResults(BlockTables):
         items = (table.rows.levels, table.columns.levels)
         return plot_blocks(self.rows, self.columns, means, entries, names, items, levels, table.holds == "rated", ax)
 
-    def plot_selection(self, ax=None):
-        """Draw the criterion over the numbers of groups that were tried; return the Axes."""
+    def plot_selection(self, ax: Axes | None = None) -> Axes:
+        """Draw the criterion over the numbers of groups that were tried; return the Axes.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> import bbl
+        >>> rng = np.random.default_rng(0)
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4))) + rng.normal(0, 0.1, (6, 8))
+        >>> fit = bbl.bicluster(None, table, verbose=0)
+        >>> axis = fit.plot_selection()
+        >>> plt.close()
+        """
         if self.selection is None:
             raise DataError("the numbers of groups were given, not chosen. Fit with groups=None.")
         names = (self.table.rows.name, self.table.columns.name)
         return plot_selection(self.selection, names, ax)
 
-    def plot_similarity(self, axes=None):
-        """Draw the shares of draws in which two rows, and two columns, are in one group; return the two Axes."""
+    def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
+        """Draw the shares of draws in which two rows, and two columns, are in one group; return the two Axes.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron(np.eye(2), np.ones((4, 5)))
+        >>> fit = bbl.bicluster(None, table, method="mcmc", seed=1, verbose=0)
+        >>> axes = fit.plot_similarity()
+        >>> plt.close()
+        """
         if self.posterior is None:
             raise DataError("there is no posterior. Fit with method='mcmc'.")
         shares = (self.posterior.row_share, self.posterior.column_share)
@@ -296,7 +351,7 @@ class BiclusterResults(BlockTables):
         items = (self.table.rows.levels, self.table.columns.levels)
         return plot_similarity(shares, (self.rows, self.columns), names, items, axes)
 
-    def save(self, path, *, store_data: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
         """Write the model to a file that `bbl.load` reads: versioned, checked by a digest, without pickle.
 
         Parameters
@@ -310,6 +365,20 @@ class BiclusterResults(BlockTables):
         ------
         OSError, BBLTypeError
             If the file cannot be written; an older file of that name then stays unchanged.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fit.save(Path(folder, "table.bbl"))
+        ...     loaded = bbl.load(Path(folder, "table.bbl"))
+        >>> loaded.row_groups.equals(fit.row_groups)
+        True
         """
         write_model(path, *self.pack(flag("store_data", store_data)), kind=self.kind)
 
@@ -321,6 +390,9 @@ class BiclusterResults(BlockTables):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> BiclusterResults:
         """Return the model that `pack` stored, after checking every value."""
         return cls(**unpack(meta, arrays))
+
+    def _repr_html_(self) -> str:
+        return self.summary().as_html()
 
     def __repr__(self) -> str:
         sizes = [np.bincount(self.rows), np.bincount(self.columns)]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.biclustering.cells import Cells
+from bbl.biclustering.partition import rand_index
 from bbl.design.factors import Factor
 from bbl.design.twoway import TwoWay
 from bbl.errors import DataError
@@ -129,6 +130,15 @@ class BlockTables:
             If the data were a matrix, a matrix of all cells, missing ones included. Otherwise a row for each observed
             cell: names of row and column, the observed response, and ``fitted`` (``fitted_`` if another column has that
             name).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> bool((fit.fitted().to_numpy() == table).all())
+        True
         """
         block_values = self._predicted(self._means)
         if self.table.formula is None:
@@ -144,6 +154,37 @@ class BlockTables:
         fitted = block_values[self.rows[cells.row], self.columns[cells.column]]
         values = np.array(row.levels)[cells.row], np.array(column.levels)[cells.column], observed, fitted
         return pd.DataFrame(dict(zip(names, values, strict=True)))
+
+    def rand_index(self, other: Any) -> pd.DataFrame:
+        """Return the Rand index of the row partition with another one, and of the column partition.
+
+        Parameters
+        ----------
+        other : BiclusterResults, or a pair of label sequences for rows and columns
+            Partitions of the same rows and columns, in the same order.
+
+        Returns
+        -------
+        DataFrame
+            For ``rows`` and ``columns``: ``rand``, the share of pairs that are together in both partitions or apart in
+            both, and ``adjusted`` for chance (0 for independent partitions).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bbl
+        >>> table = np.kron([[1.0, 4.0], [2.0, 5.0]], np.ones((3, 4)))
+        >>> fit = bbl.bicluster(None, table, groups=(2, 2))
+        >>> fit.rand_index(fit)
+                 rand  adjusted
+        rows      1.0       1.0
+        columns   1.0       1.0
+        """
+        others = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
+        if len(others) != 2 or any(len(p) != n for p, n in zip(others, self.table.shape, strict=False)):
+            raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
+        values = [rand_index(self.rows, np.asarray(others[0])), rand_index(self.columns, np.asarray(others[1]))]
+        return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _predicted(self, means: np.ndarray) -> np.ndarray:
         """Return block means (a, b) as they are, and the most frequent level (a, b) for shares (a, b, L)."""

@@ -6,6 +6,7 @@ one more for all rows pooled if that was made. *Closed forms* are engines withou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import count, takewhile
@@ -23,14 +24,17 @@ from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
+from bbl.model.support import Support
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
 from bbl.results.archive import check_model, pack_model, unpack_loss, unpack_model
 from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, check_types
 from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
+from bbl.results.machine.survey_archive import SURVEY_TABLE, pack_survey, unpack_survey
 from bbl.results.model import ModelResults
 from bbl.stats.calibration import Calibration
 from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
+from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["pack", "unpack"]
 
@@ -40,6 +44,8 @@ TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")  # arrays of `EngineFit.state` o
 TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
+    "zeros_scope": ArraySpec("i", ("n_zeros_scope",), (0, "m"), required=False),
+    "zeros_possible": ArraySpec("b", ("n_zeros_groups", "n_zeros_cells"), required="zeros_scope"),
     "log_z": ArraySpec("f", ("K",), FINITE),
     "log_z_error": ArraySpec("f", ("K",)),
     "prior": ArraySpec("f", ("K",), NON_NEGATIVE),
@@ -47,7 +53,7 @@ TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
     "converged": ArraySpec("b", ("n_runs", "m")),
     "grad_norm": ArraySpec("f", ("n_runs", "n_recorded")),
     "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
-    "rank": ArraySpec("i", ("n_runs",), (0, "size+1"), required=False),
+    "rank": ArraySpec("i", ("n_runs",), (0, "coefficients+1"), required=False),
     "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),  # offsets, then the temperature
     "sd": ArraySpec("f", ("n_runs", "size"), required=False),
     "free": ArraySpec("b", ("K", "size"), required=False),
@@ -61,11 +67,18 @@ CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stor
 
 
 def pack(
-    fit: ModelResults, engine: Engine, estimate: Estimate, tuning: Tuning | None, sections: list[Section], rows: bool
+    fit: ModelResults,
+    engine: Engine,
+    estimate: Estimate,
+    tuning: Tuning | None,
+    sections: list[Section],
+    rows: bool,
+    survey: SurveySample | None,
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name), with the training `rows` or not.
 
-    `engine`, `estimate` and `tuning` are attributes of the result `fit`; `sections` are the tests of its summary.
+    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are the tests of its
+    summary.
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
@@ -82,6 +95,7 @@ def pack(
         "theta": parameters.theta,
         "pooled": parameters.pooled,
         **{_terms_name(k): terms for k, terms in enumerate(parameters.layout.terms, 2)},
+        **_pack_support(parameters.layout.support),
         "log_z": estimate.log_z,
         "log_z_error": estimate.log_z_error,
         "prior": estimate.class_prior,
@@ -91,9 +105,10 @@ def pack(
         "converged": np.array([run.converged for run in estimate.fits]),
         "rank": _pack_ranks(estimate.fits, parameters.layout.size),
         "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
-        "log_likelihood": np.array([np.nan if engine.joint else fit._log_likelihood]),
+        "log_likelihood": np.array([np.nan if engine.joint and engine.penalised else fit._log_likelihood]),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
+        **(pack_survey(survey) if rows and fit.training is not None else {}),
     }
     if engine.chooses:
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
@@ -214,6 +229,28 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     return Tuning(stored["option"], values, loss, chosen, calibration, [Problem(*problem) for problem in problems])
 
 
+def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
+    """Return the arrays of structural zeros: the predictors, and what can occur in each group, a row each."""
+    if support is None:
+        return {}
+    return {"zeros_scope": np.array(support.scope), "zeros_possible": support.possible.reshape(support.n_groups, -1)}
+
+
+def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engine) -> Support | None:
+    """Return the support that `_pack_support` stored, or None; a ValueError if it cannot have been saved."""
+    table = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
+    stored = {name: arrays[name] for name in table if name in arrays}
+    check_arrays(stored, table, m=len(design.n_levels))
+    if not stored:
+        return None
+    scope, possible = stored["zeros_scope"], stored["zeros_possible"]
+    levels, K = design.n_levels[scope].tolist(), len(design.response.levels)
+    fits = len(possible) in (1, K) and possible.shape[1] == math.prod(levels) and engine.zeros
+    if not fits or not len(scope) or (np.diff(scope) <= 0).any() or not possible.any(axis=1).all() or possible.all():
+        raise ValueError("its structural zeros are not as saved")
+    return Support(tuple(scope.tolist()), possible.reshape(len(possible), *levels))
+
+
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
     """Raise a ValueError for unsorted or unchosen terms, negative or infinite sds, and a temperature of 0 or less."""
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
@@ -277,16 +314,17 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     terms_table = _terms_table(arrays)
     terms = {name: arrays[name] for name in terms_table}
     check_arrays(terms, terms_table, m=len(design.n_levels))
-    layout = Layout(design.n_levels, list(terms.values()))
+    layout = Layout(design.n_levels, list(terms.values()), _unpack_support(arrays, design, engine))
     hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
     check_types(meta, {"log_z_kind": str})
     check_model(
         meta,
         arrays,
-        TABLE | terms_table | state_table,
+        TABLE | terms_table | state_table | SURVEY_TABLE,
         design,
         size=layout.size,
+        coefficients=layout.size + bool(engine.joint),
         hidden_size=hidden_layout.size,
         order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
@@ -315,4 +353,4 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     tuning = _unpack_tuning(meta.get("tuning"), engine)
     if classes:
         arguments["stored_loss"] = _unpack_loss(meta, tuning, estimate)
-    return arguments | {"engine": engine, "estimate": estimate, "tuning": tuning}
+    return arguments | {"engine": engine, "estimate": estimate, "tuning": tuning, "survey": unpack_survey(arrays)}

@@ -18,8 +18,8 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
-from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import estimate_table, rank_interactions, resolve_of, untested_table
+from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly
+from bbl.results.machine.inference import estimate_table, rank_interactions, untested_table
 from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]
@@ -79,7 +79,7 @@ class DifferenceInference(Estimates):
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
         """Return (covariance matrices of the differences, one per term; whether parameters have an se (size,))."""
-        selection = resolve_of(of, list(self._labels.groups), True)
+        selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):
             self._engine.check_equations()  # raises: single groups have no standard errors
         pair = (int(selection[0]), int(selection[1]))
@@ -110,6 +110,16 @@ class DifferenceInference(Estimates):
             If `of` is not two groups.
         BBLError
             If the information would not fit into memory.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex + Age", titanic, "Freq", method="conditional", verbose=0)
+        >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "lower", "upper"]].round(2)
+          predictor  level  estimate  lower  upper
+        0       Sex   Male     -2.29  -2.52  -2.05
+        1       Age  Child      0.55   0.11   0.99
         """
         from scipy.special import ndtri
 
@@ -123,11 +133,22 @@ class DifferenceInference(Estimates):
         return frame.assign(se=se, z=np.nan, p=np.nan, lower=lower, upper=upper, test=reason)
 
     def tests(self, of: Compared = "group") -> NoReturn:
-        """Raise an OptionError: penalised differences have no tests."""
+        """Raise an OptionError: penalised differences have no tests.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex + Age", titanic, "Freq", method="conditional", verbose=0)
+        >>> fit.inference().tests()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no standard errors, ...
+        """
         self._engine.check_equations()
         raise OptionError(NO_TEST)
 
-    def _covariance(self, g: int) -> NoReturn:
+    def _covariance(self, groups: list[int]) -> NoReturn:
         """Raise an OptionError: single groups have no covariances."""
         raise OptionError("Single groups of a conditional fit have no covariances; see table(of=(a, b)).")
 
@@ -150,6 +171,15 @@ class DifferenceInference(Estimates):
             strength is a norm, so its estimate is never zero: the limits are the least and the largest norm in a
             ball around the estimate that covers the expectation with probability `level` at least. Limits are missing
             where one of the couplings has no interval.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="conditional", verbose=0)
+        >>> fit.inference().interactions(of=("Yes", "No"))[["predictor", "predictor2", "strength"]].round(3)
+          predictor predictor2  strength
+        0       Sex        Age      0.86
         """
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)

@@ -13,8 +13,8 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
-from bbl.results.machine.estimates import Compared, Estimates
-from bbl.results.machine.inference import estimate_table, rank_interactions, resolve_of, untested_table
+from bbl.results.machine.estimates import Compared, Estimates, resolve_of
+from bbl.results.machine.inference import estimate_table, rank_interactions, untested_table
 
 __all__ = ["PosteriorInference"]
 
@@ -33,6 +33,14 @@ class PosteriorInference(Estimates):
     ----------
     note : str
         Text on the sds and intervals, printed under them.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+    >>> fit.inference().table().columns[-4:].tolist()
+    ['p', 'lower', 'upper', 'test']
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
@@ -68,14 +76,17 @@ class PosteriorInference(Estimates):
         a, b = draws[selection[0]], draws[selection[1]]
         return [None if a is None or b is None else a - b]
 
-    def _covariance(self, g: int) -> np.ndarray:
-        """Return the posterior covariance (size, size) of group `g`; an OptionError if it has no draws."""
-        draws = self._draws("group")[g]
-        if draws is None:
+    def _covariance(self, groups: list[int]) -> np.ndarray:
+        """Return the posterior covariance of `groups`, group by group; an OptionError if they have no draws."""
+        from scipy.linalg import block_diag
+
+        all_draws = self._draws("group")
+        draws = [group_draws for g in groups if (group_draws := all_draws[g]) is not None]
+        if len(draws) < len(groups):
             raise OptionError(
                 f"{self._engine.refusals()['covariances']}; see bse, or take method='bayes', which has draws."
             )
-        return np.atleast_2d(np.cov(draws, rowvar=False))
+        return block_diag(*(np.cov(group_draws, rowvar=False) for group_draws in draws))
 
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
         """Return every parameter with its posterior mean, sd and central interval.
@@ -98,6 +109,15 @@ class PosteriorInference(Estimates):
         ------
         OptionError
             If `of` is ``"pooled"``, or names an unknown group.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> table = fit.inference().table()
+        >>> bool((table["lower"] < table["upper"]).all())
+        True
         """
         from scipy.special import ndtri
 
@@ -114,7 +134,18 @@ class PosteriorInference(Estimates):
         return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._posterior_name)
 
     def tests(self, of: Compared = "group") -> NoReturn:
-        """Raise an OptionError: a posterior has no tests."""
+        """Raise an OptionError: a posterior has no tests.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit.inference().tests()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        bbl.errors.OptionError: method='bayes' has a posterior, not tests: ...
+        """
         self._engine.check_equations()
         raise OptionError("A posterior has no tests.")
 
@@ -138,6 +169,16 @@ class PosteriorInference(Estimates):
         DataFrame
             The columns of ``fit.interactions()``, with ``sd`` (posterior sd of the strength) and ``inclusion``
             (posterior probability that the couplings exceed `tau`) after ``strength``; p is missing.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit.inference().interactions()[["group", "predictor", "predictor2"]]
+          group predictor predictor2
+        0    No       Sex        Age
+        1   Yes       Sex        Age
         """
         real("tau", tau, 0.0)
         self._selection(of)

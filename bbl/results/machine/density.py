@@ -14,7 +14,7 @@ from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine import distribution, figures, goodness, uncertainty
+from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
@@ -57,7 +57,10 @@ class DensityResults(MachineResults):
 
     bootstrap = uncertainty.bootstrap
     cells = goodness.cells
+    conf_int = uncertainty.conf_int
+    cov_params = uncertainty.cov_params
     goodness_of_fit = goodness.goodness_of_fit
+    inference = uncertainty.inference
     interactions = uncertainty.interactions
     odds_ratios = odds_ratios
     plot = figures.plot
@@ -66,6 +69,8 @@ class DensityResults(MachineResults):
     reconstruct = distribution.reconstruct
     sample = distribution.sample
     score_samples = distribution.score_samples
+    to_dot = interaction_graph.to_dot
+    to_networkx = interaction_graph.to_networkx
     _ratio_test = machine_ratio_test
     _model_parts = machine_parts
 
@@ -103,6 +108,14 @@ class DensityResults(MachineResults):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("~ Sex * Survived", titanic, weights="Freq")
+        >>> list(fit.summary().tables)
+        ['fit', 'levels', 'shares of levels', 'Wald tests of the fields, h = 0', 'Wald tests of the couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
         counts = [group_counts[0] for group_counts in self._counts]

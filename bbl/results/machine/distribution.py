@@ -13,11 +13,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.boltzmann.reconstruction import reconstruct as reconstruct_cells
+from bbl.boltzmann.structural_zeros import refuse_impossible_rows
+from bbl.capabilities import WITH_ZEROS
 from bbl.checks import choice, generator, integer, verb
 from bbl.design.decisions import check_shares
 from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, own_weights
-from bbl.errors import DataError
+from bbl.errors import DataError, OptionError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
 from bbl.parallel import n_workers, progress_bar
@@ -50,6 +52,14 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     ------
     DataError, LevelError
         If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.score_samples(titanic.head(2)).round(3).tolist()
+    [-5.196, -5.492]
     """
     self.engine.check_density("score_samples()")
     choice("unseen", unseen, ("raise", "ignore"))
@@ -83,6 +93,14 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     ------
     DataError, LevelError
         If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> round(fit.pnll(), 4)
+    1.6632
     """
     self.engine.check_density("pnll()")
     if newdata is None:
@@ -124,6 +142,16 @@ def sample(
     DataFrame
         Categories: the response, if there is one, and the predictors. With up to 2**20 states the rows are exact
         independent draws, beyond that they come from Gibbs sampling; see `bbl.sample_xi`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.sample(2, seed=1)
+      Survived Class   Sex    Age
+    0       No   2nd  Male  Adult
+    1      Yes  Crew  Male  Adult
     """
     self.engine.check_density("sample()")
     labels = self.labels
@@ -183,6 +211,16 @@ def reconstruct(
         If columns are missing or levels unknown; they are named.
     OptionError
         If exact sums would take over 3e7 table cells for a row.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> passengers = {"Class": ["1st"], "Sex": [None], "Age": ["Child"], "Survived": ["Yes"]}
+    >>> fit.reconstruct(passengers, verbose=0)["Sex"].round(3)
+    level  Female  Male
+    0        0.61  0.39
     """
     self.engine.check_density("reconstruct()")
     choice("method", method, MARGINS)
@@ -192,6 +230,11 @@ def reconstruct(
     codes, missing = self.design.encode(newdata, missing="marginal")
     unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
     unknown = unknown | _mask_array(mask, codes.shape, labels.names)
+    if (support := self.parameters.layout.support) is not None:
+        if method in ("gibbs", "mf"):
+            reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
+            raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
+        refuse_impossible_rows(support, labels, codes, unknown, self.design.known_groups(newdata))
     with progress_bar(None, "reconstruct", verbose) as step:
         probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
             self.parameters.layout,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.report import text
 from bbl.report.machine import plot
 from bbl.report.machine.tables import Named
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["GroupParameters", "MLEstimate", "SampleResults", "tables_memory"]
 
@@ -37,6 +42,17 @@ class SampleResults:
     labels : Labels
     codes : ndarray, shape (K, m)
         `xmax` as level codes.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> sampled = bbl.mcSample(fit, nsteps=100, seed=1)
+    >>> sampled.xmax["Yes"].to_dict()
+    {'Class': 'Crew', 'Sex': 'Male', 'Age': 'Adult'}
+    >>> sampled.emax.round(3).to_dict()
+    {'No': 5.118, 'Yes': 0.295}
     """
 
     xmax: pd.DataFrame
@@ -47,7 +63,12 @@ class SampleResults:
     labels: Labels
     codes: np.ndarray
 
-    def plot(self, shape: tuple[int, int] | None = None, positions=None, axes=None):
+    def plot(
+        self,
+        shape: tuple[int, int] | None = None,
+        positions: ArrayLike | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> list[Axes]:
         """Draw `xmax` of each group as an image (the paper's Figure 7).
 
         Parameters
@@ -63,6 +84,17 @@ class SampleResults:
         Returns
         -------
         list of matplotlib Axes
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> sampled = bbl.mcSample(fit, nsteps=100, seed=1)
+        >>> [axis.get_title() for axis in sampled.plot()]
+        ['No', 'Yes']
+        >>> plt.close()
         """
         titles, names = list(self.labels.groups), self.labels.names
         return plot.plot_configurations(
@@ -88,6 +120,15 @@ class GroupParameters(Named):
         Fields of the non-reference levels.
     J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
         Couplings of every interacting ordered pair, and likewise of terms of more predictors.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> par = bbl.randompar([[0, 1, 2]] * 3, seed=1)
+    >>> len(par.h), par.J[0, 1].shape
+    (3, (2, 2))
+    >>> par["h"] is par.h
+    True
     """
 
     h: list[np.ndarray]
@@ -130,6 +171,15 @@ class MLEstimate(GroupParameters):
         Posterior standard deviations; then `h` and `J` are posterior means. None without a posterior.
     history : DataFrame or None
         Convergence of the fit, where the method keeps a record.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bbl
+    >>> rows = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]])
+    >>> par = bbl.mlestimate(rows, lambda_=0.0)
+    >>> par.converged, round(par.lz, 3), par.J[0, 1].round(3).tolist()
+    (True, 1.609, [[0.693]])
     """
 
     lkh: float = 0.0

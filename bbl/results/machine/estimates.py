@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.checks import flag, near_match, real, verb
+from bbl.boltzmann.inference.significance import Kind
+from bbl.checks import choice, flag, near_match, real, verb
 from bbl.design.labels import Labels
+from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.memory import check_memory
+from bbl.report.format import label_text
 from bbl.report.machine.inference_table import labelled, plot_table
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Compared", "Estimates"]
+__all__ = ["Compared", "Estimates", "resolve_jointly", "resolve_of", "without_reference"]
 
 Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of groups
 
 
-class Estimates(ABC):
+class Estimates(Notebook, ABC):
     """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
 
     The argument `of` selects the estimates of each group, or their differences from the pooled fit to all rows, or the
@@ -49,8 +54,16 @@ class Estimates(ABC):
         """Return the number of parameters and groups, and the note."""
 
     @abstractmethod
-    def _covariance(self, g: int) -> np.ndarray:
-        """Return the covariance (size, size) of the estimates of group `g`."""
+    def _covariance(self, groups: list[int]) -> np.ndarray:
+        """Return the covariance of the estimates of `groups`, group by group."""
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        try:
+            return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
+        except OptionError:  # methods that know differences of groups alone
+            of = (self._labels.groups[1], self._labels.groups[0])
+            heading = "Differences of {} from {}".format(*map(label_text, of))
+            return repr(self), [first_rows(self.table(of), heading, f".table(of={of!r})")]
 
     @property
     def params(self) -> pd.Series:
@@ -88,6 +101,18 @@ class Estimates(ABC):
         DataFrame
             ``lower`` and ``upper`` on the index of ``params``; limits may be infinite where the test is exact, and are
             missing where there is no test.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.conf_int(alpha=0.1).loc["Yes"].head(2).round(2)  # doctest: +NORMALIZE_WHITESPACE
+                   lower  upper
+        parameter
+        Class=2nd  -0.64  -0.20
+        Class=3rd  -0.67  -0.23
         """
         return labelled(self.table(of, 1.0 - real("alpha", alpha, 0.0, 0.5, open_low=True)), ["lower", "upper"])
 
@@ -98,7 +123,8 @@ class Estimates(ABC):
         Parameters
         ----------
         group : optional
-            By default all groups; the estimates of two groups share no rows, and so have covariance zero.
+            By default all groups. The estimates of two groups share no rows, and so have covariance zero, unless all
+            groups are fitted jointly, or share clusters of a sampling design.
 
         Returns
         -------
@@ -111,19 +137,26 @@ class Estimates(ABC):
             If there is no such group, or the method has no covariances.
         MemoryLimitError
             If the covariance would not fit into memory.
-        """
-        from scipy.linalg import block_diag
 
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.cov_params("Yes").shape
+        (9, 9)
+        """
         groups, se = list(self._labels.groups), self.bse
         if group is not None and group not in groups:
             raise OptionError(
                 f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
             )
         size = len(se) // len(groups)  # parameters of a group
-        numbers = range(len(groups)) if group is None else [groups.index(group)]
+        numbers = list(range(len(groups))) if group is None else [groups.index(group)]
         se = se.iloc[numbers[0] * size : (numbers[-1] + 1) * size]
         check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
-        covariance = block_diag(*(self._covariance(g) for g in numbers))
+        covariance = self._covariance(numbers)
         has_no_se = se.isna().to_numpy()
         covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
@@ -139,5 +172,41 @@ class Estimates(ABC):
         pairs : bool, default False
             Whether couplings are drawn in place of fields.
         ax : matplotlib Axes, optional
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> axis = inference.plot()
+        >>> plt.close()
         """
         return plot_table(self.table(of, level), flag("pairs", pairs), level, ax)
+
+
+def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
+    """Return "group", "pooled" or the numbers of two groups; an OptionError if `of` is none of these."""
+    if isinstance(of, tuple) and len(of) == 2:
+        for g in of:
+            if g not in groups:
+                raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
+        if of[0] == of[1]:
+            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
+        return groups.index(of[0]), groups.index(of[1])
+    if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
+        raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")
+    return of
+
+
+def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
+    """Return `resolve_of` of a fit of all groups at once, which has no pooled fit."""
+    if of == "pooled":
+        raise OptionError(f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of")
+    return resolve_of(of, groups, pooled=False)
+
+
+def without_reference(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the column ``test`` without the zeros of the reference group of a joint fit."""
+    return table[table["test"] != Kind.REFERENCE.text].reset_index(drop=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bbl.report import text
+from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 
 __all__ = ["fit_facts", "fit_text"]
@@ -38,11 +39,23 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         "Settings": settings,
         **_streaming_facts(fit),
         "Observations": fit.nobs(),
+        **_zeros_facts(fit),
+        **({} if fit.survey is None else {"Sampling design": f"{len(fit.survey.rows):,} rows, {fit.survey.text}"}),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
-        **({"Conditional log-likelihood": fit.lkh} if joint else _likelihood_facts(fit)),
+        **(_joint_facts(fit) if joint else _likelihood_facts(fit)),
         "Converged": _convergence_text(fit),
     }
+
+
+def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return the fact "Structural zeros", the combinations that cannot occur; empty without any."""
+    support = fit.parameters.layout.support
+    if support is None:
+        return {}
+    names = ", ".join(label_text(fit.labels.names[i]) for i in support.scope)
+    where = " in single groups" if support.n_groups > 1 else ""
+    return {"Structural zeros": f"{support.n_zeros} combination{'s' * (support.n_zeros != 1)} of {names}{where}"}
 
 
 def _convergence_text(fit: MachineResults) -> str:
@@ -66,6 +79,18 @@ def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
     if cluster_threads:
         return {"Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"}
     return {}
+
+
+def _joint_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at reference levels."""
+    facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}
+    if not fit.engine.penalised:
+        with np.errstate(divide="ignore"):
+            constants = np.log(fit.class_shares) - fit.estimate.log_z
+        groups = list(zip(fit.labels.groups, constants - constants[0], strict=True))[1:]
+        intercepts = ", ".join(f"{label_text(group)}: {value:.6g}" for group, value in groups)
+        facts |= {"AIC": fit.aic, "BIC": fit.bic, f"Intercepts against {label_text(fit.labels.groups[0])}": intercepts}
+    return facts
 
 
 def _likelihood_facts(fit: MachineResults) -> dict[str, Any]:

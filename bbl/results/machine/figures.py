@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.checks import choice, flag, verb
+from bbl.choices import EvaluationFigure
 from bbl.errors import DataError
 from bbl.report.machine.plot import plot_cv
 from bbl.report.machine.plot_parameters import plot_parameters
@@ -26,14 +27,14 @@ __all__ = ["plot"]
 @verb
 def plot(
     self: MachineResults,
-    axes=None,
+    axes: Any = None,
     intervals: bool = False,
-    groups: Sequence | None = None,
+    groups: Sequence[Any] | None = None,
     *,
-    kind: str = "parameters",
+    kind: Literal["parameters", "coefficients", "cv"] | EvaluationFigure = "parameters",
     newdata: object = None,
     weights: Hashable | ArrayLike = None,
-):
+) -> Any:
     """Draw fields as bars and couplings of each group as a heat map (the paper's Figure 2), or another figure.
 
     The couplings are those of pairs; `plot_terms` draws terms of three predictors and more.
@@ -62,11 +63,22 @@ def plot(
     ------
     OptionError, DataError
         If a group is unknown; with `intervals`, what ``inference()`` raises.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> axes = fit.plot(groups=["Yes"])
+    >>> [axis.get_title() for axis in axes]
+    ['', 'Survived = Yes']
+    >>> plt.close()
     """
     if choice("kind", kind, ("parameters", "coefficients", *FIGURES, "cv")) in FIGURES:
         if not isinstance(self, ClassifierResults):
             raise DataError(f"kind={kind!r} is of predictions, and {self.formula!r} has no response; it makes none.")
-        return self.evaluate(newdata, weights).plot(kind, groups, axes)
+        return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), groups, axes)
     if kind == "coefficients":
         return self.inference().plot(ax=axes)
     if kind == "cv":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, final
+from typing import Any, Literal, Self, Unpack, final, overload
 
 import numpy as np
 import pandas as pd
@@ -12,21 +12,25 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.estimate import estimate as fit_estimate
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.boltzmann.task import Run, Task
+from bbl.capabilities import WITH_ZEROS
 from bbl.checks import real, verb
-from bbl.design.decisions import Costs, Priors
+from bbl.choices import PredictionType, Unseen
+from bbl.design.decisions import Costs, DrawnDecisions, Priors
+from bbl.errors import OptionError
 from bbl.model.attribution import zero_sum_factors
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.explanation import Attribution
-from bbl.results.machine import distribution, figures, goodness, uncertainty
+from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
+from bbl.results.machine.effect_source import machine_error_source
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
 from bbl.results.machine.odds_ratios import odds_ratios
 from bbl.results.machine.report_parts import machine_parts
-from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.rows.sample import Sample
 from bbl.stats.likelihood_ratio import likelihood_ratio
 from bbl.stats.scores import class_scores
@@ -55,6 +59,18 @@ class BBLResults(MachineResults, ClassifierResults):
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
         Settings with their validation log-losses, and the chosen one; None without a cross-validation inside the fit.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.log_z.round(3).to_dict()
+    {'No': 5.982, 'Yes': 1.704}
+    >>> fit.n_parameters, fit.converged
+    (18, True)
+    >>> fit.evaluate().scores.loc["log-loss", ["estimate", "baseline"]].round(3).tolist()
+    [0.487, 0.629]
     """
 
     kind = "bbl"
@@ -62,7 +78,10 @@ class BBLResults(MachineResults, ClassifierResults):
 
     bootstrap = uncertainty.bootstrap
     cells = goodness.cells
+    conf_int = uncertainty.conf_int
+    cov_params = uncertainty.cov_params
     goodness_of_fit = goodness.goodness_of_fit
+    inference = uncertainty.inference
     interactions = uncertainty.interactions
     odds_ratios = odds_ratios
     plot = figures.plot
@@ -71,16 +90,26 @@ class BBLResults(MachineResults, ClassifierResults):
     reconstruct = distribution.reconstruct
     sample = distribution.sample
     score_samples = distribution.score_samples
+    to_dot = interaction_graph.to_dot
+    to_networkx = interaction_graph.to_networkx
     _ratio_test = machine_ratio_test
+    _error_source = machine_error_source
     _model_parts = machine_parts
+    fitted = fitted
     importance = importance
     predict_batches = predict_batches
+    residuals = residuals
     score = accuracy_score
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
         """Return the model from the content of a file that `pack` made."""
         return cls(**unpack(meta, arrays, classes=True))
+
+    @property
+    def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
+        """The fit itself."""
+        return ((self, 1.0),)
 
     @property
     def _population_shares(self) -> np.ndarray:
@@ -106,17 +135,41 @@ class BBLResults(MachineResults, ClassifierResults):
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the likelihood-ratio tests of
             eq. (27), for every predictor by itself.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> list(fit.summary().tables)
+        ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
         """
         c = real("prior_count", prior_count, 0.0)
         tests = likelihood_ratio(self._counts, c)
         return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
+    @overload
+    def predict(
+        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[DrawnDecisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[DrawnDecisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self,
+        newdata: object = ...,
+        type: Literal["link", "prob"] = ...,
+        unseen: Unseen = ...,
+        **options: Unpack[DrawnDecisions],
+    ) -> pd.DataFrame: ...
     @verb
     def predict(
         self,
         newdata: object = None,
-        type: str = "link",
-        unseen: str = "raise",
+        type: PredictionType = "link",
+        unseen: Unseen = "raise",
         *,
         priors: Priors = None,
         costs: Costs = None,
@@ -142,6 +195,18 @@ class BBLResults(MachineResults, ClassifierResults):
         ------
         DataError, LevelError
             If columns are missing, or values are missing in spite of the policy, or unknown; they are named.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.predict(titanic.head(2), type="prob").round(3)
+              No    Yes yhat
+        0  0.400  0.600  Yes
+        1  0.702  0.298   No
+        >>> fit.predict(titanic.head(2), type="class").tolist()
+        ['Yes', 'No']
         """
         return predict_rows(self.plugged(draws), newdata, type, unseen, priors=priors, costs=costs)
 
@@ -158,7 +223,10 @@ class BBLResults(MachineResults, ClassifierResults):
     def _attribution(self) -> Attribution:
         """Return fields and couplings (zero-sum gauge) as terms of the class scores, at the calibrated scale."""
         estimate, names = self.estimate, [label_text(name) for name in self.labels.names]
-        terms, constant = zero_sum_factors(self.parameters.layout.factors(self.parameters.theta))
+        layout = self.parameters.layout
+        if layout.support is not None and layout.support.n_groups > 1:
+            raise OptionError(f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros")
+        terms, constant = zero_sum_factors(layout.factors(self.parameters.theta)[: len(layout.scopes)])
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
             terms = {scope: estimate.calibration.temperature * table for scope, table in terms.items()}

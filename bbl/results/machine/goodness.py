@@ -24,6 +24,7 @@ from bbl.stats.goodness import (
     is_sparse,
     pearson_residuals,
 )
+from bbl.stats.survey.sample import check_single_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,6 +83,7 @@ def goodness_of_fit(
     """
     n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
     tables = _tables(self, "goodness_of_fit()")
+    check_single_rows(self.survey, "A test of goodness of fit")
     self._rows().check_whole("Goodness of fit is tested")
     statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
     df = sum(table.df for table in tables)
@@ -120,13 +122,23 @@ def cells(self: MachineResults) -> pd.DataFrame:
         If the method does not maximise the likelihood, or the table has over 2**20 cells.
     DataError
         If values are missing, or the model was saved without its rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+    >>> fit.cells().drop(columns="deviance").head(2).round(2)
+      Class     Sex Survived  observed  fitted  pearson  adjusted
+    0   1st  Female       No       4.0   98.16    -9.50     -17.3
+    1   1st  Female      Yes     141.0   46.84    13.76      17.3
     """
     tables, labels = _tables(self, "cells()"), self.labels
     layout = self.parameters.layout
     observed, fitted, pearson = _counts_and_residuals(tables)
     adjusted = np.full(len(fitted), np.nan)
     if not self.engine.penalised:
-        leverage = np.concatenate([leverages(layout, table.fitted) for table in tables])
+        leverage = np.concatenate([leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)])
         adjusted = adjusted_residuals(observed, fitted, leverage)
     n_cells = len(tables[0].observed)
     codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
@@ -166,6 +178,17 @@ def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
         If the method does not maximise the likelihood, or there are over 4 variables or 400 cells.
     DataError
         If values are missing, or the model was saved without its rows.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("~ Class * Sex + Survived", titanic, "Freq", method="ml", verbose=0)
+    >>> axis = fit.plot_mosaic()
+    >>> len(axis.patches) > 0
+    True
+    >>> plt.close()
     """
     labels = self.labels
     names, levels = list(labels.names), list(labels.levels)

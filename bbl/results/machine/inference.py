@@ -16,37 +16,25 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
+from bbl.boltzmann.inference.joint import JointTests
 from bbl.boltzmann.inference.permutation import permutation_tests
-from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group
-from bbl.checks import choice, flag, near_match, share, verb
+from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group, variances
+from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
 from bbl.report.machine.inference_table import inference_summary
 from bbl.report.machine.summary import Summary
 from bbl.report.machine.tables import Coefficients
-from bbl.results.machine.estimates import Compared, Estimates
+from bbl.report.text import label_text
+from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly, resolve_of, without_reference
 from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import adjust
 
 __all__ = ["PVALUES", "Inference", "permutation_table", "rank_interactions", "untested_table"]
-
-
-def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return "group", "pooled" or the numbers of two groups; an OptionError if `of` is none of these."""
-    if isinstance(of, tuple) and len(of) == 2:
-        for g in of:
-            if g not in groups:
-                raise OptionError(f"{g!r} is no group{near_match(g, groups)}; groups are {groups}.", argument="of")
-        if of[0] == of[1]:
-            raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
-        return groups.index(of[0]), groups.index(of[1])
-    if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
-        raise OptionError("There is no pooled fit to compare with; fit with testNull=True.", argument="of")
-    return of
 
 
 NOTE = (  # under the tables of every summary
@@ -54,8 +42,17 @@ NOTE = (  # under the tables of every summary
     "are well filled and by exact conditional "
     "distributions where they are sparse; what the rows cannot determine has none."
 )
+JOINT_NOTE = (
+    " Parameters are log odds ratios against {}, as in logistic and multinomial regression, with Wald tests; what the "
+    "rows cannot determine has none."
+)
+SURVEY_NOTE = (
+    " They know the sampling design ({}): t and F distributions, joint tests corrected by Rao & Scott. Tests do not "
+    "lean on a penalty; what too few rows or clusters determine has none."
+)
 PENALTY_NOTE = (
-    " With a penalty in force the standard errors describe the spread of the penalised estimate, not its bias."
+    " With a penalty in force estimates and standard errors are those of the penalised fit, whose bias they do not "
+    "tell; a penalised estimate may so lie outside its limits, which are of the rows alone."
 )
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
 
@@ -140,7 +137,7 @@ def rank_interactions(
     strength = np.concatenate([interaction_strength(parameters.layout, row, apc) for row in theta])
     last = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
     interactions.insert(last + 1, "strength", strength)
-    return interactions.sort_values("strength", ascending=False, ignore_index=True)
+    return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")
 
 
 @final
@@ -151,18 +148,34 @@ class Inference(Estimates):
     ``"pooled"`` for their differences from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
     parameters of a less those of b. The column ``test`` names the test of each row, or says why there is none.
     A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are tested on the rows of
-    both sides: with ``"pooled"`` on the rows of a group and those of all other groups together.
+    both sides: with ``"pooled"`` on the rows of a group and those of all other groups together. Under a sampling design
+    (`bbl.survey`) z has a t distribution with the degrees of freedom of the design.
 
     Attributes
     ----------
     note : str
         Text on the standard errors and tests, printed under them.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> inference = fit.inference()
+    >>> inference.bse["Yes"].round(3).head(2).to_dict()
+    {'Class=2nd': 0.134, 'Class=3rd': 0.135}
     """
 
-    def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+    def __init__(
+        self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample, survey: SurveySample | None = None
+    ):
         engine.check_equations()
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
-        self.note = engine.errors + NOTE + PENALTY_NOTE * engine.penalised
+        self._survey = survey
+        note = NOTE if engine.joint is None else JOINT_NOTE.format(label_text(labels.groups[0]))
+        if survey is not None:
+            note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
+        self.note = engine.errors + note + PENALTY_NOTE * engine.penalised
 
     @property
     def _parameters(self) -> Parameters:
@@ -172,7 +185,7 @@ class Inference(Estimates):
     @cached_property
     def _covariances(self) -> Covariances:
         """Sandwich covariances of the penalised estimates of each group."""
-        return covariances(self._sample, self._estimate, self._engine)
+        return covariances(self._sample, self._estimate, self._engine, self._survey)
 
     @property
     def composite(self) -> list[tuple[float, float]]:
@@ -182,23 +195,43 @@ class Inference(Estimates):
     @cached_property
     def _group_evidence(self) -> list[Evidence]:
         """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
-        theta = self._parameters.theta
+        layout, engine = self._parameters.layout, self._engine
         return [
-            evidence(self._sample.group(g), self._parameters.layout, row, self._engine) for g, row in enumerate(theta)
+            evidence(self._sample.group(g), layout.of_group(g), row, engine, self._domain(g))
+            for g, row in enumerate(self._parameters.theta)
         ]
+
+    def _domain(self, g: int) -> SurveySample | None:
+        """Return the sampling design of the rows of a group."""
+        return None if self._survey is None else self._survey.only(self._sample.response == g)
 
     @cached_property
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
-        return compare_pooled(
-            self._group_evidence, evidence(self._sample.pooled, parameters.layout, start, self._engine)
-        )
+        pooled = evidence(self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey)
+        return compare_pooled(self._group_evidence, pooled)
+
+    @cached_property
+    def _joint_tests(self) -> JointTests:
+        """Tests of groups that are fitted together."""
+        parameters = self._parameters
+        return JointTests(self._sample, parameters.layout, self._engine, len(parameters.theta), self._survey)
+
+    def _selection(self, of: Compared) -> str | tuple[int, int]:
+        """Return what `of` selects; see `resolve_of`."""
+        if self._engine.joint:
+            return resolve_jointly(of, list(self._labels.groups), self._engine)
+        return resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
 
     def _tests(self, of: Compared) -> list[Comparison]:
         """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one for a pair."""
-        selection = resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
+        selection = self._selection(of)
+        if self._engine.joint:
+            if isinstance(selection, tuple):
+                return [self._joint_tests.between(*selection)]
+            return [self._joint_tests.of_group(g) for g in range(len(self._labels.groups))]
         groups = self._group_evidence
         if isinstance(selection, tuple):
             return [compare_groups(groups[selection[0]], groups[selection[1]])]
@@ -206,7 +239,9 @@ class Inference(Estimates):
 
     def _standard_errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
-        selection = resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
+        if self._engine.joint:
+            return np.concatenate([np.sqrt(variances(test.terms)) for test in self._tests(of)])
+        selection = self._selection(of)
         sandwich = self._covariances
         if isinstance(selection, tuple):
             matrices = [sandwich.between(*selection)]
@@ -229,11 +264,23 @@ class Inference(Estimates):
         DataFrame
             The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
             ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.table(of=("Yes", "No"))[["predictor", "level", "estimate", "lower", "upper"]].head(2).round(2)
+          predictor level  estimate  lower  upper
+        0     Class   2nd     -1.59  -2.99  -0.48
+        1     Class   3rd     -3.72  -5.02  -2.77
         """
         share("level", level)
         tests, frame = self._tests(of), estimate_table(self._labels, self._parameters, of)
         kinds = np.concatenate([test.verdict for test in tests])
-        frame["se"] = np.where(kinds <= Kind.EXACT, self._standard_errors(of), np.nan)
+        known = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
+        frame["se"] = np.where(known, self._standard_errors(of), np.nan)
         frame["z"] = np.concatenate([test.z for test in tests])
         frame["p"] = np.concatenate([test.p for test in tests])
         lower, upper = zip(*(test.limits(level) for test in tests), strict=True)
@@ -242,7 +289,17 @@ class Inference(Estimates):
         return frame
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
-        """Return the column ``test`` of `table`: the test of every parameter, or why there is none."""
+        """Return the column ``test`` of `table`: the test of every parameter, or why there is none.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.verdicts().value_counts().to_dict()
+        {'Wald': 10, 'exact': 8}
+        """
         kinds = np.concatenate([test.verdict for test in self._tests(of)])
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
@@ -263,6 +320,20 @@ class Inference(Estimates):
             (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, followed by the number of tested parameters
             if others of the term cannot be tested; or why there is no test. An exact test has no ``chisq``, and needs
             no finite estimate.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.tests(of=("Yes", "No"))[["predictor", "predictor2", "df", "p"]].round(4)
+          predictor predictor2  df       p
+        0     Class        NaN   3  0.0000
+        1       Sex        NaN   1  0.0000
+        2       Age        NaN   1  0.0837
+        3     Class        Sex   3  0.0000
+        4       Sex        Age   1  0.0001
         """
         groups, tests = selection_names(of, list(self._labels.groups)), self._tests(of)
         layout = self._parameters.layout
@@ -280,14 +351,34 @@ class Inference(Estimates):
 
     @verb
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interactions with their tests, strongest first; see ``fit.interactions()``."""
+        """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> inference.interactions(of=("Yes", "No"))[["predictor", "predictor2", "strength"]].round(3)
+          predictor predictor2  strength
+        0     Class        Sex     1.477
+        1       Sex        Age     0.831
+        """
         tests = self.tests(of)
         interactions = tests[tests["predictor2"].notna()].reset_index(drop=True)
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
-    def _covariance(self, g: int) -> np.ndarray:
-        """Return the sandwich covariance (size, size) of the penalised estimates of group `g`."""
-        return full_covariance(self._sample.group(g), self._parameters.layout, self._engine)
+    def _covariance(self, groups: list[int]) -> np.ndarray:
+        """Return the covariance of the (penalised) estimates of `groups`, group by group."""
+        from scipy.linalg import block_diag
+
+        if self._engine.joint:
+            return self._joint_tests.covariance(groups)
+        if self._covariances.deviations is not None:
+            E = np.hstack([self._covariances.deviations[g] for g in groups])
+            return E.T @ E
+        layout, engine = self._parameters.layout, self._engine
+        return block_diag(*(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups))
 
     @verb
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
@@ -301,9 +392,20 @@ class Inference(Estimates):
         Returns
         -------
         Summary
-            Prints as text (the 20 parameters with the smallest p), as HTML or LaTeX; ``.tables`` has all of them.
+            Prints as text (the 20 parameters with the smallest p, the clearest first), as HTML or LaTeX; ``.tables``
+            has all of them.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> inference = fit.inference()
+        >>> list(inference.summary().tables)
+        ['parameters', 'tests']
         """
-        return inference_summary(self.table(of, level), self.tests(of), self.note)
+        table, tests = without_reference(self.table(of, level)), without_reference(self.tests(of))
+        return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:
         return (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, cast
 
@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning import Tuning
-from bbl.checks import choice, verb
+from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
 from bbl.model.energy import known_energy
@@ -33,11 +34,14 @@ from bbl.report.shooter.terms import order_counts, term_frame
 from bbl.results.machine.archive import pack
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
-from bbl.results.machine.estimates import Compared
+from bbl.results.machine.estimates import without_reference
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
-from bbl.results.model import MethodTraits, ModelResults, training_log_likelihood
+from bbl.results.model import ModelResults, training_log_likelihood
+from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Rows, Sample
+from bbl.stats.scores import log_probabilities
+from bbl.stats.survey.sample import SurveySample, check_single_rows
 
 __all__ = ["MachineResults"]
 
@@ -52,6 +56,7 @@ class MachineResults(ModelResults):
     engine: Engine
     estimate: Estimate
     tuning: Tuning | None = None
+    survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
 
     plot_logo = plot_logo
     plot_network = plot_network
@@ -85,7 +90,11 @@ class MachineResults(ModelResults):
 
     @property
     def df(self) -> int:
-        """Number of parameters of one group (eq. 7 for the terms of the model, or the union over groups)."""
+        """Number of parameters that the formula gives one group, whether its rows determine them or not (eq. 7).
+
+        With terms of each group's own choice, those of the union over groups. Criteria and tests count the parameters
+        that rows determine, `n_parameters`; residual degrees of freedom are in ``goodness_of_fit()``.
+        """
         return self.parameters.layout.size
 
     @property
@@ -120,7 +129,10 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups."""
+        """Number of parameters of all groups: those that a group's model has, and with ``method="ml"`` their rank.
+
+        The rank is what the rows determine: less than `df` a group where margins are empty.
+        """
         return self.estimate.n_parameters
 
     @property
@@ -145,11 +157,37 @@ class MachineResults(ModelResults):
         )
 
     def coef(self) -> Coefficients:
-        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``."""
+        """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.coef().J["Yes"]["Sex", "Age"].round(3)  # doctest: +NORMALIZE_WHITESPACE
+        Age   Child
+        Sex
+        Male    0.4
+        """
         return Coefficients(self.labels, self.parameters)
 
+    def _notebook(self) -> tuple[str, list[Section]]:
+        text, sections = self.coef()._notebook()
+        return f"{self.call}\n\n{text}", sections
+
     def tidy(self) -> pd.DataFrame:
-        """Return all coefficients as a long frame, one row each."""
+        """Return all coefficients as a long frame, one row each.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+        >>> fit.tidy()[["group", "predictor", "level", "estimate"]].head(2).round(3)
+          group predictor level  estimate
+        0    No     Class   2nd     1.174
+        1    No     Class   3rd     3.274
+        """
         return self.coef().to_frame()
 
     @property
@@ -203,7 +241,12 @@ class MachineResults(ModelResults):
         return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see `Estimate.class_scores`."""
+        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see `Estimate.class_scores`.
+
+        A DataError for a row in a cell that cannot occur in any of several groups.
+        """
+        if len(self.labels.groups) > 1:
+            refuse_impossible_rows(self.parameters.layout.support, self.labels, codes, missing)
         return self.estimate.scores_by(self._averaged, codes, missing)
 
     def log_scores(self, newdata: object, normalised: bool, prior: bool, unseen: str) -> pd.DataFrame:
@@ -224,12 +267,24 @@ class MachineResults(ModelResults):
         return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
 
     def check_likelihood(self) -> None:
-        """Raise an OptionError if P(row | group) is not modelled."""
-        self.engine.check_density("A likelihood")
+        """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without a penalty."""
+        if self.engine.joint and self.engine.penalised:
+            raise OptionError(
+                f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the predictors, P(x|y). Take "
+                "method='pseudo'; evaluate() tells how good predictions are.",
+                argument="method",
+            )
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` over encoded rows k of group y, missing predictors summed out."""
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` over encoded rows k of group y, missing predictors summed out.
+
+        Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
+        """
         self.check_likelihood()
+        if self.engine.joint:
+            rows = cast(Sample, rows)
+            scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
+            return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
         if not rows.in_memory:
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
@@ -276,6 +331,7 @@ class MachineResults(ModelResults):
     @property
     def _composite(self) -> list[tuple[float, float]]:
         """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
+        check_single_rows(self.survey, "A composite-likelihood criterion")
         rows = self._testable_rows()
         self.engine.check_composite()
         incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
@@ -289,7 +345,7 @@ class MachineResults(ModelResults):
     @cached_property
     def _inference(self) -> Inference:
         """Inference of methods with likelihood equations."""
-        return Inference(self.labels, self.estimate, self.engine, self._testable_rows())
+        return Inference(self.labels, self.estimate, self.engine, self._testable_rows(), self.survey)
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
@@ -302,7 +358,7 @@ class MachineResults(ModelResults):
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
-        """Return the training rows; a DataError if a group has none, or weights are not counts."""
+        """Return the training rows; a DataError if a group has none, or weights are neither counts nor of a survey."""
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty):
             raise DataError(
@@ -310,31 +366,13 @@ class MachineResults(ModelResults):
                 "refit=False), so its parameters have no standard errors. Fit all rows."
             )
         rows = self._rows()
-        rows.check_whole("Standard errors and tests go")
+        if self.survey is None:
+            rows.check_whole("Standard errors and tests go")
         return rows
 
-    @verb
+    @abstractmethod
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
-        """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
-
-        Returns
-        -------
-        Inference, PosteriorInference or DifferenceInference
-            ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has ``.table(of)`` and
-            ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
-            conditional likelihood has both for differences, ``of=(a, b)``, with intervals and without tests.
-
-        Raises
-        ------
-        OptionError
-            If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
-            has over 5,000 distinct rows.
-        DataError
-            If a parameter is not determined, a group has no training rows, or the model was saved without rows.
-        """
-        if self.engine.joint:
-            return self._contrasts
-        return self._posterior if self.engine.posterior else self._inference
+        """Return standard errors, intervals and tests; see `bbl.results.machine.uncertainty.inference`."""
 
     @property
     def bse(self) -> pd.Series:
@@ -351,16 +389,6 @@ class MachineResults(ModelResults):
         """P-value of every parameter that has a test, on the index of `params`."""
         return self.inference().pvalues
 
-    @verb
-    def cov_params(self, group: Hashable = None) -> pd.DataFrame:
-        """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`."""
-        return self.inference().cov_params(group)
-
-    @verb
-    def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter; see `Inference.conf_int`."""
-        return self.inference().conf_int(alpha, of)
-
     @cached_property
     def posterior(self) -> PosteriorDraws:
         """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
@@ -374,7 +402,7 @@ class MachineResults(ModelResults):
 
     def _wald_sections(self) -> list[Section]:
         """Return the section of joint tests of fields and pairs; empty without tests or with too many parameters."""
-        if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.solves:
+        if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.has_tests:
             return []
         try:
             inference = self._inference
@@ -382,8 +410,8 @@ class MachineResults(ModelResults):
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.parameters.pooled is None else "pooled"
         prefix = "" if self.parameters.pooled is None else "d"  # of the symbols h and J
-        return wald_sections(inference.tests(of), prefix, inference.note, self.design.classes)
+        return wald_sections(without_reference(inference.tests(of)), prefix, inference.note, self.design.classes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see `archive.pack`."""
-        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data)
+        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, self.survey)

@@ -15,6 +15,7 @@ from bbl.report.text import label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.model import ModelResults
 from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import have_same_design
 
 __all__ = ["machine_ratio_test"]
 
@@ -25,18 +26,70 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is no test. A DataError
     or OptionError if fits are not nested, not of the same complete rows, not both machines, or without equations.
     """
+    if self.engine.joint and self.engine.has_tests:
+        return _conditional_ratio_test(self, other)
     large, is_shared = _order_nested(self, other)
     rows = large._testable_rows()
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
-    groups = [rows.group(y) for y in range(len(large.labels.groups))]
+    groups = [
+        (rows.group(y), None if large.survey is None else large.survey.only(rows.response == y))
+        for y in range(len(large.labels.groups))
+    ]
     result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
     if isinstance(result, RatioTest):
         name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
+        name += "" if large.survey is None else ", Rao-Scott"
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": name}
     if np.isnan(result.p):
         return {"df": result.df, "test": f"no test: {_refusal_text(large.labels, result)}"}
-    return {"df": result.df, "p": result.p, "test": f"least p of {result.tested} tests of terms, times {result.tested}"}
+    test = f"least p of {result.tested} tests of terms, times {result.tested}"
+    return {"df": result.df, "p": result.p, "test": test + _sparse_text(large.labels, result)}
+
+
+def _sparse_text(labels: Labels, tests: TermTests) -> str:
+    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if it was not asked for."""
+    if tests.sparse is None:
+        return ""
+    scope = tests.sparse.scope
+    names = " x ".join(label_text(labels.names[i]) for i in scope)
+    reason = f"parameters of {names}" if len(scope) == 1 else f"cells of {names}"
+    group = f" in {label_text(labels.groups[tests.sparse.group])}" if len(labels.groups) > 1 else ""
+    return f": too few rows for a likelihood ratio, for the {reason}{group}"
+
+
+def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
+    """Return the likelihood ratio test of two fits to P(group | row), of which one may have more predictors.
+
+    Degrees of freedom are differences of ranks. A DataError or OptionError if the fits are not nested.
+    """
+    from scipy.stats import chi2
+
+    if not isinstance(other, MachineResults) or not other.engine.joint or not other.engine.has_tests:
+        raise OptionError("a likelihood P(y|x) has another scale than that of the other model.")
+    terms = [{frozenset(fit.labels.names[i] for i in s) for s in fit.parameters.layout.scopes} for fit in (one, other)]
+    large, small = (one, other) if len(terms[0]) >= len(terms[1]) else (other, one)
+    if not (terms[0] < terms[1] or terms[1] < terms[0]):
+        relation = "have the same terms" if terms[0] == terms[1] else "are not nested: each has terms of its own"
+        raise DataError(f"the models {relation}; see the criteria.")
+    large._testable_rows()  # raises for weights that are no counts
+    if not have_same_design(large.survey, small.survey):
+        raise DataError("the models were fitted with different sampling designs.")
+    columns = [large.labels.names.index(name) for name in small.labels.names]
+    levels = tuple(large.labels.levels[i] for i in columns)
+    if small.labels.levels != levels or not _have_same_rows(small, large, columns):
+        raise DataError("the models were fitted to different rows, groups or levels.")
+    df, ratio = large.n_parameters - small.n_parameters, 2.0 * (large._log_likelihood - small._log_likelihood)
+    if df < 1:
+        raise DataError("the rows determine no more parameters of the larger model than of the smaller one.")
+    if large.survey is not None:
+        layout = large.parameters.layout
+        kept = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
+        is_kept = [frozenset(large.labels.names[i] for i in scope) in kept for scope in layout.scopes]
+        dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+        test = large._inference._joint_tests.corrected_ratio(ratio, dropped)
+        return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
+    return {"ratio": ratio, "df": df, "p": float(chi2.sf(max(ratio, 0.0), df)), "test": "likelihood ratio"}
 
 
 def _refusal_text(labels: Labels, tests: TermTests) -> str:
@@ -64,8 +117,12 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
             "comparison. See summary() for the test of a predictor."
         )
     small_columns = [small_names.index(name) for name in names]  # predictors of `small` in the order of `large`
+    if not have_same_design(large.survey, small.survey):
+        raise DataError("the models were fitted with different sampling designs.")
     if not _have_same_rows(large, small, small_columns):
         raise DataError("the models were fitted to different rows, groups or levels.")
+    if not _have_same_zeros(large, small, small_columns):
+        raise DataError("the models have different structural zeros, so that they are of different cells.")
     large_column = {small_column: i for i, small_column in enumerate(small_columns)}
     terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
     small_terms = {frozenset(large_column[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
@@ -75,6 +132,12 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         relation = f"have the same {noun}" if is_same else f"are not nested: each has {noun} that the other has not"
         raise DataError(f"the models {relation}; see the criteria.")
     return large, np.array([term in small_terms for term in terms])
+
+
+def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
+    """Return whether the same cells of two fits cannot occur; `small_columns`: `large`'s predictors."""
+    support, small_support = large.parameters.layout.support, small.parameters.layout.support
+    return support == (None if small_support is None else small_support.permuted(small_columns))
 
 
 def _have_same_rows(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:

@@ -15,6 +15,7 @@ from bbl.design.labels import Labels
 from bbl.errors import DataError, OptionError
 from bbl.report.format import label_text
 from bbl.results.machine.machine import MachineResults
+from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["odds_ratios"]
 
@@ -70,11 +71,12 @@ def odds_ratios(
     if (reason := self.engine.refusals().get("odds_ratios")) is not None:
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()
+    check_single_rows(self.survey, "A table of odds ratios")
     pairs_of_predictors, tables = _pair_numbers(self, pairs), []
     parameters, rows = self.parameters, self._testable_rows()
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
     for g, theta in enumerate(parameters.theta):
-        covariance = full_covariance(rows.group(g), parameters.layout, self.engine)
+        covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
         is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
         covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
         for i, j in pairs_of_predictors:

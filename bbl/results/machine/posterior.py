@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,16 @@ class PosteriorDraws:
         Description of the posterior and its sampler.
     state : tuple of dict
         Records of the sampler for each group: ``accepted``, ``diverged``, by chain.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+    >>> fit.posterior.draws.shape
+    (4, 1000, 2, 3)
+    >>> fit.posterior.names
+    ['Sex[Male]', 'Age[Child]', 'Sex[Male]:Age[Child]']
     """
 
     labels: Labels
@@ -73,7 +83,16 @@ class PosteriorDraws:
         return cls(labels, layout, draws, description, tuple(run.state for run in runs))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``."""
+        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and ``parameter``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit.posterior.to_frame().shape
+        (4000, 6)
+        """
         chains, n, K, size = self.draws.shape
         rows = pd.MultiIndex.from_product([range(chains), range(n)], names=["chain", "draw"])
         columns = pd.MultiIndex.from_product([list(self.labels.groups), self.names], names=["group", "parameter"])
@@ -88,6 +107,14 @@ class PosteriorDraws:
         ------
         BBLError
             If ArviZ is not installed.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit.posterior.to_arviz().posterior["theta"].dims
+        ('chain', 'draw', 'group', 'parameter')
         """
         try:
             import arviz
@@ -118,6 +145,14 @@ class PosteriorDraws:
             The columns of ``tidy()`` that name the parameter, then ``mean``, ``sd``, ``hdi_lower`` and ``hdi_upper``
             (the shortest interval of probability `level`), ``mcse`` (Monte Carlo standard error of the mean),
             ``ess_bulk``, ``ess_tail`` (effective sample sizes) and ``rhat`` (Vehtari et al. 2021).
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> fit.posterior.summary()[["mean", "sd", "rhat"]].shape
+        (6, 3)
         """
         share("level", level)
         mean, sd = self.draws.mean(axis=(0, 1)), self.draws.std(axis=(0, 1), ddof=1)
@@ -139,7 +174,14 @@ class PosteriorDraws:
                 table["rhat"][g] = split_rhat(draws, folded=True)
         return table
 
-    def plot(self, kind: str = "forest", group: Hashable = None, top: int = 20, level: float = 0.95, axes=None):
+    def plot(
+        self,
+        kind: Literal["forest", "trace", "rank"] = "forest",
+        group: Hashable = None,
+        top: int = 20,
+        level: float = 0.95,
+        axes: Any = None,
+    ) -> Any:
         """Draw the intervals of the parameters, the traces of the chains, or the ranks of their draws.
 
         Parameters
@@ -165,6 +207,16 @@ class PosteriorDraws:
         ------
         OptionError
             If `kind` or `group` is unknown.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", method="bayes", seed=1, verbose=0)
+        >>> len(fit.posterior.plot("trace", group="Yes", top=2))
+        2
+        >>> plt.close()
         """
         choice("kind", kind, KINDS)
         share("level", level)

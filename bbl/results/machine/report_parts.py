@@ -8,6 +8,7 @@ from bbl.errors import BBLError
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text
+from bbl.results.machine.estimates import Compared
 from bbl.results.machine.figures import plot
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.machine import MachineResults
@@ -22,18 +23,31 @@ def machine_parts(self: MachineResults) -> list[Part]:
     return [_parameters_part(self), _interactions_part(self)]
 
 
+def _compared(fit: MachineResults) -> tuple[Compared, str, str]:
+    """Return the estimates to show, as the argument `of` of ``inference().table``, with a heading and a description."""
+    groups = fit.labels.groups
+    if len(groups) == 2:
+        one, other = map(label_text, groups)
+        return (groups[1], groups[0]), "Differences between the groups", f"{other} less {one}"
+    if len(groups) > 2 and fit.parameters.pooled is not None:
+        return "pooled", "Differences between the groups", "each group less the fit to all rows"
+    return "group", "Parameters", "against the reference level"
+
+
 def _parameters_part(fit: MachineResults) -> Part:
     """Return the section on parameters: a table and a figure with intervals; without standard errors a figure only."""
+    of, heading, what = _compared(fit)
     try:
         inference = fit.inference()
-        figure = inference.plot().figure
+        figure = inference.plot(of).figure
         alt = "Estimates of the fields with 95 % intervals, a line for each level. The numbers are in the table above."
-        image = figure_html(figure, alt, "Fields of each group with their 95 % intervals, against the reference level.")
+        image = figure_html(figure, alt, f"Fields with their 95 % intervals: {what}.")
         if isinstance(inference, Inference):
-            table = inference.summary().as_html()
+            table = inference.summary(of).as_html()
         else:
             table = html_table(fit.tidy().head(MAX_TABLE_ROWS), "Parameters")
-        return Part("Parameters", html=[table, image])
+        text = [] if of == "group" else [f"Log odds ratios: {what}. At zero a level tells nothing of the group."]
+        return Part(heading, text, [table, image])
     except BBLError as error:
         figure = plot(fit)[0].figure
         image = figure_html(
@@ -47,7 +61,8 @@ def _interactions_part(fit: MachineResults) -> Part:
     if not len(fit.parameters.layout.pairs):
         return Part("Interactions", ["The model has none: given the group, predictors are independent."])
     ranking = interactions(fit)
-    shown = ranking.head(MAX_TABLE_ROWS).copy()
+    has_test = ranking["p"].notna()
+    shown = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
     pairs = zip(shown["predictor"], shown["predictor2"], strict=True)
     names = [f"{label_text(one)} and {label_text(other)}" for one, other in pairs]
     if len(fit.labels.groups) > 1:
@@ -56,8 +71,9 @@ def _interactions_part(fit: MachineResults) -> Part:
     shown = shown[columns].set_axis(pd.Index(names, dtype=object))
     numbers = shown.select_dtypes("number").columns
     shown[numbers] = shown[numbers].round(4)
-    is_cut = len(ranking) > MAX_TABLE_ROWS
+    is_cut, untested = len(ranking) > len(shown), int((~has_test).sum()) if has_test.any() else 0
     title = f"The {len(shown)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
+    title += f", without {untested} that the rows say too little of" * bool(untested)
     image = figure_html(
         fit.plot_network()[0].figure,
         "Graph of the strongest interactions of each group. The strongest are in the table above.",

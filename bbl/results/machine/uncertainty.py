@@ -1,6 +1,8 @@
-"""Bootstrap and table of interactions of fitted Boltzmann machines: methods of the result classes."""
+"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the result classes."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
@@ -9,11 +11,82 @@ from bbl.boltzmann.inference.covariance import bootstrap as refit_samples
 from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
+from bbl.results.machine.contrasts import DifferenceInference
+from bbl.results.machine.credible import PosteriorInference
 from bbl.results.machine.estimates import Compared
-from bbl.results.machine.inference import PVALUES, permutation_table, rank_interactions, untested_table
+from bbl.results.machine.inference import PVALUES, Inference, permutation_table, rank_interactions, untested_table
 from bbl.results.machine.machine import MachineResults
+from bbl.stats.survey.sample import check_single_rows
 
-__all__ = ["bootstrap", "interactions"]
+__all__ = ["bootstrap", "conf_int", "cov_params", "inference", "interactions"]
+
+
+@verb
+def inference(self: MachineResults) -> Inference | PosteriorInference | DifferenceInference:
+    """Return standard errors, intervals and tests of all parameters, of differences, and of pairs.
+
+    Returns
+    -------
+    Inference, PosteriorInference or DifferenceInference
+        ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has ``.table(of)`` and
+        ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
+        conditional likelihood has both for differences, ``of=(a, b)``, with intervals and without tests, and all of
+        them with ``ridge=0``.
+
+    Raises
+    ------
+    OptionError
+        If the method has no likelihood equations (``"mf"``), or a conditional fit refines another, stopped early or
+        has over 5,000 distinct rows.
+    DataError
+        If a parameter is not determined, a group has no training rows, or the model was saved without rows.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.inference().table(of=("Yes", "No"))[["predictor", "level", "estimate", "se"]].head(2).round(3)
+      predictor level  estimate    se
+    0     Class   2nd    -1.590  0.58
+    1     Class   3rd    -3.722  0.52
+    """
+    if self.engine.joint and not self.engine.has_tests:
+        return self._contrasts
+    return self._posterior if self.engine.posterior else self._inference
+
+
+@verb
+def cov_params(self: MachineResults, group: Hashable = None) -> pd.DataFrame:
+    """Return the covariance of the estimates of all groups, or of one; see `Inference.cov_params`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.cov_params("Yes").shape
+    (9, 9)
+    """
+    return self.inference().cov_params(group)
+
+
+@verb
+def conf_int(self: MachineResults, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
+    """Return confidence limits of every parameter; see `Inference.conf_int`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.conf_int().loc["Yes"].head(2).round(2)  # doctest: +NORMALIZE_WHITESPACE
+               lower  upper
+    parameter
+    Class=2nd  -0.68  -0.15
+    Class=3rd  -0.71  -0.18
+    """
+    return self.inference().conf_int(alpha, of)
 
 
 @verb
@@ -42,8 +115,19 @@ def bootstrap(
         The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper``. Where the method has tests there is
         ``test`` too, as in `Inference.table`: a parameter that cannot be tested has no ``se``, and one whose test is
         not ``"Wald"`` has no limits, because the penalty decides how refits of sparse cells scatter.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.bootstrap(nboot=20, seed=1)[["predictor", "level", "estimate", "se"]].head(2).round(2)
+      predictor level  estimate    se
+    0     Class   2nd      1.17  0.67
+    1     Class   3rd      3.27  0.52
     """
     self.engine.check_density("The parametric bootstrap")
+    check_single_rows(self.survey, "The parametric bootstrap")
     share("level", level)
     n_samples, rng, workers = integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs)
     if self.engine.chooses:
@@ -112,6 +196,18 @@ def interactions(
     DataError
         If permutations are asked for and the model was saved without its training rows, or a group has more than
         3e9 observations.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
+    >>> fit.interactions()[["group", "predictor", "predictor2", "strength", "p"]].round(3)
+      group predictor predictor2  strength      p
+    0    No     Class        Sex     2.066  0.000
+    1   Yes     Class        Sex     1.976  0.000
+    2    No       Sex        Age     0.631  0.000
+    3   Yes       Sex        Age     0.200  0.178
     """
     if order is not None:
         frame = interactions(self, of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
@@ -123,6 +219,7 @@ def interactions(
                 "A permutation test is of the couplings of one group; give of='group', or pvalues='auto'.",
                 argument="of",
             )
+        check_single_rows(self.survey, "A permutation test")
         self._rows().check_whole("Permutation tests go")
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
         frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
@@ -144,12 +241,13 @@ def _why_untested(self: MachineResults, of: Compared | None = None) -> str | Non
     if self.training is None:
         return "no test: the model was saved without its training rows"
     try:
-        if self.engine.joint and isinstance(of, tuple):
+        if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
             self.engine.joint.check_differences(self.engine, rows.n)
         else:
             self.engine.check_equations()
-        self.training.check_whole("Tests go")
+        if self.survey is None:
+            self.training.check_whole("Tests go")
     except (DataError, OptionError) as error:
         return f"no test: {error}"
     return None

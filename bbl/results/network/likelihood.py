@@ -34,6 +34,14 @@ def logLik(self: ClassifierResults, newdata: Any = None) -> LogLikelihood:
 
     Missing features are summed out. The result is nan if the class of a row is missing, and -inf if a row has
     probability zero. The joint probability under an average is the mean over its members.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+    >>> fit.logLik()
+    'log Lik.' -5166.983 (df=23)
     """
     if newdata is None:
         return training_log_likelihood(self)
@@ -45,6 +53,14 @@ def cLogLik(self: ClassifierResults, newdata: Any = None) -> float:
     """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known features)``.
 
     Priors of the classes are those that predictions use. The result is nan if the class of a row is missing.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+    >>> round(fit.cLogLik(titanic), 2)
+    -37.62
     """
     rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
     scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
@@ -77,6 +93,14 @@ def score(
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+    >>> round(fit.score(titanic, weights="Freq"), 4)
+    0.7892
     """
     if kind is None or not isinstance(kind, str):
         return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)

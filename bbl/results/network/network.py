@@ -7,12 +7,10 @@ its feature parents; the class is a parent of every feature. An *average* is a m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, Literal, Unpack, cast, final, overload
 
 import numpy as np
 import pandas as pd
@@ -21,26 +19,29 @@ from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, fit, standard_errors
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
-from bbl.bayesnet.sampling import draw
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
-from bbl.checks import choice, generator, integer, near_match
+from bbl.checks import near_match
+from bbl.choices import PredictionType, Unseen
+from bbl.design.decisions import Decisions
 from bbl.errors import BBLError, OptionError
 from bbl.report.machine.summary import Summary
-from bbl.report.machine.tables import category_frame
-from bbl.report.network.plot import plot_probabilities
+from bbl.report.markup import Section
 from bbl.report.network.summary import network_summary
+from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
-from bbl.results.evaluation import FIGURES
+from bbl.results.effect_fit import no_error_source
 from bbl.results.explanation import Attribution
-from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test
+from bbl.results.model import no_composite_aic, no_ratio_test
 from bbl.results.network.archive import pack, unpack
+from bbl.results.network.exports import plot, sample, write_bif
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.likelihood import cLogLik, logLik, score
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
-from bbl.results.network.tables import attribution, by_feature, cell_tables, interchange_text
-from bbl.results.predictions import importance, predict_batches, predict_rows
+from bbl.results.network.tables import attribution, by_feature, cell_tables
+from bbl.results.predictions import fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.report_page import MAX_TABLE_ROWS
+from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Rows, Sample
 
 __all__ = ["NetworkResults"]
@@ -101,15 +102,22 @@ class NetworkResults(SingleGraph, ClassifierResults):
     refusals = lacking(
         *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=STRUCTURE_LEARNT, third_order=STRUCTURE_LEARNT,
         no_response=NO_RESPONSE, density=NO_RESPONSE, real_weights=NOT_COUNTS,
+        effects="Tables of networks have no covariance here",
     )  # fmt: skip
     _can_refit = True
 
     cLogLik = cLogLik
+    fitted = fitted
     importance = importance
     logLik = logLik
+    plot = plot
     predict_batches = predict_batches
+    residuals = residuals
+    sample = sample
     score = score  # type: ignore[assignment]  # its first argument may be the table, as in score(newdata) of others
+    write_bif = write_bif
     _composite_aic = no_composite_aic
+    _error_source = no_error_source
     _ratio_test = no_ratio_test
 
     # the structure
@@ -156,17 +164,17 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return self.structure.class_var
 
     @property
-    def features(self) -> tuple:
+    def features(self) -> tuple[Any, ...]:
         """Names of the features in the graph, in its order."""
         return self.structure.features
 
     @property
-    def vars(self) -> tuple:
+    def vars(self) -> tuple[Any, ...]:
         """Names of the class and the features."""
         return self.structure.vars
 
     @property
-    def classes(self) -> tuple:
+    def classes(self) -> tuple[Any, ...]:
         """Levels of the class."""
         return self.labels.groups
 
@@ -182,8 +190,17 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Kind and learner of the network, for averages and tables of fits."""
         return MethodTraits(self.kind, self.structure.learner or "by hand")
 
-    def values(self, var: Hashable) -> tuple:
-        """Return the levels of a feature or of the class."""
+    def values(self, var: Hashable) -> tuple[Any, ...]:
+        """Return the levels of a feature or of the class.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> fit.values("Class")
+        ('1st', '2nd', '3rd', 'Crew')
+        """
         if var == self.labels.response:
             return self.classes
         if var not in self.labels.names:
@@ -241,6 +258,11 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # scores
 
     @property
+    def _bootstrap_members(self) -> tuple[tuple[NetworkResults, float]]:
+        """The fit itself."""
+        return ((self, 1.0),)
+
+    @property
     def class_shares(self) -> np.ndarray:
         """Estimated class probabilities, shape (K,)."""
         return self.network.prior
@@ -260,22 +282,39 @@ class NetworkResults(SingleGraph, ClassifierResults):
         chunks = rows.chunks(BLOCK)
         return float(sum(sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
 
+    @overload
     def predict(
-        self, newdata: Any = None, type: str = "prob", unseen: str = "raise", *, priors: Any = None, costs: Any = None
+        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self,
+        newdata: object = ...,
+        type: Literal["link", "prob"] = ...,
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
+    ) -> pd.DataFrame: ...
+    def predict(
+        self,
+        newdata: Any = None,
+        type: PredictionType = "prob",
+        unseen: Unseen = "raise",
+        *,
+        priors: Any = None,
+        costs: Any = None,
     ) -> pd.DataFrame | pd.Series:
         """Predict the class of each row.
 
         Parameters
         ----------
-        newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the features' columns; other columns are ignored. None for the training rows.
+        newdata, unseen, priors, costs
+            As in `ClassifierResults.predict`; a level that is ignored counts as a missing value.
         type : {"prob", "class", "link"}, default "prob"
             Probabilities of the classes, the most likely class, or the log-odds of each class.
-        unseen : {"raise", "ignore"}, default "raise"
-            Whether a level that was not in the training rows is an error, or counts as a missing value, which is
-            summed out.
-        priors, costs
-            Class shares in place of the model's, and costs of wrong decisions; as in `BBLResults.predict`.
 
         Returns
         -------
@@ -288,6 +327,16 @@ class NetworkResults(SingleGraph, ClassifierResults):
         ------
         DataError, LevelError
             If columns are missing, values are missing although the model forbids it, or levels are unknown.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> fit.predict(titanic.head(2)).round(3)
+              No    Yes yhat
+        0  0.308  0.692  Yes
+        1  0.145  0.855  Yes
         """
         return predict_rows(self, newdata, type, unseen, priors=priors, costs=costs)
 
@@ -315,65 +364,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
+
+        Examples
+        --------
+        >>> from bbl import datasets, networks
+        >>> titanic = datasets.load_titanic()
+        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+        >>> list(fit.summary().tables)
+        ['Class', 'Sex', 'Age', 'Survived', 'fit', 'features']
         """
         facts = network_facts(self, self.structure, self.recipe)
         features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
         params = self.params if isinstance(self.network, Network) else {}
         return network_summary(self.call, self.labels, facts, features, params)
-
-    def plot(self, var: Hashable = None, ax=None, *, kind: str = "graph", newdata: Any = None, weights: Any = None):
-        """Draw the graph, the probabilities of one variable with their standard errors, or the quality of predictions.
-
-        Parameters
-        ----------
-        var : name of a variable, optional
-            Variable whose probabilities are drawn; by default the graph is drawn.
-        ax : matplotlib Axes, optional
-        kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
-            ``"graph"``: the graph, or the probabilities of `var`. Others: the figure of
-            ``evaluate(newdata, weights).plot(kind)``.
-        newdata, weights : optional
-            As in `evaluate`; the training rows by default.
-
-        Returns
-        -------
-        matplotlib Axes, or a list of them for ``"calibration"``
-        """
-        if choice("kind", kind, ("graph", *FIGURES)) in FIGURES:
-            return self.evaluate(newdata, weights).plot(kind, ax=ax)
-        if var is None:
-            return require_single(self.structure, "single graph").plot(ax)
-        require_single(self.structure, "single table")
-        self.values(var)
-        table = self.params[var]
-        errors = table * np.nan if self._errors is None else self.params_se[var]
-        return plot_probabilities(var, table, errors, ax)
-
-    def write_bif(self, path: str | os.PathLike) -> None:
-        """Write the network in the Interchange Format for Bayesian Networks, which other programs read.
-
-        Parameters
-        ----------
-        path : str or path-like
-
-        Notes
-        -----
-        Characters of names and levels other than letters, digits and underscores are replaced, and a number is added
-        where two names would become equal.
-        """
-        network = self._require_network("single network to write")
-        Path(path).write_text(interchange_text(self.labels, self.families, network), encoding="utf-8")
-
-    def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
-        """Draw `n` rows of class and features, as categorical columns with all levels.
-
-        The class probabilities are the model's `priors`, or else the estimated shares of the classes.
-        """
-        y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
-        labels = self.labels
-        columns = {labels.response: (y, labels.groups)}
-        columns |= {name: (codes[:, i], labels.levels[i]) for i, name in enumerate(labels.names)}
-        return category_frame(columns, pd.RangeIndex(len(y)))
 
     def _model_parts(self) -> list[Part]:
         """Return the part of the HTML report with the graph, or with a message if networks are averaged."""
@@ -393,6 +396,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> NetworkResults:
         """Return the model that `pack` stored."""
         return cls(**unpack(meta, arrays))
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
+        return f"{self.call}\n\n{self!r}", [first_rows(features, "Features", ".families")]
 
     def __repr__(self) -> str:
         return network_text(self.structure, self.nparams, self.design) + self._loss_text()

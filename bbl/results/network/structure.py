@@ -7,18 +7,21 @@ class is a parent of every feature. A `Dag` holds the arcs among the features, w
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from bbl.bayesnet.dag import Dag
 from bbl.bayesnet.learners import LEARNERS
 from bbl.checks import integer
 from bbl.errors import OptionError
+from bbl.report.graph_text import quoted, require_networkx
 from bbl.report.network.plot import plot_structure
 from bbl.report.network.text import structure_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["AveragedStructure", "Inspection", "SingleGraph", "Structure", "make_structure", "require_single"]
 
@@ -44,7 +47,7 @@ class Inspection(ABC):
     """
 
     class_var: Hashable
-    columns: tuple
+    columns: tuple[Any, ...]
     dags: tuple[Dag, ...]
     learner: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -55,12 +58,12 @@ class Inspection(ABC):
         """Return the text that is printed at the prompt: the learner, and the numbers of features and arcs."""
 
     @property
-    def features(self) -> tuple:
+    def features(self) -> tuple[Any, ...]:
         """Names of the features in the graph, in its order."""
         return tuple(self.columns[i] for i in self.dags[0].features)
 
     @property
-    def vars(self) -> tuple:
+    def vars(self) -> tuple[Any, ...]:
         """Names of the class and the features."""
         return (self.class_var, *self.features)
 
@@ -76,20 +79,20 @@ class SingleGraph(ABC):
         """Return the graph that is asked for `attribute`; an AttributeError if there are several."""
 
     @property
-    def feature_families(self) -> dict[Hashable, tuple]:
+    def feature_families(self) -> dict[Hashable, tuple[Any, ...]]:
         """For each feature: a tuple of the feature and its feature parents."""
         graph = self._single("feature_families")
         return {graph.columns[i]: (graph.columns[i], *graph._names(parents)) for i, parents in graph.dag.families}
 
     @property
-    def families(self) -> dict[Hashable, tuple]:
+    def families(self) -> dict[Hashable, tuple[Any, ...]]:
         """The family of each variable, by its name; the family of the class is the class alone."""
         graph = self._single("families")
         families = {name: (*family, graph.class_var) for name, family in graph.feature_families.items()}
         return {**families, graph.class_var: (graph.class_var,)}
 
     @property
-    def arcs(self) -> list[tuple]:
+    def arcs(self) -> list[tuple[Any, ...]]:
         """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
         families = self._single("arcs").families
         return [(parent, family[0]) for family in families.values() for parent in family[1:]]
@@ -132,26 +135,49 @@ class SingleGraph(ABC):
         return self._single("is_semi_naive").dag.is_semi_naive
 
     def is_kde(self, k: int) -> bool:
-        """Return whether no feature has more than `k` feature parents."""
+        """Return whether no feature has more than `k` feature parents.
+
+        Examples
+        --------
+        >>> from bbl import networks
+        >>> graph = networks.structure("c", {"a": [], "b": ["a"]})
+        >>> graph.is_kde(0), graph.is_kde(1)
+        (False, True)
+        """
         return self._single("is_kde").dag.most_parents <= integer("k", k, 0)
 
-    def to_networkx(self):
-        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class."""
+    def to_networkx(self) -> Any:
+        """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class.
+
+        Examples
+        --------
+        >>> from bbl import networks
+        >>> graph = networks.structure("c", {"a": [], "b": ["a"]})
+        >>> sorted(graph.to_networkx().edges)
+        [('a', 'b'), ('c', 'a'), ('c', 'b')]
+        """
         graph = self._single("to_networkx")
-        try:
-            import networkx
-        except ImportError as error:
-            raise ImportError("to_networkx needs networkx: pip install networkx") from error
-        digraph = networkx.DiGraph(**{"class": graph.class_var})
+        digraph = require_networkx().DiGraph(**{"class": graph.class_var})
         digraph.add_nodes_from(graph.vars)
         digraph.add_edges_from(graph.arcs)
         return digraph
 
     def to_dot(self) -> str:
-        """Return the graph in the language of Graphviz."""
+        """Return the graph in the language of Graphviz.
+
+        Examples
+        --------
+        >>> from bbl import networks
+        >>> print(networks.structure("c", {"a": []}).to_dot())
+        digraph {
+          "c";
+          "a";
+          "c" -> "a";
+        }
+        """
         graph = self._single("to_dot")
-        lines = [f"  {_quoted(name)};" for name in graph.vars]
-        lines += [f"  {_quoted(parent)} -> {_quoted(child)};" for parent, child in graph.arcs]
+        lines = [f"  {quoted(name)};" for name in graph.vars]
+        lines += [f"  {quoted(parent)} -> {quoted(child)};" for parent, child in graph.arcs]
         return "\n".join(["digraph {", *lines, "}"])
 
 
@@ -179,12 +205,20 @@ class Structure(SingleGraph, Inspection):
         """The structure on positions of `columns`."""
         return self.dags[0]
 
-    def _names(self, positions: tuple[int, ...]) -> tuple:
+    def _names(self, positions: tuple[int, ...]) -> tuple[Any, ...]:
         """Return the names of the features at `positions` of `columns`."""
         return tuple(self.columns[i] for i in positions)
 
-    def plot(self, ax=None):
-        """Draw the graph, the class on top and every feature below its parents; return the Axes."""
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph, the class on top and every feature below its parents; return the Axes.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> from bbl import networks
+        >>> axis = networks.structure("c", {"a": [], "b": ["a"]}).plot()
+        >>> plt.close()
+        """
         layers = [self._names(layer) for layer in self.dag.layers]
         return plot_structure(self.class_var, layers, self.arcs, ax=ax)
 
@@ -197,6 +231,14 @@ class AveragedStructure(Inspection):
     """The graphs of an average of one-dependence estimators; made by `aode`.
 
     In each graph one feature is the parent of all other features.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> graphs = networks.aode("Survived ~ .", titanic, weights="Freq")
+    >>> graphs.members["Sex"].modelstring
+    '[Survived] [Sex|Survived] [Class|Sex:Survived] [Age|Sex:Survived]'
     """
 
     @property
@@ -232,9 +274,3 @@ def require_single(structure: Structure | AveragedStructure, noun: str) -> Struc
         f"{structure.learner} averages {len(structure.dags)} networks, so it has no {noun}; use the learner nb or "
         "tan_cl."
     )
-
-
-def _quoted(name: object) -> str:
-    """Return a name as a quoted identifier of Graphviz, on one line."""
-    text = re.sub(r"[\r\n]+", " ", str(name))
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

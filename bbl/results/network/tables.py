@@ -6,6 +6,7 @@ K is the number of classes, m that of features; *cells* are the rows of the prob
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,7 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     return Attribution(titles, tables, [variables[-1:] for variables in tables], log_table(network.prior))
 
 
-def interchange_text(labels: Labels, families: dict[Hashable, tuple], network: Network) -> str:
+def interchange_text(labels: Labels, families: dict[Hashable, tuple[Any, ...]], network: Network) -> str:
     """Return the network in the Interchange Format for Bayesian Networks; `families` are those of its structure."""
     tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
     for f, i in enumerate(network.dag.features):

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 import pandas as pd
 
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import choice
+from bbl.choices import EvaluationFigure
 from bbl.report.machine.summary import Summary
+from bbl.report.markup import Section
+from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.report.shooter.plot import plot_path, plot_terms
 from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults, no_refit
+from bbl.results.effect_fit import no_error_source
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
-from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.shooter.archive import pack, unpack
+from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts
 from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table
@@ -37,6 +42,7 @@ __all__ = ["CHOOSE", "ShooterResults"]
 
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
+NO_ERRORS = "The terms of shooter() are chosen by the same rows, which neither a covariance nor refits account for"
 SEARCHED = "shooter looks for interactions itself"
 
 
@@ -99,18 +105,27 @@ class ShooterResults(ClassifierResults):
     refusals = lacking(
         *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
         pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
-        batches="shooter() needs all rows in memory", real_weights=NOT_COUNTS,
+        effects=NO_ERRORS, effects_bootstrap=NO_ERRORS, batches="shooter() needs all rows in memory",
+        real_weights=NOT_COUNTS,
     )  # fmt: skip
     _can_refit = False
 
+    fitted = fitted
     importance = importance
     logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
+    residuals = residuals
     score = accuracy_score
     _composite_aic = no_composite_aic
     _ratio_test = no_ratio_test
     _refit = no_refit
+    _error_source = no_error_source
+
+    @property
+    def _bootstrap_members(self) -> tuple[()]:
+        """Nothing: the fit cannot be repeated."""
+        return ()
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -180,6 +195,16 @@ class ShooterResults(ClassifierResults):
         -------
         DataFrame
             Columns ``order`` (0 for the intercept), ``predictors``, ``levels``, and one for each group but the first.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> fit.coef().tail(2).round(3)
+           order  predictors         levels  Yes vs No
+        5      1      (Age,)       (Child,)     -1.061
+        6      2  (Sex, Age)  (Male, Child)      2.123
         """
         choice("gauge", gauge, ("reference", "zero-sum"))
         if gauge == "zero-sum":
@@ -228,6 +253,14 @@ class ShooterResults(ClassifierResults):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> list(fit.summary().tables)
+        ['fit', 'terms']
         """
         chosen = self.path[self.path["chosen"]].iloc[0]
         counts = self.order_counts
@@ -247,7 +280,14 @@ class ShooterResults(ClassifierResults):
         facts |= {"Log-likelihood": float(self.logLik()), "AIC": self.aic, "BIC": self.bic}
         return shooter_summary(self.call, self.labels, facts, self.terms)
 
-    def plot(self, kind: str = "terms", ax=None, *, newdata: Any = None, weights: Any = None):
+    def plot(
+        self,
+        kind: Literal["terms", "path"] | EvaluationFigure = "terms",
+        ax: Any = None,
+        *,
+        newdata: Any = None,
+        weights: Any = None,
+    ) -> Any:
         """Draw the terms by strength, the path of penalties, or the quality of predictions; return the Axes.
 
         Parameters
@@ -262,9 +302,18 @@ class ShooterResults(ClassifierResults):
         Returns
         -------
         matplotlib Axes, or a list of them for ``"calibration"``
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.shooter("Survived ~ .", titanic, weights="Freq", order=2, lambda_=60, refit=True)
+        >>> axis = fit.plot()
+        >>> plt.close()
         """
         if choice("kind", kind, ("terms", "path", *FIGURES)) in FIGURES:
-            return self.evaluate(newdata, weights).plot(kind, ax=ax)
+            return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), ax=ax)
         if kind == "path":
             return plot_path(self.path, ax)
         terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)
@@ -285,6 +334,9 @@ class ShooterResults(ClassifierResults):
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> ShooterResults:
         """Return the model that `pack` stored."""
         return cls(**unpack(meta, arrays))
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return repr(self), [first_rows(self.terms, "Terms, the strongest first", ".terms")]
 
     def __repr__(self) -> str:
         return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + self._loss_text()

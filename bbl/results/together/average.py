@@ -16,14 +16,18 @@ from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import blank, silent_rows
 from bbl.capabilities import MACHINE_ONLY, lacking
+from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary
+from bbl.report.notebook import first_rows
 from bbl.report.page import Part
 from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.model import MethodTraits, no_composite_aic, no_ratio_test, training_log_likelihood
-from bbl.results.predictions import accuracy_score, importance, predict_batches, predict_rows
+from bbl.results.effect_fit import no_error_source
+from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.traits import MethodTraits
 from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
@@ -35,6 +39,7 @@ __all__ = ["NOT_CLASSIFIERS", "AverageResults", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers has no likelihood of rows"
 NOT_CLASSIFIERS = "fits must be fitted classifiers"
+NO_COVARIANCE = "Members of an average are fitted to the same rows, and have no covariance between them"
 NOT_A_SUM = "An average has no scores that are sums over terms"
 
 TABLE = {
@@ -78,18 +83,21 @@ class AverageResults(ClassifierResults):
     kind = "average"
     refusals = lacking(
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
-        likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM,
+        likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM, effects=NO_COVARIANCE,
     )  # fmt: skip
     _can_refit = False
 
+    fitted = fitted
     importance = importance
     logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
+    residuals = residuals
     score = accuracy_score
     _composite_aic = no_composite_aic
     _ratio_test = no_ratio_test
     _refit = no_refit
+    _error_source = no_error_source
 
     @property
     def names(self) -> list[str]:
@@ -109,6 +117,13 @@ class AverageResults(ClassifierResults):
         return pd.DataFrame(
             {"setting": settings, "log_loss": self.losses, "weight": self.member_weights}, index=self.names
         )
+
+    @property
+    def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
+        """The members with their weights; empty if one of them is not refitted, or is an average itself."""
+        if not all(member._can_refit for member in self.members):
+            return []
+        return list(zip(self.members, self.member_weights.tolist(), strict=True))
 
     @property
     def class_shares(self) -> np.ndarray:
@@ -169,6 +184,15 @@ class AverageResults(ClassifierResults):
         ------
         OptionError
             If no member has coefficients.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> average = bbl.average(fits, "equal")
+        >>> list(average.coef())
+        ['mf', 'pseudo']
         """
         members: Any = zip(self.names, self.members, strict=True)  # Any: not every kind of classifier has coef()
         coefficients = {name: member.coef() for name, member in members if "coef" not in member.refusals}
@@ -179,7 +203,17 @@ class AverageResults(ClassifierResults):
         return coefficients
 
     def summary(self) -> Summary:
-        """Summarise the members with their weights, and the naive Bayes test of each predictor."""
+        """Summarise the members with their weights, and the naive Bayes test of each predictor.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> average = bbl.average(fits, "equal")
+        >>> list(average.summary().tables)
+        ['fit', 'tests', 'h', 'Members']
+        """
         facts = {
             "Fit method": "average of " + ", ".join(self.names),
             "Observations": self.nobs(),
@@ -197,6 +231,10 @@ class AverageResults(ClassifierResults):
         early = [name for name, traits in zip(self.names, self._member_traits, strict=True) if traits.stops_early]
         return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
+    def _notebook(self) -> tuple[str, list[Section]]:
+        heading = f"Average of {len(self.members)} members"
+        return f"{self.call}{self._loss_text()}", [first_rows(self.tuning.round(4), heading, ".tuning")]
+
     def __repr__(self) -> str:
         return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
             self._loss_text()
@@ -212,12 +250,12 @@ class AverageResults(ClassifierResults):
 
     def plot(
         self,
-        kind: str = "calibration",
+        kind: EvaluationFigure = "calibration",
         newdata: object = None,
         weights: Hashable | ArrayLike = None,
-        groups: Sequence | None = None,
+        groups: Sequence[Any] | None = None,
         axes: Axes | Sequence[Axes] | None = None,
-    ):
+    ) -> Any:
         """Draw the quality of predictions; see `Evaluation.plot`.
 
         Parameters
@@ -227,6 +265,16 @@ class AverageResults(ClassifierResults):
             As in `evaluate`.
         groups, axes
             As in `Evaluation.plot`.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fits = [bbl.bbl("Survived ~ .^2", titanic, weights="Freq", method=name) for name in ("mf", "pseudo")]
+        >>> average = bbl.average(fits, "equal")
+        >>> axes = average.plot()
+        >>> plt.close()
         """
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, share, verb
+from bbl.choices import EvaluationFigure, PredictionType, Unseen
 from bbl.crossval import Scored, calibrated
-from bbl.design.decisions import Costs, Priors, check_costs, check_priors
+from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.errors import ClassError
 from bbl.report import text
 from bbl.report.format import WIDTH
 from bbl.report.machine import plot
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
 from bbl.results.batches import prediction_frame
 from bbl.results.evaluation import FIGURES, Evaluation, evaluate_rows
@@ -30,6 +34,9 @@ from bbl.results.together.average import AverageResults
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import SCORES, auc
 from bbl.stats.scores import link, log_probabilities, with_priors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["CVResults", "score_frame"]
 
@@ -44,7 +51,7 @@ def score_frame(
 
 
 @dataclass(frozen=True, repr=False)
-class CVResults:
+class CVResults(Notebook):
     """Cross-validation; made by `bbl.crossVal`.
 
     Attributes
@@ -64,6 +71,19 @@ class CVResults:
         Calibration of the scores before settings were compared.
     model : BBLResults, DensityResults or AverageResults
         The refit on all rows at `regstar`, or, as in R, the fit of the last fold.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+    >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+    >>> cv.regstar, round(cv.maxscore, 3)
+    (0.5, 0.753)
+    >>> cv.cvframe.round(3)
+       epsilon    AUC    ci1    ci2
+    0      0.5  0.753  0.729  0.777
+    1      0.9  0.746  0.723  0.770
     """
 
     cvframe: pd.DataFrame
@@ -119,6 +139,21 @@ class CVResults:
         ------
         ClassError
             If there is no response.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> cv.compare().round(3)
+           epsilon    calibrate  accuracy  logloss  brier    AUC
+        0      0.5         none     0.782    0.492  0.318  0.753
+        1      0.5       offset     0.781    0.492  0.318  0.753
+        2      0.5  temperature     0.781    0.493  0.319  0.753
+        3      0.9         none     0.791    0.495  0.321  0.746
+        4      0.9       offset     0.791    0.495  0.321  0.745
+        5      0.9  temperature     0.791    0.495  0.321  0.745
         """
         self._need_classes("compare")
         scored, name = self.scored, self.cvframe.columns[0]
@@ -134,17 +169,43 @@ class CVResults:
                 rows.append(row)
         return pd.DataFrame(rows)
 
+    @overload
+    def predict(
+        self, newdata: object, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self, newdata: object = ..., *, type: Literal["class"], unseen: Unseen = ..., **options: Unpack[Decisions]
+    ) -> pd.Series: ...
+    @overload
+    def predict(
+        self,
+        newdata: object = ...,
+        type: Literal["link", "prob"] = ...,
+        unseen: Unseen = ...,
+        **options: Unpack[Decisions],
+    ) -> pd.DataFrame: ...
     @verb
     def predict(
         self,
         newdata: object = None,
-        type: str = "link",
-        unseen: str = "raise",
+        type: PredictionType = "link",
+        unseen: Unseen = "raise",
         *,
         priors: Priors = None,
         costs: Costs = None,
     ) -> pd.DataFrame | pd.Series:
-        """Predict with `model`; see `BBLResults.predict`."""
+        """Predict with `model`; see `BBLResults.predict`.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> cv.predict(titanic.head(2), type="class").tolist()
+        ['Yes', 'Yes']
+        """
         predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
         return predicted
 
@@ -162,6 +223,15 @@ class CVResults:
         """Compare predictions and observed groups of the validated rows at `regstar`; see `BBLResults.evaluate`.
 
         The intervals treat the rows as independent, and ignore that `regstar` was chosen by the same rows.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> round(cv.evaluate().accuracy, 3)
+        0.782
         """
         self._need_classes("evaluate")
         share("level", level)
@@ -174,7 +244,7 @@ class CVResults:
         return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, self.model._remedy)
 
     @verb
-    def plot(self, ax=None, *, kind: str = "cv"):
+    def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
         """Draw the score against the setting (the paper's Figures 3, 5a, 6, 8), or a figure of the predictions.
 
         Parameters
@@ -186,9 +256,20 @@ class CVResults:
         Returns
         -------
         matplotlib Axes, or a list of them for ``"calibration"``
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> cv.plot().get_ylabel()
+        'AUC'
+        >>> plt.close()
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
-            return self.evaluate().plot(kind, ax=ax)
+            return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
         tuned = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
@@ -196,7 +277,9 @@ class CVResults:
         return plot.plot_cv(self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic)
 
     @verb
-    def plot_calibration(self, bins: int = 10, groups=None, axes=None):
+    def plot_calibration(
+        self, bins: int = 10, groups: Sequence[Any] | None = None, axes: Sequence[Axes] | None = None
+    ) -> list[Axes]:
         """Draw the observed share of each group against the predicted probability, for the validated rows at `regstar`.
 
         Parameters
@@ -213,11 +296,27 @@ class CVResults:
         list of matplotlib Axes
             A diagram and a histogram for each group. Points have 95 % intervals of a binomial share; those of a
             calibrated model lie near the diagonal.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> options = {"method": "mf", "eps": [0.5, 0.9], "shuffle": True, "seed": 1}
+        >>> cv = bbl.crossVal("Survived ~ .^2", titanic, "Freq", verbose=0, **options)
+        >>> len(cv.plot_calibration())
+        2
+        >>> plt.close()
         """
         self._need_classes("plot_calibration")
         scored = self.scored
         p = np.exp(log_probabilities(self._best_scores))
         return plot_calibration(self.model.labels, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        head = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
+        verdict = self.model._verdict if self.model.design.classes else ""
+        return head, [first_rows(self.cvframe, "Scores", ".cvframe", verdict)]
 
     def __repr__(self) -> str:
         verdict = self.model._verdict if self.model.design.classes else ""

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.report.text import table_text
 
 __all__ = ["EnrichmentResults"]
 
 
 @dataclass(frozen=True, repr=False)
-class EnrichmentResults:
+class EnrichmentResults(Notebook):
     """Enrichment of the top of a ranked list with known pairs; made by `bbl.enrichment`.
 
     Attributes
@@ -29,6 +31,15 @@ class EnrichmentResults:
         The ranked pairs: ``predictor``, ``predictor2``, and ``known``.
     n_pairs, n_known : int
         Number of all pairs of the predictors, and of known pairs among them.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> result = bbl.enrichment([("a", "b"), ("a", "c"), ("b", "d", "e")], [("b", "a"), ("d", "e")], top=[1, 5])
+    >>> result.table
+       top  observed  expected  enrichment         p
+    0    1         1       0.2         5.0  0.200000
+    1    5         2       1.0         2.0  0.222222
     """
 
     table: pd.DataFrame
@@ -38,9 +49,18 @@ class EnrichmentResults:
     n_pairs: int
     n_known: int
 
-    def __repr__(self) -> str:
+    def _notebook(self) -> tuple[str, list[Section]]:
+        head, ranks = self._texts()
+        return head, [first_rows(self.table, "", ".table", ranks)]
+
+    def _texts(self) -> tuple[str, str]:
+        """Return (the numbers of pairs, the test of the ranks) in words."""
         ranks = f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
         if self.n_known == self.n_pairs:
             ranks = "All pairs are known, so there are no others that they could come before: no rank test."
         head = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
+        return head, ranks
+
+    def __repr__(self) -> str:
+        head, ranks = self._texts()
         return f"{head}\n\n{table_text(self.table)}\n\n{ranks}"

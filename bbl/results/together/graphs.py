@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import pandas as pd
 
 from bbl.checks import verb
 from bbl.report.machine.plot_graphs import plot_edges
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.report.text import table_text
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ __all__ = ["GraphsResults"]
 
 @final
 @dataclass(frozen=True, repr=False)
-class GraphsResults:
+class GraphsResults(Notebook):
     """Graphical models of a table; made by `bbl.graphs`.
 
     Attributes
@@ -36,13 +38,26 @@ class GraphsResults:
         Whether these are all graphs; else those that a greedy search met, and probabilities are of them alone.
     variables : tuple
         Names, in the order of the table.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> result = bbl.graphs(titanic[["Sex", "Age", "Survived", "Freq"]], weights="Freq")
+    >>> result.formula, result.n_graphs, result.is_exhaustive
+    ('~ Sex*Age*Survived', 8, True)
+    >>> result.edges.round(3)
+      variable variable2  probability
+    0      Sex  Survived        1.000
+    1      Sex       Age        0.995
+    2      Age  Survived        0.968
     """
 
     table: pd.DataFrame
     edges: pd.DataFrame
     n_graphs: int
     is_exhaustive: bool
-    variables: tuple
+    variables: tuple[Any, ...]
 
     @property
     def formula(self) -> str:
@@ -62,12 +77,28 @@ class GraphsResults:
         -------
         matplotlib Axes
             Edges of a probability below 5 % are left out; those below 50 % are dashed.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> result = bbl.graphs(titanic[["Sex", "Age", "Survived", "Freq"]], weights="Freq")
+        >>> axis = result.plot()
+        >>> plt.close()
         """
         position = {name: i for i, name in enumerate(self.variables)}
         ends = self.edges[["variable", "variable2"]].map(position.__getitem__).to_numpy()
         return plot_edges(self.variables, ends, self.edges["probability"].to_numpy(), ax)
 
-    def __repr__(self) -> str:
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return "", [first_rows(self.table, self._title(), ".table"), first_rows(self.edges, "Edges", ".edges")]
+
+    def _title(self) -> str:
+        """Return how many graphs the table has, and of how many."""
         count = f"all {self.n_graphs:,} graphs" if self.is_exhaustive else f"{self.n_graphs:,} graphs that a search met"
         noun = "the best" if len(self.table) == 1 else f"the {len(self.table)} best"
-        return f"{noun.capitalize()} of {count}\n\n{table_text(self.table)}\n\nEdges\n\n{table_text(self.edges)}"
+        return f"{noun.capitalize()} of {count}"
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n\n{table_text(self.table)}\n\nEdges\n\n{table_text(self.edges)}"

@@ -19,8 +19,7 @@ from bbl.report.model_table import ModelTable
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.comparison import Fits, check_fits, criteria, is_comparable
-from bbl.results.machine.estimates import Compared
-from bbl.results.machine.inference import resolve_of
+from bbl.results.machine.estimates import Compared, resolve_of, without_reference
 from bbl.results.machine.machine import MachineResults
 from bbl.results.model import ModelResults
 
@@ -67,7 +66,7 @@ def model_table(
     if not all(is_comparable(fit, first) for fit in named.values()):
         note += " AIC, BIC and clAIC are shown of models with as many observations and the same variables as the first."
     response = label_text(first.labels.response)
-    return ModelTable(frame, f"Models of {response}", note)
+    return ModelTable(frame, f"Models of {response}", note, len(FACTS))
 
 
 def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool) -> dict[tuple, tuple]:
@@ -79,7 +78,7 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
     if not isinstance(fit, MachineResults):
         return {}
     try:
-        table = fit.inference().table(of)
+        table = without_reference(fit.inference().table(of))
     except BBLError:
         if of != "group":
             raise

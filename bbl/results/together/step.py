@@ -7,6 +7,8 @@ from typing import final
 
 import pandas as pd
 
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.report.text import label_text, table_text
 from bbl.results.machine.machine import MachineResults
 
@@ -15,7 +17,7 @@ __all__ = ["StepResults"]
 
 @final
 @dataclass(frozen=True, repr=False)
-class StepResults:
+class StepResults(Notebook):
     """The path of a stepwise choice of terms; made by `bbl.step`.
 
     Attributes
@@ -30,11 +32,27 @@ class StepResults:
     candidates : DataFrame
         All steps that were compared, in the columns of `path`; ``step`` is the number of the model that they would
         have made.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> result = bbl.step(bbl.bbl("~ Sex + Survived", titanic, "Freq", method="ml", verbose=0))
+    >>> result.path[["term", "parameters", "AIC"]].round(1)  # doctest: +NORMALIZE_WHITESPACE
+                    term  parameters     AIC
+    step
+    0                              2  5056.4
+    1     + Sex:Survived           3  4623.9
+    >>> result.fit.formula
+    '~ Sex*Survived'
     """
 
     fit: MachineResults
     path: pd.DataFrame
     candidates: pd.DataFrame
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return "", [first_rows(self.path, "Steps", ".path", f"Chosen: {label_text(self.fit.formula)}")]
 
     def __repr__(self) -> str:
         return f"{table_text(self.path)}\n\nChosen: {label_text(self.fit.formula)}"

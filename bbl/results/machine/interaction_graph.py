@@ -1,0 +1,86 @@
+"""Interactions of fitted Boltzmann machines as graphs for other programs: methods of the result classes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from bbl.checks import verb
+from bbl.model.ranking import interaction_strength
+from bbl.report.graph_text import quoted, require_networkx
+from bbl.report.machine.arrays import MachineArrays
+from bbl.report.text import label_text
+
+__all__ = ["to_dot", "to_networkx"]
+
+
+@verb
+def to_networkx(self: MachineArrays) -> Any:
+    """Return the interacting pairs of predictors as a ``networkx.MultiGraph``, with an edge for each group.
+
+    Returns
+    -------
+    networkx.MultiGraph
+        Nodes are the predictors. Edges, with the group as their key, have the attributes ``group`` and ``strength``,
+        the Frobenius norm of the couplings in the zero-sum gauge as in `interactions`; pairs of strength 0 have none.
+        Terms of three predictors and more are in `terms`; of them the graph has what they add to its pairs.
+        ``networkx.write_graphml(fit.to_networkx(), path)`` writes it for Gephi, Cytoscape or igraph.
+
+    Raises
+    ------
+    ImportError
+        If networkx is not installed.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> graph = bbl.bbl("Survived ~ Class * Sex + Age", titanic, weights="Freq").to_networkx()
+    >>> list(graph.nodes)
+    ['Class', 'Sex', 'Age']
+    >>> [(*edge, round(strength, 3)) for *edge, strength in graph.edges(data="strength")]
+    [('Class', 'Sex', 2.085), ('Class', 'Sex', 1.937)]
+    """
+    graph = require_networkx().MultiGraph()
+    graph.add_nodes_from(self.labels.names)
+    for group, first, second, strength in _edges(self):
+        graph.add_edge(first, second, key=group, group=group, strength=strength)
+    return graph
+
+
+@verb
+def to_dot(self: MachineArrays) -> str:
+    """Return the interacting pairs of predictors in the language of Graphviz, with an edge for each group.
+
+    Returns
+    -------
+    str
+        An undirected graph; edges are labelled by group and strength, as in `to_networkx`.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> print(bbl.bbl("~ Class + Sex * Survived", titanic, weights="Freq").to_dot())
+    graph {
+      "Class";
+      "Sex";
+      "Survived";
+      "Sex" -- "Survived" [label="1.158"];
+    }
+    """
+    lines = [f"  {quoted(name)};" for name in self.labels.names]
+    for group, first, second, strength in _edges(self):
+        label = f"{strength:.4g}" if self.labels.response is None else f"{label_text(group)}: {strength:.4g}"
+        lines.append(f"  {quoted(first)} -- {quoted(second)} [label={quoted(label)}];")
+    return "\n".join(["graph {", *lines, "}"])
+
+
+def _edges(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
+    """Yield group, predictor, predictor and strength of each pair that has a coupling, group by group."""
+    layout, names = self.parameters.layout, self.labels.names
+    for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
+        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
+        for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
+            if strength > 0.0:  # false for nan too, the strength in a group without rows
+                yield group, names[i], names[j], strength

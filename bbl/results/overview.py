@@ -1,0 +1,106 @@
+"""The first section of a classifier's HTML report: how good predictions are, whether they hold, what drives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from bbl.boltzmann.prediction_checks import naive_scores
+from bbl.crossval import Classifier
+from bbl.errors import OptionError
+from bbl.importance import losses_without
+from bbl.report.page import Part
+from bbl.report.text import label_text
+from bbl.results.evaluation import Evaluation
+from bbl.rows.sample import Sample
+from bbl.stats.loss_record import log_share
+from bbl.stats.metrics import calibration_error, log_loss, mean_loss
+from bbl.stats.scores import log_probabilities
+
+__all__ = ["overview_part"]
+
+MAX_ROWS = 1000  # scored without each predictor
+MAX_PREDICTORS = 100
+N_DRIVERS = 3  # predictors that are named
+LEAST_INCREASE = 1e-3  # of the log-loss without a predictor that is named
+CALIBRATED = 0.03  # mean distance of predicted probabilities and observed shares that is called small
+
+
+def overview_part(
+    evaluation: Evaluation,
+    classifier: Classifier,
+    counts: Sequence[np.ndarray],
+    shares: np.ndarray,
+    rows: Sample,
+    are_new: bool,
+) -> Part:
+    """Return the section of sentences on predictions.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    classifier : Classifier
+    counts : sequence of ndarrays, shape (K, L_i)
+        Weights of the levels of each predictor in the training rows of each group.
+    shares : ndarray, shape (K,)
+        Shares of the groups in the training rows.
+    rows : Sample
+        Encoded rows of `evaluation`, or a sample of them; there may be none.
+    are_new : bool
+        Whether these are new rows, not those that the model was fitted to.
+    """
+    naive_loss = None
+    if rows.n:
+        scores = naive_scores(counts, log_share(shares), rows)
+        naive_loss = log_loss(log_probabilities(scores), rows.response, rows.weights)
+    text = [_accuracy_sentence(evaluation), _loss_sentence(evaluation, naive_loss), _calibration_sentence(evaluation)]
+    if rows.n and rows.codes.shape[1] <= MAX_PREDICTORS:
+        with suppress(OptionError):  # of a model that cannot sum predictors out
+            text.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
+    if not are_new:
+        text.append("These are the rows that the model was fitted to; on new rows predictions are less good.")
+    return Part("In short", text)
+
+
+def _accuracy_sentence(evaluation: Evaluation) -> str:
+    """Return how many rows are predicted rightly, beside the most frequent group for every row."""
+    accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
+    return (
+        f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group for every row would "
+        f"be right for {baseline:.1%}."
+    )
+
+
+def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
+    """Return the log-loss beside that of the shares and, if it is known, of naive Bayes."""
+    record = evaluation.log_loss
+    if record.is_worse:
+        return record.verdict
+    text = f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups"
+    if naive_loss is None:
+        return f"{text}."
+    return f"{text} and {naive_loss:.3g} of naive Bayes, which leaves interactions out (the lower, the better)."
+
+
+def _calibration_sentence(evaluation: Evaluation) -> str:
+    """Return how far predicted probabilities are from observed shares."""
+    p = np.exp(log_probabilities(evaluation.class_scores))
+    error = calibration_error(p, evaluation.observed, evaluation.weights)
+    verdict = "they can be read as they stand" if error <= CALIBRATED else "read them with that in mind"
+    return (
+        f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on average: {verdict}."
+    )
+
+
+def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> str:
+    """Return the predictors without which the log-loss rises most."""
+    rows = rows.systematic_sample(MAX_ROWS) if rows.n > MAX_ROWS else rows
+    losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]
+    increase = np.array(losses[1:]) - losses[0]
+    drivers = [int(i) for i in np.argsort(-increase, kind="stable")[:N_DRIVERS] if increase[i] > LEAST_INCREASE]
+    if not drivers:
+        return "No predictor lowers the log-loss much by itself."
+    listed = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
+    return f"What predictions lean on most, by the rise of the log-loss without it: {listed}."

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from bbl.api.enrichment import enrichment
     from bbl.api.load import load
     from bbl.api.machine.average import average
-    from bbl.api.machine.fit import bbl, crossVal
+    from bbl.api.machine.crossval import crossVal
+    from bbl.api.machine.fit import bbl
     from bbl.api.machine.graphs import graphs
     from bbl.api.machine.onegroup import mlestimate
     from bbl.api.machine.scores import log_scores
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from bbl.api.shooter import shooter
     from bbl.design.bins import bin, lump
     from bbl.design.readers import freq2raw, readFasta, removeConst
+    from bbl.design.survey import survey
     from bbl.engines import (
         Conditional,
         HighOrder,
@@ -49,6 +51,15 @@ if TYPE_CHECKING:
     from bbl.results.together.cv import CVResults
     from bbl.results.together.graphs import GraphsResults
     from bbl.results.together.step import StepResults
+    from bbl.sklearn import (  # noqa: F401  # not in __all__, see ESTIMATORS_BY_MODULE
+        BBLClassifier,
+        BinningTransformer,
+        BNClassifier,
+        PrototypeBiclustering,
+        ScoreFeatures,
+        ShooterClassifier,
+        ShooterFeatures,
+    )
 
 __version__ = "0.1.0"
 
@@ -59,7 +70,7 @@ __all__ = [
     "StepResults", "anova", "average", "bbl", "bicluster", "bin", "crossVal", "datasets", "enrichment",
     "effective_size", "effective_weights", "errors", "etable", "freq2raw", "graphs", "load", "lump", "log_scores",
     "mcSample", "mlestimate", "networks", "plot_comparison", "randompar", "randomsamp", "readFasta", "removeConst",
-    "sample_xi", "shooter", "step",
+    "sample_xi", "shooter", "step", "survey",
 ]  # fmt: skip
 
 # names by the module that defines them; they are imported on first access
@@ -69,7 +80,8 @@ NAMES_BY_MODULE = {
     "bbl.api.compare": ("anova", "etable"),
     "bbl.api.effective": ("effective_size", "effective_weights"),
     "bbl.api.enrichment": ("enrichment",),
-    "bbl.api.machine.fit": ("bbl", "crossVal"),
+    "bbl.api.machine.crossval": ("crossVal",),
+    "bbl.api.machine.fit": ("bbl",),
     "bbl.api.machine.graphs": ("graphs",),
     "bbl.api.load": ("load",),
     "bbl.api.machine.onegroup": ("mlestimate",),
@@ -79,6 +91,7 @@ NAMES_BY_MODULE = {
     "bbl.api.machine.step": ("step",),
     "bbl.design.bins": ("bin", "lump"),
     "bbl.design.readers": ("freq2raw", "readFasta", "removeConst"),
+    "bbl.design.survey": ("survey",),
     "bbl.engines": (
         "Conditional", "HighOrder", "MaximumLikelihood", "MeanField", "NaiveBayes", "PersistentVI", "Posterior",
         "PseudoLikelihood",
@@ -96,11 +109,19 @@ NAMES_BY_MODULE = {
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }  # fmt: skip
 
+# estimators of bbl.sklearn by the same rule; not in __all__, as ``from bbl import *`` works without scikit-learn
+ESTIMATORS_BY_MODULE = {
+    "bbl.sklearn": (
+        "BBLClassifier", "BinningTransformer", "BNClassifier", "PrototypeBiclustering", "ScoreFeatures",
+        "ShooterClassifier", "ShooterFeatures",
+    ),
+}  # fmt: skip
+
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 
     def __getattr__(name: str) -> Any:
         """Import a public name, or a module of the package, when it is first accessed."""
-        for module, names in NAMES_BY_MODULE.items():
+        for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
                 value = globals()[name] = getattr(import_module(module), name)
                 return value

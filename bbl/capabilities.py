@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "Capability", "lacking",
+    "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "WITH_ZEROS", "Capability",
+    "lacking",
 ]  # fmt: skip
 
 ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
@@ -36,9 +37,11 @@ CAPABILITIES: dict[str, Capability] = {
     "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are summed out'),
     "missing_marginal_batches": Capability(DATA, "the same, of data that are read in batches"),
     "real_weights": Capability(DATA, "weights that are not whole numbers"),
+    "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
     "priors": Capability(FIT, "`priors=` of the classes in the call"),
     "tuning": Capability(FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'),
     "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
+    "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: no level is the reference of a penalty'),
     "log_z": Capability(FIT, "a choice of ln Z, `log_z=`"),
     "crossVal": Capability(FIT, "cross-validation, `crossVal` (networks: `networks.cv`)"),
@@ -59,6 +62,8 @@ CAPABILITIES: dict[str, Capability] = {
     "anova": Capability(RESULTS, "`anova`, `compare()`"),
     "goodness_of_fit": Capability(RESULTS, "`goodness_of_fit()`, `cells()`, `plot_mosaic()`"),
     "odds_ratios": Capability(RESULTS, "`odds_ratios()`"),
+    "effects": Capability(RESULTS, "standard errors of `avg_comparisons()`, `avg_predictions()`"),
+    "effects_bootstrap": Capability(RESULTS, 'the same by refits, `se="bootstrap"`'),
     "etable": Capability(RESULTS, "`etable`"),
     "explain": Capability(RESULTS, "`explain()`"),
     "importance": Capability(RESULTS, "`importance()`"),
@@ -71,12 +76,19 @@ CAPABILITIES: dict[str, Capability] = {
     "plot_network": Capability(RESULTS, "`plot_network()`"),
 }
 
-OF_MACHINES = ("calibrate", "gauge", "log_z")  # options that only fits of Boltzmann machines have
+OF_MACHINES = ("calibrate", "structural_zeros", "gauge", "log_z", "survey")  # options that only machines have
 MACHINE_ONLY = (  # capabilities that only fitted Boltzmann machines have
     "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
     "history", "interactions", "composite_criteria", "goodness_of_fit", "odds_ratios", "log_scores", "mcSample",
     "plot_logo", "plot_network",
 )  # fmt: skip
+WITH_ZEROS: dict[str, str] = {  # what a fit with structural zeros lacks, in Markdown, and the reason
+    "data that are read in batches": "structural zeros are compared with all rows in memory",
+    "a choice of `log_z`": "with structural zeros ln Z is the exact sum over the cells that can occur",
+    "`mcSample`": "with structural zeros, chains that change one predictor at a time may not reach every cell",
+    "`explain()`": "with structural zeros of single groups, class scores are no sums of terms",
+    '`reconstruct(method="gibbs")` and `"mf"`': "with structural zeros, missing values have exact probabilities",
+}
 
 
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:

@@ -1,4 +1,11 @@
-"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is downloaded."""
+"""Data sets: ``load_*`` reads a file that is shipped in bbl.data, ``fetch_*`` one that is downloaded.
+
+Examples
+--------
+>>> import bbl
+>>> bbl.datasets.load_titanic().shape
+(32, 5)
+"""
 
 from __future__ import annotations
 

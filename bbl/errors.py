@@ -1,4 +1,15 @@
-"""The error and warning classes of the package; each message names the problem, the place and the remedy."""
+"""The error and warning classes of the package; each message names the problem, the place and the remedy.
+
+Examples
+--------
+>>> import bbl
+>>> titanic = bbl.datasets.load_titanic()
+>>> try:
+...     bbl.bbl("Survived ~ Sex", titanic, method="psuedo")
+... except bbl.errors.OptionError as error:
+...     print(error.argument)
+method
+"""
 
 from __future__ import annotations
 
@@ -19,6 +30,16 @@ class BBLError(Exception):
         Name of the data column at fault.
     argument : str, optional
         Name of the argument at fault.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> try:
+    ...     bbl.bbl("Survived ~ Klass", titanic)
+    ... except bbl.BBLError as error:
+    ...     print(type(error).__name__, error.column)
+    FormulaError Klass
     """
 
     def __init__(self, message: str, *, column: object = None, argument: str | None = None):
@@ -56,8 +77,32 @@ class ClassError(BBLError, AttributeError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An optimiser stopped before the optimum, or there is no finite optimum."""
+    """An optimiser stopped before the optimum, or there is no finite optimum.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", itmax=1, verbose=0)
+    >>> {warning.category.__name__ for warning in caught}
+    {'ConvergenceWarning'}
+    """
 
 
 class DataWarning(UserWarning):
-    """The data were used, but something about them deserves a look."""
+    """The data were used, but something about them deserves a look.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     cv = bbl.crossVal("Survived ~ .", titanic, "Freq", verbose=0)
+    >>> {warning.category.__name__ for warning in caught}
+    {'DataWarning'}
+    """

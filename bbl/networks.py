@@ -1,4 +1,13 @@
-"""Bayesian network classifiers: the public functions of ``bbl.networks``."""
+"""Bayesian network classifiers: the public functions of ``bbl.networks``.
+
+Examples
+--------
+>>> from bbl import datasets, networks
+>>> titanic = datasets.load_titanic()
+>>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+>>> fit.predict(titanic.head(2), type="class").tolist()
+['Yes', 'Yes']
+"""
 
 from bbl.api.network.fit import bnc, lp, structure
 from bbl.api.network.judge import accuracy, cmi, cv

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from bbl.bayesnet.dag import Dag, directed_forest
 from bbl.bayesnet.information import class_information, pair_information
+from bbl.choices import Criterion
 from bbl.rows.on_disk import Rows
 from bbl.stats.ties import TIE, falling_order
 
 __all__ = ["SCORES", "chow_liu", "edge_weights", "ordered_kdb", "spanning_forest"]
 
-SCORES = ("loglik", "aic", "bic")
+SCORES = get_args(Criterion)
 
 
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:

@@ -56,7 +56,7 @@ def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
                     for j, b in zip(partners[::2], partners[1::2], strict=True)
                 ]
                 where += f" with {' and '.join(partner_levels)}"
-            text = "no finite optimum without a penalty; give lambda_ > 0 or leave one of the predictors out"
+            text = f"no finite optimum without a penalty; give {fit.remedy} or leave one of the predictors out"
             problem_list.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", text, where))
     return problem_list
 

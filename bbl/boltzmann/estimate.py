@@ -118,7 +118,9 @@ class Estimate:
     def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
         layout, theta = self.parameters.layout, self.parameters.theta
-        return np.column_stack([pseudo_log_likelihood(layout, group_theta, codes, missing) for group_theta in theta])
+        return np.column_stack(
+            [pseudo_log_likelihood(layout.of_group(k), row, codes, missing) for k, row in enumerate(theta)]
+        )
 
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
         """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
@@ -127,7 +129,9 @@ class Estimate:
             rows = np.flatnonzero((y == k) & (weights > 0.0))
             if len(rows):
                 group_missing = None if missing is None else missing[rows]
-                total -= float(weights[rows] @ pseudo_log_likelihood(layout, group_theta, codes[rows], group_missing))
+                group_layout = layout.of_group(k)
+                log_p = pseudo_log_likelihood(group_layout, group_theta, codes[rows], group_missing)
+                total -= float(weights[rows] @ log_p)
         return total / float(weights.sum())
 
     @property
@@ -223,6 +227,7 @@ def estimate_path(
     order = exact_order(layout) if kind == "exact" else []  # raises before the fit if it costs too much
     pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
     parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
+    layouts = [layout.of_group(y) for y in range(K)] + ([layout.of_pooled] if pooled else [])
     for y, group_sample in enumerate(parts):
         group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
         check_known(group_sample, layout, engine, kind, group, names)
@@ -237,8 +242,10 @@ def estimate_path(
     # an engine that samples reports shares of a fit; of the others, each finished fit is reported
     fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
     fit_arguments = [
-        (group_sample, layout, engine, values, k, Run(workers_of_fit, rng, fit_progress), False, group_starts)
-        for group_sample, k, rng, group_starts in zip(parts, kinds, rngs, warm_starts, strict=True)
+        (group_sample, group_layout, engine, values, k, Run(workers_of_fit, rng, fit_progress), False, group_starts)
+        for group_sample, group_layout, k, rng, group_starts in zip(
+            parts, layouts, kinds, rngs, warm_starts, strict=True
+        )
     ]
     settings = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
     groups = parts[:K]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bbl.crossval import cross_validate, score_settings
 from bbl.engines import Engine, EngineFit
-from bbl.engines.engine_fit import Note
+from bbl.engines.engine_fit import Limit, Note
 from bbl.engines.traits import JointTraits, OutOfFoldScores
 from bbl.model.layout import Layout
 from bbl.rows.folds import shuffled_folds
@@ -75,9 +75,21 @@ def joint_path(
             converged=np.full(layout.m, joint_fit.converged),
             notes=notes,
         )
-        fits = tuple(replace(group_fit, theta=T * theta[y] + theta_change[y], notes=notes * (y == 0)) for y in range(K))
-        out.append(Joint(np.array([fit.theta for fit in fits]), T * constant + joint_fit.constant, fits))
+        fits = [replace(group_fit, theta=T * theta[y] + theta_change[y], notes=notes * (y == 0)) for y in range(K)]
+        if joint_fit.limits is not None:
+            fits = [_with_limit(fit, limit) for fit, limit in zip(fits, joint_fit.limits, strict=True)]
+        out.append(Joint(np.array([fit.theta for fit in fits]), T * constant + joint_fit.constant, tuple(fits)))
     return out
+
+
+def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
+    """Return the fit of a group with what the rows leave open; its unbounded predictors have not converged."""
+    converged = fit.converged.copy()
+    converged[[i for i, *_ in limit.unbounded]] = False
+    return replace(
+        fit, converged=converged, notes=(*fit.notes, *limit.notes), unbounded=limit.unbounded, rank=limit.rank,
+        remedy="ridge='cv'",
+    )  # fmt: skip
 
 
 def _start(

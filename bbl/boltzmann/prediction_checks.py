@@ -6,6 +6,7 @@ The *shares* are the relative frequencies of the groups: what a model without pr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -31,6 +32,7 @@ __all__ = [
     "check_training",
     "check_validation",
     "held_out_record",
+    "naive_scores",
     "remedy",
     "training_record",
     "training_rows",
@@ -89,7 +91,7 @@ def check_training(
     if worse is not None:
         warn_record(worse, stacklevel + 1)
     elif layout.order > 1:
-        naive = _naive_scores(sample, layout, log_share(result.class_prior), rows)
+        naive = naive_scores(level_counts(sample, layout.n_levels, K), log_share(result.class_prior), rows)
         text = _worse_than_naive(scores, naive, rows)
         if text:
             _warn(f"On the training rows the {text}", engine, layout, K, stacklevel)
@@ -163,15 +165,16 @@ def _scores(result: Estimate, rows: Sample) -> np.ndarray:
     layout, theta = result.parameters.layout, result.parameters.theta
 
     def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        return np.column_stack([MarginalEnergy(layout, group_theta[None])(codes, unknown) for group_theta in theta])
+        models = (MarginalEnergy(layout.of_group(k), group_theta[None]) for k, group_theta in enumerate(theta))
+        return np.column_stack([model(codes, unknown) for model in models])
 
     return result.scores_by(energy, rows.codes, rows.missing)
 
 
-def _naive_scores(sample: Rows, layout: Layout, log_shares: np.ndarray, rows: Sample) -> np.ndarray:
-    """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to `sample`."""
+def naive_scores(counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample) -> np.ndarray:
+    """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to counts (K, L_i) of levels."""
     scores, c = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
-    for i, n in enumerate(level_counts(sample, layout.n_levels, len(log_shares))):
+    for i, n in enumerate(counts):
         f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
         terms = np.log(f).T[rows.codes[:, i]]
         scores += terms if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, terms)
@@ -203,7 +206,10 @@ def check_validation(
             trained = [folds.one(f).training(sample) for f in range(len(folds))]
             by_fold = zip(trained, log_shares, held, strict=True)
             naive = np.concatenate(
-                [_naive_scores(rows, layout, shares, validation_rows) for rows, shares, validation_rows in by_fold]
+                [
+                    naive_scores(level_counts(rows, layout.n_levels, K), shares, validation_rows)
+                    for rows, shares, validation_rows in by_fold
+                ]
             )
         else:
             task = Task(sample, layout, K, labels=labels)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
-
 from bbl.engines import Engine
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
@@ -72,7 +70,8 @@ class StepScorer:
     rows : Sample
     K : int
         Number of groups.
-    n_levels : ndarray of int, shape (m,)
+    layout : Layout
+        Of the first model: its numbers of levels and structural zeros are those of all models.
     engine : Engine
         One that `has_likelihood`.
 
@@ -82,9 +81,9 @@ class StepScorer:
         Number of models that had no score, because their tables would be too large.
     """
 
-    def __init__(self, rows: Sample, K: int, n_levels: np.ndarray, engine: Engine):
-        self.groups = [rows.group(y).collapsed(n_levels) for y in range(K)]
-        self.n_levels, self.engine = n_levels, engine
+    def __init__(self, rows: Sample, K: int, layout: Layout, engine: Engine):
+        self.groups = [rows.group(y).collapsed(layout.n_levels) for y in range(K)]
+        self.layout, self.engine = layout, engine
         self.n_refused = 0
         self._scores: dict[Model, Score | None] = {}
 
@@ -94,21 +93,21 @@ class StepScorer:
             try:
                 self._scores[model] = self._fit(model)
             except OptionError as error:
-                if error.argument not in ("method", "missing"):
+                if error.argument not in ("method", "missing", "structural_zeros"):
                     raise
                 self._scores[model] = None
                 self.n_refused += 1
         return self._scores[model]
 
     def _fit(self, model: Model) -> Score:
-        layout = Layout(self.n_levels, sorted(model))
+        layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
         total, n_parameters = 0.0, 0
-        for rows in self.groups:
+        for y, rows in enumerate(self.groups):
             if not rows.n:  # as in fits of one fold: the parameters of a group without rows are zero
                 n_parameters += layout.size
                 continue
             self.engine.layout(rows, layout)
-            value, rank = self.engine.maximum_likelihood(rows, layout)
+            value, rank = self.engine.maximum_likelihood(rows, layout.of_group(y))
             total += value
             n_parameters += rank
         return Score(total, n_parameters)

@@ -11,19 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import cast
+from typing import cast, get_args
 
 import numpy as np
+import pandas as pd
 
 from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import Validated, validate
+from bbl.choices import TuningRule
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
 from bbl.engines import Engine
 from bbl.engines.warm_starts import WarmStarts
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
+from bbl.report.format import table_text
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.on_disk import Rows
@@ -32,7 +37,7 @@ from bbl.stats.calibration import Calibration, fit_calibration
 
 __all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
 
-RULES = ("cv", "cv-1se")
+RULES = get_args(TuningRule)
 NFOLD = 5
 COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
 STOP_RATIO = 1.1  # two settings in a row whose loss exceeds this multiple of the least end the coarse search
@@ -45,8 +50,8 @@ MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits
 LOSS_TIE = 1e-4  # no refits where NEIGHBOUR_RATIO allows less log-loss than this
 
 
-@dataclass(frozen=True)
-class Tuning:
+@dataclass(frozen=True, repr=False)
+class Tuning(Notebook):
     """Result of cross-validation inside a fit.
 
     Attributes
@@ -66,6 +71,16 @@ class Tuning:
         Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
     engine : Engine or None
         The engine with the chosen setting; not stored in model files.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> tuning = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", verbose=0).tuning
+    >>> tuning.values[tuning.chosen] in tuning.values
+    True
+    >>> tuning.option
+    'lambda_'
     """
 
     option: str | None
@@ -76,6 +91,29 @@ class Tuning:
     found: list[Problem]
     scored: Validated | None = field(default=None, repr=False)
     engine: Engine | None = field(default=None, repr=False)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The settings with their out-of-fold log-losses; ``chosen`` marks one of them."""
+        settings = {self.option or "setting": self.values, "loss": self.loss}
+        return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return self._title(), [first_rows(self._shown(), "", ".frame")]
+
+    def _title(self) -> str:
+        """Return what was chosen, and by which log-loss."""
+        loss = f"least out-of-fold loss {self.loss.min():.4g}"
+        if self.option is None:
+            return f"Calibration alone, {loss}"
+        return f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
+
+    def _shown(self) -> pd.DataFrame:
+        """Return the table as it is printed: a star marks the chosen setting."""
+        return self.frame.assign(chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))])
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n{table_text(self._shown())}"
 
 
 def tune(

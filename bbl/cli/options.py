@@ -15,8 +15,10 @@ from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
+from bbl.results.effect_rows import GRIDS
 from bbl.results.predictions import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
+from bbl.stats.contrasts import CONTRASTS, TRANSFORMS
 from bbl.stats.cuts import CUTS
 
 __all__ = ["engine_options", "option_names", "parse"]
@@ -34,14 +36,19 @@ examples:
   {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
   {PROGRAM} "y ~ .^2" people.csv --lambda cv --save fit.bbl       choose the penalty, keep the model
   {PROGRAM} predict fit.bbl new.csv > predicted.csv               predict with a model that was kept
+  {PROGRAM} effects fit.bbl people.csv --variables Home           what a level changes, as probabilities
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
   {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
-"{PROGRAM} predict --help" has the options of predict. Models, predictions and tables go to standard output,
+"{PROGRAM} predict --help" has the options of predict, likewise of effects. Models, predictions and tables go to
+standard output,
 warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
 is not understood."""
+EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the groups. The result
+is a CSV table on standard output: for each group the average difference of probabilities, with standard error, test
+and interval where the method has them."""
 PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on standard output, one line
 for each row in the order of the table. Columns are read as the model needs them: where it knows texts, 01 stays 01."""
 
@@ -152,7 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that fit a model."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]",
+        usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]\n"
+        f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
         description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -202,14 +210,39 @@ def _predict_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _effects_parser() -> argparse.ArgumentParser:
+    """Return the parser of command lines that begin with ``effects``."""
+    parser = argparse.ArgumentParser(prog=f"{PROGRAM} effects", description=EFFECTS_TEXT, allow_abbrev=False)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
+    parser.add_argument(
+        "newdata", type=Path, nargs="?", metavar="NEWDATA",
+        help="table of the rows to average over; needed unless the file holds the training rows, or with --grid",
+    )  # fmt: skip
+    group = parser.add_argument_group("effects")
+    group.add_argument("--variables", metavar="NAME", action="append", help="predictor; repeat for more. Default: all")
+    group.add_argument("--by", metavar="NAME", action="append", help="average by its values; repeat for more")
+    group.add_argument("--contrast", choices=CONTRASTS, default="reference", help="default: reference, the first level")
+    group.add_argument("--transform", choices=tuple(TRANSFORMS), default="difference", help="default: difference")
+    group.add_argument("--cross", action="store_true", help="contrast the contrasts of several predictors")
+    group.add_argument("--grid", choices=GRIDS, help="made rows: all combinations of levels, or the most frequent ones")
+    group.add_argument("--weights", metavar="COL", help="column of frequencies of NEWDATA")
+    group.add_argument("--bootstrap", dest="nboot", type=int, metavar="N", help="standard errors by N refits")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="of the refits; default: 0")
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure to it")
+    _add_table_options(parser)
+    return parser
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; only ``predict`` sets the argument ``model``.
+    """Parse a command line; only ``predict`` and ``effects`` set the argument ``model``.
 
     Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0 after ``--help`` and
     ``--version``.
     """
     if argv and argv[0] == "predict":
         return _predict_parser().parse_args(argv[1:])
+    if argv and argv[0] == "effects":
+        return _effects_parser().parse_args(argv[1:])
     parser = _parser()
     args = parser.parse_args(argv)
     if args.formula is not None and args.data is None:
@@ -240,4 +273,5 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def option_names() -> dict[str, str]:
     """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
-    return {action.dest: action.option_strings[-1] for action in _parser()._actions if action.option_strings}
+    actions = [*_effects_parser()._actions, *_parser()._actions]
+    return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}

@@ -1,4 +1,4 @@
-"""Sessions of the command line: the paper's example, a fit or cross-validation of a user's table, or predictions."""
+"""Sessions of the command line: the paper's example, a fit or cross-validation of a table, predictions, effects."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that 
 
 def run(args: argparse.Namespace) -> None:
     """Check files and options, and run the session that the parsed arguments describe."""
+    if "transform" in args:
+        _effects(bbl.load(args.model), args)
+        return
     if "model" in args:
         _check_readable(args.newdata)
         _predict(bbl.load(args.model), args)
@@ -87,7 +90,8 @@ def _bin_and_lump(args: argparse.Namespace, data: Frame) -> TrainingInput:
     """Return the table with numbers binned (--bin) and rare levels lumped (--lump)."""
     if args.bin is None and args.lump is None:
         return data
-    response = parse(args.formula, tuple(data.columns), () if args.weights is None else (args.weights,)).response
+    exclude = {} if args.weights is None else {args.weights: "the weights"}
+    response = parse(args.formula, tuple(data.columns), exclude).response
     table: Frame | pd.DataFrame = data
     if args.bin is not None:
         table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
@@ -179,13 +183,38 @@ def _predict(fit: Model, args: argparse.Namespace) -> None:
             rows.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
             header = False
         return
-    newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
-    newdata = newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
+    newdata = _read_for(fit, args)
     if isinstance(fit, ClassifierResults):
         rows = fit.predict(newdata, type=args.type, unseen=args.unseen)
     else:
         rows = fit.score_samples(newdata, args.unseen)
     rows.to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _effects(fit: Model, args: argparse.Namespace) -> None:
+    """Print comparisons of levels as CSV, and draw them into --plot; notes go to standard error."""
+    if args.plot is not None:
+        _check_figure(args.plot)
+    rows: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
+    if args.newdata is not None:
+        rows["newdata"] = _read_for(fit, args)
+    names = {str(name): name for name in fit.labels.names}
+    variables, by = ([names.get(x, x) for x in given] if given else None for given in (args.variables, args.by))
+    refits = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
+    effects = fit.avg_comparisons(
+        variables, args.contrast, args.transform, by, cross=args.cross, seed=args.seed, **rows, **refits
+    )
+    if args.plot is not None:
+        save_figure(lambda: effects.plot()[0].figure, args.plot)
+    note(effects.note)
+    effects.frame.to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _read_for(fit: Model, args: argparse.Namespace) -> pd.DataFrame:
+    """Return the table --newdata with columns of the types and names that the model knows."""
+    _check_readable(args.newdata)
+    newdata = read_table(args.newdata, _missing_texts(args), model_types(fit.design), model_levels(fit.design))
+    return newdata.rename(columns={str(factor.name): factor.name for factor in fit.design.predictors})
 
 
 def _missing_texts(args: argparse.Namespace) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ __all__ = ["bin", "find_cuts", "lump"]
 @verb
 def bin(  # noqa: A001  # the word of the field
     data: TableLike | Frame,
-    columns: Hashable | Sequence | None = None,
+    columns: Hashable | Sequence[Any] | None = None,
     *,
     bins: int = 5,
     method: str = "quantile",
@@ -116,7 +116,7 @@ def bin(  # noqa: A001  # the word of the field
 @verb
 def lump(
     data: TableLike | Frame,
-    columns: Hashable | Sequence | None = None,
+    columns: Hashable | Sequence[Any] | None = None,
     *,
     min_count: int = 10,
     response: Hashable = None,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,24 @@ from bbl.checks import near_match
 from bbl.design.factors import Factor
 from bbl.errors import BBLTypeError, OptionError
 
-__all__ = ["Costs", "Priors", "check_costs", "check_priors", "check_shares"]
+__all__ = ["Costs", "Decisions", "DrawnDecisions", "Priors", "check_costs", "check_priors", "check_shares"]
 
-Priors = Mapping[Hashable, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
-Costs = pd.DataFrame | Mapping[Hashable, Mapping[Hashable, float]] | ArrayLike | None  # argument of `check_costs`
+Priors = Mapping[Any, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
+Costs = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | ArrayLike | None  # argument of `check_costs`
 SUM_TOLERANCE = 1e-6  # of a sum of shares to 1
+
+
+class Decisions(TypedDict, total=False):
+    """Keywords of predictions: class shares, and costs of wrong decisions."""
+
+    priors: Priors
+    costs: Costs
+
+
+class DrawnDecisions(Decisions, total=False):
+    """Keywords of predictions by models that may have draws from a posterior."""
+
+    draws: Literal["all", "mean"]
 
 
 def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 
 from bbl.checks import choice, flag
+from bbl.choices import MissingPolicy
 from bbl.design.columns import (
     NO_RESPONSE,
     check_levels,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 UNKNOWN_GROUP = "Refit with them, or leave those rows out"
-MISSING = ("raise", "drop", "level", "marginal")
+MISSING = get_args(MissingPolicy)
 MANY = 1000  # all pairs of more predictors are checked before they are listed
 
 
@@ -69,9 +70,13 @@ class EncodingRules:
         Whether the formula may be without a response; then all rows are of group 0.
     sums_out : bool
         Whether the error of missing values may advise ``missing="marginal"`` (`Engine.refusals`).
+    marks : object
+        A value that may be the name of a column that marks rows, which ``.`` leaves out; None for no column.
     check_pairs : callable or None
         ``check_pairs(n, K, n_levels)`` is called with the numbers of rows, groups and levels of each predictor before
         all pairs of over 1,000 predictors are listed; it raises an error if they are too many.
+    aside : tuple of column names
+        Columns that the formula's ``.`` leaves out, but that it may name: those of a sampling design.
     """
 
     declared: bool = False
@@ -80,7 +85,9 @@ class EncodingRules:
     whole_weights: bool = True
     one_sided: bool = False
     sums_out: bool = True
+    marks: object = None
     check_pairs: Callable[[int, int, np.ndarray], None] | None = None
+    aside: tuple[Hashable, ...] = ()
 
 
 class EncodedTable(NamedTuple):
@@ -212,8 +219,12 @@ class Design:
         choice("missing", missing, MISSING)
         flag("declared", declared)
         weights_name, counts = named_weights(weights, frame, rules.whole_weights)
-        exclude = () if weights_name is None else (weights_name,)
-        terms = parse(formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
+        exclude = {} if weights_name is None else {weights_name: "the weights"}
+        if rules.marks is not None and frame.has(rules.marks):
+            exclude |= {rules.marks: "the marks of structural zeros"}
+        terms = parse(
+            formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason, rules.aside
+        )
         m = len(terms.predictors)
         if rules.check_pairs is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)

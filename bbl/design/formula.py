@@ -8,7 +8,7 @@ a closed alphabet before formulaic sees it, and names in backticks are replaced 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -77,11 +77,12 @@ class FormulaTerms:
 def parse(
     formula: str,
     columns: Sequence[Hashable],
-    exclude: Collection[Hashable] = (),
+    exclude: Mapping[Hashable, str] | None = None,
     order: int | None = 2,
     empty: bool = False,
     one_sided: bool = False,
     reason: str = "",
+    aside: Collection[Hashable] = (),
 ) -> FormulaTerms:
     """Read a formula.
 
@@ -99,8 +100,8 @@ def parse(
     formula : str
     columns : sequence of hashable
         Column names of the data. A name that is no string is found by its text if that is unambiguous.
-    exclude : collection of hashable, optional
-        Columns that ``.`` leaves out and that cannot be predictors: the weights.
+    exclude : mapping of hashable to str, optional
+        Columns that ``.`` leaves out and that cannot be predictors, with what they hold: ``"the weights"``.
     order : int or None, default 2
         The most predictors in a term that the engine takes (`Engine.order`); None for any number.
     empty : bool, default False
@@ -109,6 +110,8 @@ def parse(
         Whether the formula may be without a response: ``"~ a + b"``.
     reason : str, optional
         Why the engine takes no terms of more predictors, for the error.
+    aside : collection of hashable, optional
+        Columns that ``.`` leaves out, but that may be named: those of a sampling design.
 
     Returns
     -------
@@ -136,7 +139,7 @@ def parse(
     """
     check_formula(formula)
     try:
-        return _parse(formula, columns, exclude, order, empty, one_sided, reason)
+        return _parse(formula, columns, exclude or {}, order, empty, one_sided, reason, aside)
     except FormulaError as error:
         if (name := _unquoted_name(formula, columns)) is None:
             raise
@@ -163,11 +166,12 @@ def _unquoted_name(formula: str, columns: Iterable[Hashable]) -> str | None:
 def _parse(
     formula: str,
     columns: Sequence[Hashable],
-    exclude: Collection[Hashable],
+    exclude: Mapping[Hashable, str],
     order: int | None,
     empty: bool,
     one_sided: bool,
     reason: str,
+    aside: Collection[Hashable],
 ) -> FormulaTerms:
     """Parse a formula as `parse` does, without its advice about backticks."""
     if len(formula) > MAX_LENGTH:
@@ -178,7 +182,7 @@ def _parse(
     tree = syntax_tree(formula, text)
     if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
-    names = _Names(formula, columns, exclude, aliases)
+    names = _Names(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
         names.response = _response(tree.args[0], names)
     term_set = _evaluate(tree.args[-1], names)
@@ -240,7 +244,11 @@ def _response(left: ASTNode | Token, names: _Names) -> Hashable:
     if response is None:
         fail(names.formula, "the response is a column without a name", "Rename it")
     if response in names.exclude:
-        fail(names.formula, f"{response!r} holds the weights and cannot be the response", "Take another column")
+        fail(
+            names.formula,
+            f"{response!r} holds {names.exclude[response]} and cannot be the response",
+            "Take another column",
+        )
     return response
 
 
@@ -259,8 +267,16 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
 class _Names:
     """The columns of the data, numbered in order of appearance in the formula; `aliases` stand for quoted names."""
 
-    def __init__(self, formula: str, columns: Sequence[Hashable], exclude: Collection[Hashable], aliases: dict):
+    def __init__(
+        self,
+        formula: str,
+        columns: Sequence[Hashable],
+        exclude: Mapping[Hashable, str],
+        aliases: dict,
+        aside: Collection[Hashable],
+    ):
         self.formula, self.available, self.exclude, self.aliases = formula, tuple(columns), exclude, aliases
+        self.aside = aside
         self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
@@ -293,7 +309,7 @@ class _Names:
     def rest(self) -> np.ndarray:
         """Return the numbers of all columns that ``.`` stands for."""
         if self._rest is None:
-            left_out = {*self.exclude, *([] if self.response is None else [self.response])}
+            left_out = {*self.exclude, *self.aside, *([] if self.response is None else [self.response])}
             columns = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
             self._rest = np.array(sorted(map(self.number, columns)), dtype=np.int64)
         return self._rest
@@ -320,9 +336,10 @@ class _Names:
             fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
         if self.response is not None and self.response in predictors:
             fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
-        if weights := set(predictors).intersection(self.exclude):
-            column = weights.pop()
-            fail(self.formula, f"{column!r} holds the weights and is also a predictor", "Drop it from one", column)
+        if excluded := set(predictors).intersection(self.exclude):
+            column = excluded.pop()
+            what = f"{column!r} holds {self.exclude[column]} and is also a predictor"
+            fail(self.formula, what, "Drop it from one", column)
 
 
 def _evaluate(tree: ASTNode | Token, names: _Names) -> TermSet:

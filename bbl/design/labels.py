@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Labels"]
 
@@ -13,6 +14,6 @@ class Labels:
     """Names by which the numbered groups, predictors and levels of parameter arrays are shown."""
 
     response: Hashable  # name of the response column; None for one group without a response
-    groups: tuple  # K response levels, in the order of the parameter rows
-    names: tuple  # of the m predictors
-    levels: tuple[tuple, ...]  # of each of the m predictors; the first is the reference level
+    groups: tuple[Any, ...]  # K response levels, in the order of the parameter rows
+    names: tuple[Any, ...]  # of the m predictors
+    levels: tuple[tuple[Any, ...], ...]  # of each of the m predictors; the first is the reference level

@@ -26,7 +26,7 @@ __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
 @verb
-def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFrame:
+def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
     The lines of a record are joined. The first sequence that is not empty sets the length m: longer sequences are cut
@@ -89,12 +89,12 @@ def readFasta(file: str | os.PathLike | IO, rownames: bool = False) -> pd.DataFr
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
-def _title(file: str | os.PathLike | IO) -> str:
+def _title(file: str | os.PathLike[str] | IO) -> str:
     """Return the name of a file in messages."""
     return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
 
 
-def _read_lines(file: str | os.PathLike | IO) -> list[str]:
+def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
     """Return the lines of a path or an open file; refuse files that are no text in UTF-8."""
     content: Any
     try:

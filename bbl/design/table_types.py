@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -33,7 +33,9 @@ class Splitter(Protocol):
     def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
 
 
-TableLike: TypeAlias = Frame | pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Hashable, Any]
-Batches: TypeAlias = str | os.PathLike | Sequence[str | os.PathLike] | Callable[[], Iterator[TableLike]] | ArrowStream
+TableLike: TypeAlias = Frame | pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Any, Any]
+Batches: TypeAlias = (
+    str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Callable[[], Iterator[TableLike]] | ArrowStream
+)
 Weights: TypeAlias = str | ArrayLike  # the name of a column, or one number for each row
 RowFolds: TypeAlias = Splitter | Iterable[tuple[ArrayLike, ArrayLike]]  # positions of training and validation rows

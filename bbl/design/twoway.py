@@ -185,7 +185,7 @@ class TwoWay:
 
 def _parse_names(formula: str, frame: Frame, weights_name: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
     """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a formula gives."""
-    names, exclude = frame.columns, () if weights_name is None else (weights_name,)
+    names, exclude = frame.columns, {} if weights_name is None else {weights_name: "the weights"}
     if isinstance(formula, str) and formula.lstrip().startswith("~"):
         terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
     else:

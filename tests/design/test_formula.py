@@ -16,7 +16,7 @@ from bbl.model.layout import Layout
 COLUMNS = ["y", "a", "b", "c", "d"]
 
 
-def read(formula, columns=COLUMNS, exclude=()):
+def read(formula, columns=COLUMNS, exclude=None):
     """Return predictors and pairs, by name."""
     terms = parse(formula, columns, exclude)
     assert terms.text == formula
@@ -146,13 +146,13 @@ def test_names_that_are_no_strings():
 
 
 def test_excluded_columns():
-    assert read("y ~ .", [*COLUMNS, "w"], {"w"}) == (list("abcd"), [])
-    assert read("y ~ . - w", [*COLUMNS, "w"], {"w"}) == (list("abcd"), [])
+    assert read("y ~ .", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
+    assert read("y ~ . - w", [*COLUMNS, "w"], {"w": "the weights"}) == (list("abcd"), [])
     with pytest.raises(FormulaError, match=r"'w' holds the weights and is also a predictor") as caught:
-        parse("y ~ a + w", [*COLUMNS, "w"], {"w"})
+        parse("y ~ a + w", [*COLUMNS, "w"], {"w": "the weights"})
     assert caught.value.column == "w" and caught.value.argument == "formula"
     with pytest.raises(FormulaError, match="'w' holds the weights and cannot be the response"):
-        parse("w ~ a", [*COLUMNS, "w"], {"w"})
+        parse("w ~ a", [*COLUMNS, "w"], {"w": "the weights"})
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def encode_source(
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
     weights_name = _weights_name(weights, source)
-    exclude = () if weights_name is None else (weights_name,)
+    exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
     declared = rules.declared
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)

@@ -142,7 +142,8 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     frame["of_made"] = 100.0 * frame["rejected"] / frame["made"].clip(lower=1)
     frame["spread"] = np.sqrt(frame["share"] * (100.0 - frame["share"]) / frame["offered"])
     own = frame[(frame["test"] == "bbl") & (frame["what"] != "power")]
-    worst = own.sort_values("share").groupby(["what", "m"], sort=False).tail(1).sort_values(["m", "what"])
+    ascending = own.sort_values("share", kind="stable")
+    worst = ascending.groupby(["what", "m"], sort=False).tail(1).sort_values(["m", "what"])
     lines = [
         "## Level",
         "",

@@ -10,7 +10,8 @@ import bbl
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(DOCS), str(DOCS / "_ext")]
-import make_notebooks  # noqa: E402  # beside this file
+import make_install  # noqa: E402  # this and the next: beside this file
+import make_notebooks  # noqa: E402
 
 project = "bbl"
 author = "the bbl developers"
@@ -34,7 +35,8 @@ nitpicky = False
 
 # -- text and notebooks
 
-myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath", "substitution"]
+myst_substitutions = {"install": make_install.install_text()}  # {{ install }} on a page
 myst_heading_anchors = 3
 source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".py": "myst-nb"}
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
@@ -87,6 +89,9 @@ html_sidebars = {
     "gallery": [],
     "gallery/*": [],  # the room goes to the code
     "start": [],
+    "which_method": [],
+    "faq": [],
+    "stability": [],
     "theory": [],
     "matches_r": [],
     "accuracy": [],

@@ -11,6 +11,9 @@ from pathlib import Path
 import jupytext
 from nbformat.v4 import new_code_cell
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from make_install import install_cell  # noqa: E402  # beside this file
+
 VIGNETTES = Path(__file__).resolve().parents[1] / "vignettes"
 HEAD = """\
 # Notebooks
@@ -18,17 +21,12 @@ HEAD = """\
 The vignettes of the [gallery](gallery.md) as notebooks for Jupyter, VS Code or Colab. The first cell installs the
 package where it is absent, so nothing else is needed.
 """
-INSTALL = """\
-import importlib.util
-
-if importlib.util.find_spec("bbl") is None:
-    %pip install --quiet "boltzmann-bayes[data,sklearn,polars]\""""
 
 
 def make_notebook(script: Path):
     """Return a vignette as a notebook."""
     notebook = jupytext.read(script)
-    notebook.cells.insert(1, new_code_cell(INSTALL, id="install"))
+    notebook.cells.insert(1, new_code_cell(install_cell("data,sklearn,polars"), id="install"))
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return notebook
 

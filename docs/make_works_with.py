@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS.parent))
 
 from bbl.api.machine.average import AUTO_REFUSALS  # noqa: E402
-from bbl.capabilities import ABSENT, CAPABILITIES, lacking  # noqa: E402
+from bbl.capabilities import ABSENT, CAPABILITIES, WITH_ZEROS, lacking  # noqa: E402
 from bbl.engines import ENGINES  # noqa: E402
 from bbl.results.network.network import NetworkResults  # noqa: E402
 from bbl.results.shooter.shooter import ShooterResults  # noqa: E402
@@ -23,7 +23,11 @@ from bbl.results.together.average import AverageResults  # noqa: E402
 
 PAGE = DOCS / "guide" / "works_with.md"
 MEMBERS = ENGINES["pseudo"].refusals()
-AVERAGE = AverageResults.refusals | lacking("crossVal", missing_marginal_batches=MEMBERS["missing_marginal_batches"])
+AVERAGE = AverageResults.refusals | lacking(
+    "crossVal",
+    missing_marginal_batches=MEMBERS["missing_marginal_batches"],
+    structural_zeros=MEMBERS["structural_zeros"],
+)
 KINDS: dict[str, Mapping[str, str]] = {
     **{name: engine.refusals() for name, engine in ENGINES.items()},
     "auto": AUTO_REFUSALS,
@@ -60,9 +64,12 @@ REMARKS = """\
   likelihood as members; rows with missing values are left to the first two.
 - `aode` averages networks, so it has no graph to draw, and `explain` does not apply. Learners that search by
   cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
-- Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers they are refused.
-- Intervals of differences of a conditional fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no
-  `early_stopping`.
+- Standard errors, tests and the bootstrap are of counts: with weights that are not whole numbers they are refused, and
+  a sampling design ({{doc}}`survey`) gives the first two.
+- A fit with `structural_zeros=` refuses a few things more: {zeros}.
+- The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors, covariances, tests,
+  `logLik()`, `aic` and `bic`, whatever the number of rows. Intervals of differences of a penalised fit need
+  `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no `early_stopping`.
 """
 
 
@@ -90,7 +97,8 @@ def page() -> str:
                 rows.append(f"| {capability.title} | {' | '.join(cells)} |")
         parts.append("\n".join(rows) + "\n")
     listed = "\n".join(f"{number}. {reason}." for number, reason in enumerate(reasons, 1))
-    return "\n".join([*parts, f"## Reasons\n\n{listed}\n", REMARKS])
+    zeros = "; ".join(f"{what} ({why})" for what, why in WITH_ZEROS.items())
+    return "\n".join([*parts, f"## Reasons\n\n{listed}\n", REMARKS.format(zeros=zeros)])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,21 @@
 """Build of the Cython kernels in bbl/_ext, and the list of packages; everything else is declared in pyproject.toml."""
 
+import base64
+import gzip
+import hashlib
+import locale
 import multiprocessing
 import os
+import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.editable_wheel import editable_wheel
+from setuptools.command.sdist import sdist
 
 DEBUG = os.environ.get("BBL_DEBUG") == "1"
 TRACE = os.environ.get("BBL_TRACE") == "1"
@@ -50,6 +59,8 @@ extensions.append(extension(KERNELS / "_shared.c"))  # Cython writes the file
 CORES = os.cpu_count() or 1
 FORKS = multiprocessing.get_start_method() == "fork"  # a process that starts otherwise would run this file again
 
+CHECKOUT = "__editable__.bbl_checkout.pth"  # file of an editable install that names the folder of the checkout
+
 
 class Build(build_ext):
     """Kernels are translated to C when they are built, and not whenever somebody asks for the name of the package."""
@@ -66,9 +77,47 @@ class Build(build_ext):
         super().run()
 
 
+class SourceArchive(sdist):
+    """With SOURCE_DATE_EPOCH in the environment the archive has the same bytes each time."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if epoch is None or format != "gztar":
+            return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
+
+        def without_traces(entry):
+            entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = int(epoch), 0, 0, "", ""
+            entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+            return entry
+
+        path = f"{base_name}.tar.gz"
+        self.mkpath(os.path.dirname(path))
+        with gzip.GzipFile(path, "wb", mtime=int(epoch)) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(base_dir, filter=without_traces)  # files by name
+        return path
+
+
+class Editable(editable_wheel):
+    """An editable install that type checkers find: they read paths in .pth files, not the hook that maps packages."""
+
+    def run(self):
+        super().run()
+        (path,) = Path(self.dist_dir).glob("*.whl")
+        with zipfile.ZipFile(path) as wheel:
+            contents = {name: wheel.read(name) for name in wheel.namelist()}
+        encoding = "utf-8" if sys.version_info >= (3, 13) else locale.getpreferredencoding(False)  # of .pth files
+        checkout = f"{Path(self.project_dir).resolve()}\n".encode(encoding)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(checkout).digest()).decode().rstrip("=")
+        record = next(name for name in contents if name.endswith(".dist-info/RECORD"))
+        contents[record] = f"{CHECKOUT},sha256={digest},{len(checkout)}\n".encode() + contents[record]
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+            for name, content in {CHECKOUT: checkout, **contents}.items():
+                wheel.writestr(name, content)
+
+
 setup(
     packages=[*find_packages(include=["bbl", "bbl.*"]), "bbl.data"],  # the folder of bbl.data is data/, not bbl/data/
     ext_modules=extensions,
-    cmdclass={"build_ext": Build},
+    cmdclass={"build_ext": Build, "editable_wheel": Editable, "sdist": SourceArchive},
     options={"build_ext": {"parallel": CORES}},
 )

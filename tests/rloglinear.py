@@ -11,21 +11,27 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from rcompare import Check
+from scipy.stats import chi2
 
 import bbl
 from bbl.errors import ConvergenceWarning, DataWarning
+from bbl.model.layout import Layout
 
 RULES = {
     "fit": "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, degrees of freedom, coefficients "
     "and standard errors of glm, loglm and loglin, iterated to the end.",
     "boundary": "The same where the maximum is reached in a limit: fitted counts and degrees of freedom are those of "
     "the extended maximum likelihood estimate, and coefficients that diverge are marked.",
+    "dropped": "Likelihood-ratio tests of single terms: drop1.",
     "nested": "A sequence of models: deviances, and the likelihood-ratio tests of anova.",
-    "conditional_independence": "Likelihood-ratio tests of conditional independence in strata.",
+    "conditional_independence": "Conditional independence in strata: deviances, Pearson's statistics and "
+    "likelihood-ratio tests; odds ratios of the strata; the tests of Cochran, Mantel and Haenszel by statsmodels, to "
+    "which the guide sends for them.",
     "logit_equivalence": "Coefficients, standard errors and covariances of a logit model, from the log-linear model "
     "that it belongs to.",
 }
 RELATIVE, ERRORS, COUNT = 1e-8, 1e-7, 0.0  # tolerances: most numbers; standard errors and p-values; whole numbers
+ZEROS = "structural_zero"  # column that marks cells that cannot occur
 NEAR_ZERO = 1e-9  # absolute, of deviances of models that fit exactly
 
 
@@ -41,14 +47,9 @@ def read(name: str) -> dict:
 
 
 def names() -> list[str]:
-    """Return the cases that are compared: all but those with structural zeros, step paths and plain odds ratios."""
-    out = []
-    for path in sorted(folder().glob("*.json")):
-        case = json.loads(path.read_text(encoding="utf-8"))
-        has_structural_zeros = any(c["name"] == "structural_zero" for c in case["data"]["columns"])
-        if case["kind"] in ("fit", "nested", "conditional_independence", "logit_equivalence"):
-            out += [] if has_structural_zeros else [path.stem]
-    return out
+    """Return the cases that are compared: all but step paths and plain odds ratios."""
+    kinds = ("fit", "nested", "conditional_independence", "logit_equivalence")
+    return [path.stem for path in sorted(folder().glob("*.json")) if read(path.stem)["kind"] in kinds]
 
 
 def compare(name: str) -> list[Check]:
@@ -66,7 +67,7 @@ def compare(name: str) -> list[Check]:
 
 
 def table(case: dict) -> pd.DataFrame:
-    """Return the table of a case; levels keep their order."""
+    """Return the table of a case; levels keep their order, and cells that cannot occur have no rows."""
     columns = {}
     for column in case["data"]["columns"]:
         if column["type"] == "factor":
@@ -74,7 +75,10 @@ def table(case: dict) -> pd.DataFrame:
             columns[column["name"]] = pd.Categorical.from_codes(codes, column["levels"])
         else:
             columns[column["name"]] = column["values"]
-    return pd.DataFrame(columns)
+    frame = pd.DataFrame(columns)
+    if ZEROS in frame:
+        frame.loc[frame[ZEROS] == 1, "n"] = 0
+    return frame
 
 
 def fitted(case: dict, formula: str):
@@ -82,7 +86,9 @@ def fitted(case: dict, formula: str):
     factors = [c for c in case["data"]["columns"] if c["type"] == "factor"]
     levels = {c["name"]: c["levels"] for c in factors}
     used = {name: levels[name] for name in levels if name in formula}
-    return bbl.bbl(formula, table(case), weights="n", method="ml", xlevels=used, novarOk=True)
+    data = table(case)
+    zeros = ZEROS if ZEROS in data else None
+    return bbl.bbl(formula, data, weights="n", method="ml", xlevels=used, novarOk=True, structural_zeros=zeros)
 
 
 def relative(found, expected, least: float = 1.0) -> float:
@@ -152,6 +158,28 @@ def compare_fit(case: dict) -> list[Check]:
         checks.append(Check("fitted counts of zero", float(counts[~positive].max()), RELATIVE, rule))
     if rule == "boundary":
         checks.append(Check("not estimable", float(np.sum(found["se"].isna() == estimable)), COUNT, rule))
+    return checks + compare_dropped(fit, result["drop1"])
+
+
+def compare_dropped(fit, expected: dict | None) -> list[Check]:
+    """Compare the likelihood ratios of a fit and models without one of its interactions."""
+    if expected is None:  # as where the maximum is in a limit
+        return []
+    layout, rows = fit.parameters.layout, fit.training.pooled
+    value, rank = fit.engine.maximum_likelihood(rows, layout)
+    checks = []
+    for term, df, ratio, p in zip(*(expected[name] for name in ("term", "df", "LRT", "p")), strict=True):
+        scope = tuple(sorted(fit.labels.names.index(name) for name in term.split(":")))
+        if len(scope) == 1:  # a predictor always has its field
+            continue
+        terms = [other for other in layout.scopes[layout.m :] if tuple(other) != scope]
+        small, small_rank = fit.engine.maximum_likelihood(rows, Layout(layout.n_levels, terms, layout.support))
+        found = 2.0 * (value - small)
+        checks += [
+            Check(f"{term}: likelihood ratio", relative(found, ratio), RELATIVE, "dropped"),
+            Check(f"{term}: degrees of freedom", float(abs(rank - small_rank - df)), COUNT, "dropped"),
+            Check(f"{term}: p", p_difference(float(chi2.sf(found, df)), p), ERRORS, "dropped"),
+        ]
     return checks
 
 
@@ -204,17 +232,59 @@ def compare_strata(case: dict) -> list[Check]:
     homogeneous = fitted(case, f"~ {row}*{inside} + {column}*{inside} + {row}:{column}")
     checks = []
     for name, fit in (("conditional_independence", independent), ("homogeneous_association", homogeneous)):
-        words = name.replace("_", " ")
-        df = len(n) - 1 - fit.n_parameters
+        words, test, expected = name.replace("_", " "), fit.goodness_of_fit(), result[name]
         checks += [
-            Check(f"{words}: deviance", relative(deviance(fit, n), result[name]["G2"]), RELATIVE, kind),
-            Check(f"{words}: df", abs(df - result[name]["df"]), COUNT, kind),
+            Check(f"{words}: deviance", relative(deviance(fit, n), expected["G2"]), RELATIVE, kind),
+            Check(f"{words}: Pearson's statistic", relative(test.loc["X2", "value"], expected["X2"]), RELATIVE, kind),
+            Check(f"{words}: df", abs(int(test["df"].iloc[0]) - expected["df"]), COUNT, kind),
         ]
+        for statistic in ("G2", "X2") if "p_G2" in expected else ():
+            difference = p_difference(float(test.loc[statistic, "p"]), expected[f"p_{statistic}"])
+            checks.append(Check(f"{words}: p", difference, ERRORS, kind))
     expected = result["LR_given_homogeneous"]
     ratio = deviance(independent, n) - deviance(homogeneous, n)
     checks.append(Check("likelihood ratio", relative(ratio, expected["LRT"]), RELATIVE, kind))
-    row = bbl.anova(independent, homogeneous).iloc[1]
-    return checks + compare_test("all pairs", row, expected["LRT"], expected["df"], expected["p"], kind)
+    checks += compare_pearson(case, independent, row, column, strata)
+    test = bbl.anova(independent, homogeneous).iloc[1]
+    checks += compare_test("all pairs", test, expected["LRT"], expected["df"], expected["p"], kind)
+    return checks + compare_two_by_two(case, row, column, strata) if "woolf" in case["result"] else checks
+
+
+def compare_pearson(case: dict, independent, row: str, column: str, strata: list[str]) -> list[Check]:
+    """Compare Pearson's statistics of each stratum and of the margin over all strata."""
+    kind, result, cells = "conditional_independence", case["result"], independent.cells()
+    by_stratum = (cells["pearson"] ** 2).groupby([cells[name] for name in strata], observed=False).sum()
+    marginal = fitted(case, f"~ {row} + {column}").goodness_of_fit().loc["X2", "value"]
+    return [
+        Check("Pearson's statistic of strata", relative(by_stratum, result["stratum_pearson"]["X2"]), RELATIVE, kind),
+        Check("Pearson's statistic of all", relative(marginal, result["marginal_pearson"]["X2"]), RELATIVE, kind),
+    ]
+
+
+def compare_two_by_two(case: dict, row: str, column: str, strata: list[str]) -> list[Check]:
+    """Compare the odds ratios of strata with two rows and two columns, and the tests of a common one by statsmodels."""
+    kind, result = "conditional_independence", case["result"]
+    saturated = fitted(case, f"~ {'*'.join([row, column, *strata])}")
+    expected = result["stratum_log_odds_ratio"]
+    ratios = saturated.odds_ratios([(row, column)])
+    checks = [
+        Check("log odds ratios", relative(ratios["log_odds_ratio"], expected["estimate"]), RELATIVE, kind),
+        Check("errors of log odds ratios", relative(ratios["se"], expected["se"], 1e-300), ERRORS, kind),
+    ]
+    from statsmodels.stats.contingency_tables import StratifiedTable
+
+    counts = table(case).pivot_table("n", [row, column], strata, "sum", observed=False)
+    tables = StratifiedTable([stratum.reshape(2, 2) for stratum in counts.to_numpy(dtype=float).T])
+    for name, with_correction in (("cmh_correct", True), ("cmh_uncorrected", False)):
+        by_r, test = result[name], tables.test_null_odds(correction=with_correction)
+        checks += [
+            Check(f"{name}: Mantel-Haenszel statistic", relative(test.statistic, by_r["statistic"]), RELATIVE, kind),
+            # the p-value of statsmodels, 1 less a probability, is 0 below 1e-16
+            Check(f"{name}: Mantel-Haenszel p", p_difference(chi2.sf(test.statistic, 1), by_r["p"]), ERRORS, kind),
+            Check(f"{name}: common odds ratio", relative(tables.oddsratio_pooled, by_r["common_OR"]), RELATIVE, kind),
+            Check(f"{name}: limits", relative(tables.oddsratio_pooled_confint(), by_r["conf95"]), ERRORS, kind),
+        ]
+    return checks
 
 
 def compare_logit(case: dict) -> list[Check]:

@@ -173,8 +173,8 @@ TABLE = {
     ),
     "real weights": Advice(
         "whole number",
-        lambda: fit("y ~ a + b", WEIGHTED, weights="n", method="conditional"),
-        (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="conditional"),),
+        lambda: fit("y ~ a + b", WEIGHTED, weights="n", method="shbm"),
+        (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="shbm"),),
     ),
     "new level": Advice(
         r"Refit with them \(or list them in xlevels\), or pass unseen='ignore'",
@@ -254,17 +254,22 @@ TABLE = {
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
     "tests of a conditional fit": Advice(
-        r"Ask for two groups, of=\(a, b\), which have intervals, or take method='pseudo' for tests",
+        r"Ask for two groups, of=\(a, b\), which have intervals, or take ridge=0 or method='pseudo' for tests",
         lambda: fit("y ~ a", method="conditional").inference().tests(),
         (
             lambda: fit("y ~ a", method="conditional").inference().table(of=("s", "t")),
+            lambda: fit("y ~ a", method="conditional", ridge=0).inference().tests(),
             lambda: fit("y ~ a", method="pseudo").inference().tests(),
         ),
     ),
     "no model of rows": Advice(
-        r"Take method='pseudo'; evaluate\(\) tells how good predictions are",
+        r"with ridge=0.*Take method='pseudo'; evaluate\(\) tells how good predictions are",
         lambda: fit("y ~ a", method="conditional").logLik(),
-        (lambda: fit("y ~ a", method="pseudo").logLik(), lambda: fit("y ~ a", method="conditional").evaluate()),
+        (
+            lambda: fit("y ~ a", method="pseudo").logLik(),
+            lambda: fit("y ~ a", method="conditional", ridge=0).logLik(),
+            lambda: fit("y ~ a", method="conditional").evaluate(),
+        ),
     ),
     "no classes": Advice(
         r"Fit a formula with a response.*score_samples\(\).*reconstruct\(\)",

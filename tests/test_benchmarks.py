@@ -23,10 +23,21 @@ from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
+from benchmarks.speed import likelihood as exact_speed  # noqa: E402
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
 from benchmarks.speed.problems import PROBLEMS, Part, Problem, Table  # noqa: E402
-from benchmarks.studies import annealing, blocks, coverage, digits, level, likelihood, pooled, posterior  # noqa: E402
+from benchmarks.studies import (  # noqa: E402
+    annealing,
+    blocks,
+    coverage,
+    digits,
+    efficiency,
+    level,
+    likelihood,
+    pooled,
+    posterior,  # noqa: E402
+)
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
 
@@ -465,7 +476,7 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
 
 
 def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
-    for file in ("coverage.csv", "level.csv", "pooled.csv"):
+    for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv"):
         (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
     monkeypatch.setattr(sys, "argv", ["coverage", "--only", "--out", str(tmp_path)])
     coverage.main()
@@ -494,3 +505,38 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     assert set(dense["test"]) == {"likelihood ratio"}
     page = "\n".join(likelihood.summarise(frame))
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
+
+
+@pytest.mark.filterwarnings("ignore:Perfect separation")  # statsmodels' word for fitted counts near the observed
+@pytest.mark.skipif(not available("statsmodels"), reason="statsmodels is absent")
+def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):
+    known = exact_speed.problems()
+    assert set(exact_speed.TARGETS) <= set(known)
+    rows = [
+        row
+        for name in ("Titanic, terms of three", "8 binary, all pairs")
+        for row in exact_speed.measured(name, *known[name])
+    ]
+    frame = pd.DataFrame(rows, columns=exact_speed.COLUMNS)
+    assert frame["method"].tolist() == ["bbl", "statsmodels"] * 2
+    assert (frame["gradient"] < 1e-9).all() and (frame["seconds"] > 0).all()
+    monkeypatch.setattr(exact_speed, "PEER_STATES", 2)
+    assert len(exact_speed.measured("8 binary, all pairs", *known["8 binary, all pairs"])) == 1
+    text = "\n".join(exact_speed.page(frame))
+    assert text.count("met)") + text.count("met**)") == 1 and "| 8 binary, all pairs | statsmodels | 36 |" in text
+
+
+def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch):
+    monkeypatch.setattr(efficiency, "SIZES", (200, 1000))
+    monkeypatch.setattr(efficiency, "STRENGTHS", {"medium": 1.0, "very strong": 3.0})
+    cases = [("all pairs of 6", "medium"), ("star of 9", "very strong")]
+    frame = pd.DataFrame([row for case in cases for row in efficiency.study(*case, 12)], columns=efficiency.COLUMNS)
+    assert frame["n"].tolist() == [0, 200, 1000] * 2
+    limits = frame[frame["n"] == 0].set_index("graph")
+    # with all pairs the two estimates are nearly the same, and on a star the pseudo-likelihood loses most
+    assert 0.999 < limits.loc["all pairs of 6", "efficiency"] <= 1.0 and limits.loc["star of 9", "efficiency"] < 0.3
+    assert frame[frame["graph"] == "all pairs of 6"]["efficiency"].between(0.9, 1.1).all()
+    by_size = frame.set_index(["graph", "n"])["fitted"]
+    assert by_size["star of 9", 200] < 6 < by_size["all pairs of 6", 200]  # most have no finite optimum
+    lines = "\n".join(efficiency.summarise(frame))
+    assert "| all pairs of 6 | medium |" in lines and "largest for very strong ones on the star of 9" in lines

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.api.machine.fit import _pop_grid
+from bbl.api.machine.crossval import _pop_grid
 from bbl.checks import near_match, verb
 from bbl.engines import ENGINES
 from bbl.errors import BBLTypeError, OptionError

@@ -1,5 +1,6 @@
 """The documentation: its code runs, the reference is complete, and the comparison with R is that of the tests."""
 
+import builtins
 import contextlib
 import csv
 import dataclasses
@@ -149,6 +150,13 @@ def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignette
         assert all(line in code for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("import "))
 
 
+@pytest.mark.parametrize("page", ["index.md", "install.md", "start.md"])
+def test_one_place_says_how_the_package_is_installed(page):
+    """A release switches docs/release.toml, and pages and notebooks follow."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert "{{ install }}" in text and "pip install boltzmann-bayes" not in text
+
+
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
@@ -222,7 +230,8 @@ def test_names_of_other_packages_in_the_table_for_newcomers_exist():
     places["scikit-learn"] = [*modules, importlib.import_module("joblib"), linear]
     for column, where in places.items():
         told = " ".join(row[column] for row in newcomers())
-        names = {path.split(".")[-1] for path in re.findall(r"`([A-Za-z]\w*(?:\.\w+)?)[`(]", told)} - {"C"}
+        names = {path.split(".")[-1] for path in re.findall(r"`([A-Za-z]\w*(?:\.\w+)?)[`(]", told)}
+        names -= {"C", *dir(builtins)}
         assert len(names) > 10
         assert {name for name in names if not any(hasattr(place, name) for place in where)} == set()
 

@@ -363,6 +363,11 @@ STATEMENTS = [
 # page, words of the sentence, the test that checks it
 ELSEWHERE = [
     (
+        "docs/guide/missing.md",
+        "beyond, an error says so",
+        "engines/likelihood/test_refusals.py::test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy",
+    ),
+    (
         "docs/guide/command_line.md",
         "is refused before the fit",
         "test_main.py::test_figures_are_refused_before_the_fit",
@@ -391,6 +396,18 @@ ELSEWHERE = [
         "docs/guide/saving.md",
         "is refused with a `ModelFileError`",
         "test_storage.py::test_every_flipped_bit_is_refused",
+    ),
+    ("docs/guide/survey.md", "an error that names it", "results/test_survey.py::test_bad_designs_are_answered"),
+    (
+        "docs/guide/survey.md",
+        "a cluster in two strata is an error",
+        "results/test_survey.py::test_bad_designs_are_answered",
+    ),
+    ("docs/guide/survey.md", "Others are refused", "results/test_survey.py::test_bad_designs_are_answered"),
+    (
+        "docs/guide/survey.md",
+        "What counts rows that were drawn one by one",
+        "results/test_survey.py::test_what_counts_single_rows_is_refused",
     ),
     ("docs/matches_r.md", "one predictor alone is an error", "api/test_fit.py::test_one_predictor_and_many_groups"),
 ]

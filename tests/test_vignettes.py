@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import itertools
 import json
 import re
 from pathlib import Path
@@ -43,6 +44,7 @@ def columns(case, *names):
 def test_all_are_there():
     names = [
         "binding_sites",
+        "contingency_tables",
         "discriminant",
         "from_csv",
         "genetic_code",
@@ -140,6 +142,34 @@ def test_numbers_worked_by_hand_in_the_lesson_are_those_of_its_model():
     decide = {"type": "class", "costs": {"flu": {"cold": 10}, "cold": {"flu": 1}}}
     treated = [names["clinic"].predict({"fever": ["no"]}, priors=p, **decide).iloc[0] for p in (None, "equal")]
     assert treated == ["cold", "flu"]  # 0.030 and 0.111, on both sides of 1 / 11
+
+
+def test_the_table_of_the_lesson_on_log_linear_models_is_that_of_r(shared):
+    case = json.loads((shared / "reference" / "loglin" / "ucb_AD_GD.json").read_text())
+    columns = {column["name"]: column for column in case["data"]["columns"]}
+    keys = [np.array(columns[name]["levels"])[columns[name]["codes"]] for name in ("Dept", "Gender", "Admit")]
+    expected = dict(zip(zip(*keys, strict=True), columns["n"]["values"], strict=True))
+    cells = itertools.product(*literal("contingency_tables.py", "LEVELS").values())
+    assert dict(zip(cells, literal("contingency_tables.py", "COUNTS"), strict=True)) == expected
+
+
+def test_numbers_in_the_text_of_the_lesson_on_log_linear_models():
+    text = (FOLDER / "contingency_tables.py").read_text(encoding="utf-8")
+    n = np.reshape(literal("contingency_tables.py", "COUNTS"), (6, 2, 2)).astype(float)  # department, gender, admission
+    of_gender, admitted = n.sum(axis=(0, 2)), n[..., 1].sum(axis=0)
+    expected = n.sum(axis=2, keepdims=True) * n.sum(axis=1, keepdims=True) / n.sum(axis=(1, 2), keepdims=True)
+    parts = 2 * (n * np.log(n / expected)).sum(axis=(1, 2))
+    to_a_and_b = n[:2].sum(axis=(0, 2)) / of_gender
+    for words in (
+        f"admitted {admitted[0] / of_gender[0]:.1%}".replace("%", " %"),
+        f"{admitted[1] / of_gender[1]:.1%}".replace("%", " %") + " of the women",
+        f"{n.sum():,.0f} applicants",
+        f"of the {of_gender[1]:,.0f} women",
+        f"= {of_gender[1] * admitted.sum() / n.sum():.1f}$ would be admitted, and {admitted[1]:.0f} were",
+        f"{to_a_and_b[1]:.0%} of them, and {to_a_and_b[0]:.0%} of the men".replace("%", " %"),
+        f"add up to {parts[1:].sum():.1f}",
+    ):
+        assert words in " ".join(text.replace("\n#", "").split()), words
 
 
 def test_codons_are_those_of_r(shared):

@@ -44,6 +44,7 @@ DATA = drawn()
 GAPS = DATA.astype("Int64")
 GAPS.loc[::7, "a"] = pd.NA
 REAL = RNG.random(ROWS) + 0.5
+NEVER = {"a": [1], "b": [0]}  # a combination of levels that cannot occur
 
 
 def machine(method):
@@ -118,6 +119,12 @@ def odds_ratios(kind, fit):
     assert len(fit("y ~ .^2" if kind in ENGINES else "y ~ .").odds_ratios()) == 6
 
 
+def effects(kind, fit):
+    found = plain(kind).avg_comparisons("a")
+    if found.frame["std_error"].isna().any():  # estimates come without errors, and say why
+        raise BBLError(found.note)
+
+
 def plot_network(kind, fit):
     fit("y ~ .^2" if kind in ENGINES else "y ~ .").plot_network()
 
@@ -130,9 +137,11 @@ TRIALS = {
     "missing_marginal": lambda kind, fit: fit(data=GAPS, missing="marginal"),
     "missing_marginal_batches": lambda kind, fit: fit(data=STORED["gaps"], missing="marginal"),
     "real_weights": lambda kind, fit: fit(data=DATA, weights=REAL),
+    "survey": lambda kind, fit: fit(data=DATA.assign(w=REAL), design=bbl.survey("w")),
     "priors": lambda kind, fit: fit(priors={0: 0.1, 1: 0.9}),
     "tuning": tune,
     "calibrate": lambda kind, fit: fit(calibrate="temperature"),
+    "structural_zeros": lambda kind, fit: fit(data=DATA[(DATA["a"] == 0) | (DATA["b"] == 1)], structural_zeros=NEVER),
     "gauge": lambda kind, fit: fit(gauge="zero-sum"),
     "log_z": lambda kind, fit: fit(log_z="exact"),
     "crossVal": cross_validate,
@@ -153,6 +162,8 @@ TRIALS = {
     "anova": lambda kind, fit: bbl.anova(fit("y ~ a + b"), plain(kind)),
     "goodness_of_fit": table,
     "odds_ratios": odds_ratios,
+    "effects": effects,
+    "effects_bootstrap": lambda kind, fit: plain(kind).avg_comparisons("a", se="bootstrap", nboot=2),
     "etable": lambda kind, fit: str(bbl.etable({"one": plain(kind), "two": fit("y ~ a + b")})),
     "explain": lambda kind, fit: plain(kind).explain(DATA.head(2)),
     "importance": lambda kind, fit: plain(kind).importance(DATA),

@@ -24,7 +24,7 @@ def formula(source) -> None:
         text = data.decode("utf-8", "surrogateescape")
     else:
         text = "y ~ " * source.integer(0, 1) + "".join(WORDS[b % len(WORDS)] for b in data)
-    terms = parse(text, COLUMNS, ("w",))
+    terms = parse(text, COLUMNS, {"w": "the weights"})
     assert terms.predictors and {terms.response, *terms.predictors} <= set(COLUMNS) - {"w"}
     assert terms.response not in terms.predictors
     i, j = terms.pairs.T

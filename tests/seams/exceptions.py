@@ -61,6 +61,12 @@ def constant_within_a_group(case: Case) -> bool:
     return any(len(np.unique(column[column >= 0])) < 2 for part in parts for column in part.T)
 
 
+def lacks_inner_terms(case: Case) -> bool:
+    """Whether there is an interaction without one of the terms inside it."""
+    terms = set() if isinstance(case.s.terms, int) else set(case.s.terms)
+    return any(inner not in terms for term in terms for inner in combinations(term, len(term) - 1) if inner)
+
+
 def equal_terms_of_a_shooter(case: Case) -> bool:
     """Whether two columns of a sparse regression are equal in all rows, up to sign and constant."""
     if case.s.family != "shooter":
@@ -141,6 +147,12 @@ EXCEPTIONS: list[Exempt] = [
         lambda case: "mf" in case.s.method and case.s.weights == "huge",
         "Mean field inverts the covariance of predictors that hardly vary within a group. Beside weights of 1e9 the "
         "prior count is nothing, couplings reach 1e9, and rounding moves predictions; a warning compares the log-loss.",
+    ),
+    Exempt(
+        ("the_order_of_levels_does_not_matter",),
+        lambda case: case.s.family == "bbl" and lacks_inner_terms(case),
+        "An interaction without the terms inside it (a:b:c without a:b) is that of the levels that are no reference "
+        "levels, so that another reference level makes another model, as in R.",
     ),
     Exempt(
         EQUAL,

@@ -20,6 +20,7 @@ from seams.case import Case, Fall, expect
 __all__ = ["COSTLY", "answer", "difference", "public_names"]
 
 COSTLY = {  # milliseconds, about, of what takes more than a few
+    "avg_comparisons": 30, "avg_predictions": 20, "comparisons": 60, "predictions": 30,
     "bootstrap": 60, "importance": 40, "report": 600, "plot": 150, "plot_network": 150, "plot_logo": 150,
     "plot_mosaic": 150, "plot_coefficients": 150, "summary": 20, "conf_int": 20, "bse": 20, "pvalues": 20,
     "tvalues": 20, "cov_params": 20, "claic": 20, "clbic": 20, "inference": 20,

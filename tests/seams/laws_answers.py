@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 import bbl
+from bbl.results.effect_table import Effects
 from seams.advice import follow
 from seams.case import Case, Fall, expect
 from seams.introspection import COSTLY, answer, difference, public_names
@@ -68,6 +69,8 @@ def lacks_rows(name: str, said: str, found: Any) -> bool:
         return bool(WITHOUT_ROWS.search(found))
     if isinstance(found, pd.DataFrame) and "test" in found:
         return bool(found["test"].astype(str).str.contains("without its training rows").all())
+    if isinstance(found, Effects):  # estimates without standard errors
+        return bool(WITHOUT_ROWS.search(found.note))
     return name == "index" and found is None
 
 

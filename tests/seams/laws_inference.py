@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 import pandas as pd
 
 import bbl
+from bbl.errors import BBLError
+from seams import build
 from seams.case import Case, expect, expect_close
 from seams.laws import law
 
@@ -15,7 +19,7 @@ def tests_are_there(case: Case) -> bool:
     engine = case.engine
     return (
         engine is not None
-        and engine.solves
+        and engine.has_tests
         and case.in_memory
         and case.s.weights != "real"
         and case.s.options.get("symmetrize", True)
@@ -97,3 +101,46 @@ def conf_int_is_the_table(case: Case) -> None:
     expect_close(case.fit.pvalues, table["p"], "pvalues")
     expect_close(case.fit.conf_int(), table[["lower", "upper"]], "conf_int()")
     expect(case.fit.params.index.equals(case.fit.conf_int().index), "indexes differ")
+
+
+def may_have_a_design(case: Case) -> bool:
+    """Whether the scenario's call may be made with a sampling design."""
+    engine = case.engine
+    return engine is not None and engine.has_tests and case.in_memory and not case.is_tuned
+
+
+@law(may_have_a_design, cost=60)
+def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
+    """A sampling design changes no estimate; its p-values and intervals agree; files keep it."""
+    table = case.table.take(build.kept_rows(case.s, case.table))
+    frame, n = table.frame(), table.n
+    names = (name for name in (f"design{k}" for k in range(100)) if name not in frame)
+    stratum, cluster, weight = next(names), next(names), next(names)
+    codes = case.rng.integers(0, 9, n)
+    weights = np.ones(n) if table.weights is None else table.weights
+    drawn = frame.assign(**{stratum: codes // 3, cluster: codes, weight: weights})
+    design = bbl.survey(weight, strata=stratum, cluster=cluster, lonely="adjust")
+    text = build.formula(case.s, table)
+    if table.weights is not None and isinstance(case.s.terms, int):
+        text += f" - {build.quoted(table.weight_name)}"
+    plain = build.fit(case.s, table, frame)
+    fit = build.fit(case.s, table, drawn, weights=None, design=design, formula=text)
+    expect(np.array_equal(fit.parameters.theta, plain.parameters.theta), "estimates differ from those of the weights")
+    try:
+        inference = fit.inference()
+    except BBLError:  # a group without rows
+        return
+    if fit.parameters.layout.size > 60:
+        return
+    frame = inference.table()
+    clear = frame["p"].notna() & ((frame["p"] - 0.05).abs() > 1e-6)
+    out = (frame["lower"] > 0) | (frame["upper"] < 0)
+    expect(not (clear & (out != (frame["p"] < 0.05))).any(), "p and interval")
+    tests, covariance = inference.tests(), inference.cov_params()
+    expect(tests["p"].dropna().between(0, 1).all(), "a p-value is outside 0 to 1")
+    expect_close(np.sqrt(np.diag(covariance)), inference.bse, "standard errors and covariances", rtol=1e-6)
+    with tempfile.TemporaryDirectory() as folder:
+        fit.save(f"{folder}/fit.bbl", store_data=True)
+        loaded = bbl.load(f"{folder}/fit.bbl")
+    expect_close(loaded.bse, inference.bse, "standard errors of a loaded fit", rtol=1e-9)
+    str(fit.summary())

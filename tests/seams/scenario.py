@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,8 +203,11 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         if chance(0.08):
             options["symmetrize"] = False
     elif method == "ml":
+        many_states = math.prod(draft.levels) > 1000
+        if draft.gaps and many_states:
+            order = min(order, 2)
         if chance(0.3):
-            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning else one((1e-3, 0.1))
+            options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning and not many_states else one((1e-3, 0.1))
         if chance(0.1):
             options["lambdah"] = 0.01
         if chance(0.25):
@@ -218,9 +222,9 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     elif method == "naive" and chance(0.4):
         options["prior_count"] = one((0.5, 1.0))
     elif method == "conditional":
-        if chance(0.4):
-            options["ridge"] = "cv" if tuning else one((1e-4, 0.1))
-        if chance(0.1) and draft.n <= 200:
+        if chance(0.6):
+            options["ridge"] = "cv" if tuning else one({1e-4: 0.3, 0.1: 0.2, 0.0: 0.5})
+        if chance(0.1) and draft.n <= 200 and options.get("ridge") != 0.0:
             options |= {"start": "pseudo", "lambda_": 0.01}
     elif method == "bayes":
         options |= {"draws": 20, "chains": 2, "warmup": 20}

@@ -1,0 +1,133 @@
+"""The public names: three lists and nothing else, as docs/stability.md says, each with an example that runs."""
+
+import doctest
+import importlib
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import bbl
+import bbl.networks
+import bbl.sklearn
+from bbl.engines import ENGINES
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = [bbl, bbl.networks, bbl.sklearn]
+ENGINE_CLASSES = set(ENGINES.values())
+
+# public by name, but for the package itself: they take encoded rows, or are the other half of save() and load()
+FOR_THE_PACKAGE = {
+    "check_likelihood", "class_scores", "from_found", "from_matrix", "log_likelihood", "log_scores", "of", "pack",
+    "plugged", "training_loss", "unpack",
+}  # fmt: skip
+DOWNLOADED = {"fetch_ma0014", "fetch_mnist"}  # an example would need the network
+
+
+def members_module():
+    """Return the extension of the reference that lists the public members of a class."""
+    spec = importlib.util.spec_from_file_location("members", ROOT / "docs" / "_ext" / "members.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def reference():
+    """Return the functions and classes that the reference has a page for, by name."""
+    page = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
+    names = re.findall(r"^   ([\w.]+)$", page, re.MULTILINE)
+    found = {}
+    for name in names:
+        folder, _, last = f"bbl.{name}".rpartition(".")
+        found[name] = getattr(importlib.import_module(folder), last)
+    return found
+
+
+def documented():
+    """Return what needs an example, by name: the three lists, the reference, and the methods of their classes."""
+    found = {f"{module.__name__}.{name}": getattr(module, name) for module in MODULES for name in module.__all__}
+    listed = {name: thing for name, thing in reference().items() if name.rpartition(".")[2] not in DOWNLOADED}
+    inner = ("biclustering.", "errors.", "results.bicluster.")  # methods, posteriors and errors of what is public
+    found |= {f"bbl.{name}": thing for name, thing in listed.items() if not name.startswith(inner)}
+    own_members = members_module().own_members
+    for name, thing in list(found.items()):
+        if not inspect.isclass(thing) or thing in ENGINE_CLASSES or thing.__module__.startswith("bbl.engines"):
+            continue
+        for method in own_members(thing)[0]:
+            if method not in FOR_THE_PACKAGE:
+                found[f"{name}.{method}"] = getattr(thing, method)
+    return found
+
+
+DOCUMENTED = documented()
+
+
+def test_the_namespaces_have_the_listed_names_and_nothing_else():
+    assert set(dir(bbl)) == {*bbl.__all__, "__version__"}
+    assert {name for name in vars(bbl.networks) if not name.startswith("_")} == set(bbl.networks.__all__)
+    estimators = {name for name, value in vars(bbl.sklearn).items() if name[0] != "_" and not inspect.ismodule(value)}
+    assert estimators == set(bbl.sklearn.__all__)
+    for module in MODULES:
+        assert len(module.__all__) == len(set(module.__all__))
+        for name in module.__all__:
+            assert (getattr(module, name).__doc__ or "").strip()
+
+
+def test_names_leave_only_by_way_of_a_deprecation():
+    """A name of the list is removed from it with the release that removes it, after the time that the policy gives."""
+    listed = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
+    public = {f"{module.__name__}.{name}" for module in MODULES for name in module.__all__}
+    assert set(listed) <= public, "docs/stability.md says how a public name goes"
+
+
+def test_the_policy_names_the_lists():
+    policy = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+    assert all(f"`{module.__name__}.__all__`" in policy for module in MODULES)
+    assert "FutureWarning" in policy and "SPEC 0" in policy and "SPEC 7" in policy
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_docstrings_have_examples_that_are_run(name):
+    text = inspect.getdoc(DOCUMENTED[name]) or ""
+    examples = doctest.DocTestParser().get_examples(text)
+    assert examples, f"{name} needs an example"
+    assert not any(doctest.SKIP in example.options for example in examples)
+
+
+def test_pytest_runs_the_examples():
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    assert "--doctest-modules" in options["addopts"] and "bbl" in options["testpaths"]
+
+
+def test_estimators_are_at_the_top_too():
+    for name in bbl.sklearn.__all__:
+        assert getattr(bbl, name) is getattr(bbl.sklearn, name)
+    assert sorted(bbl.sklearn.__all__) == sorted(bbl.ESTIMATORS_BY_MODULE["bbl.sklearn"])
+
+
+def test_without_scikit_learn_estimators_say_what_to_install_and_the_rest_works():
+    code = (
+        "import sys\n"
+        "sys.modules['sklearn'] = None  # as if it were absent\n"
+        "from bbl import *\n"
+        "import bbl as package\n"
+        "assert not hasattr(package, 'BNclassifier')\n"
+        "try:\n"
+        "    package.BNClassifier\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install boltzmann-bayes[sklearn]" in run.stdout
+
+
+def test_scikit_learn_is_imported_when_an_estimator_is_asked_for():
+    seen = "print('sklearn' in sys.modules)"
+    code = f"import sys, bbl; bbl.__all__; {seen}; bbl.BBLClassifier; {seen}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "True"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bbl.design.survey import SurveyDesign, survey
 from bbl.stats.survey.plan import SamplingPlan
 from bbl.stats.survey.replicates import Replicates
 
@@ -92,3 +93,18 @@ def order_of_r(sizes: list[int], interact: bool) -> np.ndarray:
         cells = sum(sizes) + np.arange(sizes[0] * sizes[1]).reshape(sizes[0], sizes[1])
         out = np.append(out, cells.T.ravel())
     return out
+
+
+def design(case: dict, table: pd.DataFrame) -> tuple[SurveyDesign, pd.DataFrame]:
+    """Return the design of a case, and its table with columns of replicates and of the domain."""
+    d = case["design"]
+    table = table.assign(inside=members(case, table))
+    if d["type"] == "taylor":
+        lonely = LONELY.get(d["lonely_psu"], d["lonely_psu"])
+        arguments = {"strata": d["strata"], "cluster": d["ids"], "fpc": d["fpc"], "nested": d["nest"]}
+        return survey(d["weights"], **arguments, lonely=lonely, domain="inside"), table
+    weights, made = replicates(case)
+    names = [f"replicate {r}" for r in range(made.weights.shape[1])]
+    table = pd.concat([table, pd.DataFrame(made.weights, columns=names)], axis=1).assign(pw=weights)
+    arguments = {"scale": made.scale, "rscales": made.rscales.tolist(), "mse": made.mse}
+    return survey("pw", replicates=names, type="JK1", **arguments, domain="inside"), table

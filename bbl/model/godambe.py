@@ -165,10 +165,13 @@ class RowInfluence(ABC):
     layout : Layout
     total : float
         Total weight of the rows that the group was fitted to.
+    determined : ndarray of bool, shape (layout.size,)
+        Whether the rows, or a penalty, determine each parameter; others have no influences.
     """
 
     layout: Layout
     total: float
+    determined: np.ndarray
 
     @abstractmethod
     def __call__(self, rows: Sample) -> np.ndarray:
@@ -234,9 +237,12 @@ class Influence(RowInfluence):
         penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else column_penalties
         self._flat_index = [_flat_indices(layout, i) for i in range(layout.m)]
         self._penalty_gradient, self._inverse = [], []
+        self.determined = np.ones(layout.size, dtype=bool)
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
-            self._inverse.append(inverse(H)[0])
+            inverted, is_determined = inverse(H)
+            self._inverse.append(inverted)
+            self.determined[self._flat_index[i][0][~is_determined]] = False
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
         """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's gradient (p,).

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.averaging import blank, silent_rows
 from bbl.boltzmann.inference.significance import CELL
-from bbl.checks import choice, generator, integer, share
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.checks import generator
+from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
-from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.results.effect_fit import EffectFit, Scores
 from bbl.results.effect_questions import Questions
+from bbl.results.effect_refits import ErrorOptions, bootstrap_scores, replicate_scores
 from bbl.results.effect_rows import EffectRows
 from bbl.results.effect_table import Effects
-from bbl.results.effect_values import EffectValues, by_delta_method, by_replicates, estimates
-from bbl.rows.sample import Sample
-from bbl.stats.averaging import averaged_scores
+from bbl.results.effect_values import EffectValues, by_delta_method, by_design_replicates, by_replicates, estimates
 from bbl.stats.contrasts import TRANSFORMS
-from bbl.stats.scores import with_priors
-from bbl.stats.survey.sample import check_single_rows
 
-__all__ = ["ErrorOptions", "find_effects"]
+__all__ = ["find_effects"]
 
-SE = ("auto", "bootstrap")  # values of the argument `se` besides False
 FEW = 5.0  # training rows of a level in a group below which a normal distribution is a poor guide
 BOUND = 1e-9  # a standard error below this belongs to a probability of 0 or 1
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {} refits to rows drawn with replacement."
+DESIGN_NOTE = (
+    "Standard errors from refits to {} replicates of the sampling design: t distribution of {} degrees of freedom."
+)
 DRAWS_NOTE = "Standard deviations and central intervals of {} draws from the posterior; there are no tests."
 NO_OPTIMUM = "a parameter has no finite optimum: no interval"
+FEW_CLUSTERS = "too few clusters or replicates: no interval"
+PARTIAL = "some replicates have no rows at these levels, and do not count"
 AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 UNDEFINED = "undefined: a probability is 0 or 1"
 RARE = "few rows at these levels: the interval may not hold its level"
@@ -42,26 +40,6 @@ TITLES = {
     "ratio": "Ratio of probabilities",
     "lnoddsratio": "Log odds ratio",
 }
-
-
-@dataclass(frozen=True)
-class ErrorOptions:
-    """How standard errors are asked for; the arguments of the verbs."""
-
-    se: object
-    level: float
-    nboot: int
-    seed: object
-    n_jobs: int | None
-    verbose: int
-
-    def __post_init__(self) -> None:
-        if self.se is not False:
-            if self.se is True:
-                raise BBLTypeError("se must be 'auto', 'bootstrap' or False; got True.", argument="se")
-            choice("se", self.se, SE)
-        share("level", self.level)
-        integer("nboot", self.nboot, 2)
 
 
 def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors: ErrorOptions) -> Effects:
@@ -77,7 +55,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
     if errors.se is False:
         values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
-        replicates = _bootstrap(fit, errors)
+        replicates = bootstrap_scores(fit, errors)
         values = by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
         note = BOOTSTRAP_NOTE.format(errors.nboot)
     else:
@@ -100,6 +78,10 @@ def _by_source(
     """Return effects by the delta method or posterior draws, else without errors; with the note on them."""
     try:
         source = fit._error_source(generator(errors.seed))
+        if source.survey is not None:
+            replicates = replicate_scores(fit, source.survey, errors)
+            values = by_design_replicates(questions, rows, scores, replicates, source.survey, errors.level)
+            return values, DESIGN_NOTE.format(f"{len(replicates):,}", f"{source.survey.df:,}"), source.unbounded
         if source.delta is None:
             values = by_replicates(questions, rows, scores, source.draws, errors.level, has_tests=False)
             return values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
@@ -108,47 +90,6 @@ def _by_source(
     except (DataError, OptionError) as error:
         reason = str(error).rstrip(".")
         return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
-
-
-def _bootstrap(fit: EffectFit, errors: ErrorOptions) -> list[Scores]:
-    """Return class scores under refits to rows that are drawn with replacement."""
-    rows = fit._rows()
-    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
-    rows.check_whole("The bootstrap draws rows")
-    check_single_rows(getattr(fit, "survey", None), "The bootstrap")
-    K, members = len(fit.labels.groups), fit._bootstrap_members
-    if not members:
-        reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
-        raise OptionError(f"{reason}; give se=False.", argument="se")
-
-    def refit(rng: np.random.Generator) -> Scores:
-        counts = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
-        return _refit_scores(fit, rows.weighted(counts), rng, K)
-
-    streams = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
-    with progress_bar(len(streams), "bootstrap", errors.verbose) as step:
-        return run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
-
-
-def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator, K: int) -> Scores:
-    """Return the class scores of the refitted members of a fit, averaged with their weights."""
-    members = fit._bootstrap_members
-    refits = [member._refit(train, rng) for member, _ in members]
-    shares = train.group_totals(K) / train.total
-
-    def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        if len(refits) == 1:
-            found = refits[0].class_scores(codes, missing)
-        else:
-            silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
-            by_member = [
-                model.class_scores(codes, missing if quiet is None else blank(missing, quiet))
-                for model, quiet in zip(refits, silent, strict=True)
-            ]
-            found = averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
-        return found if fit.priors is None else with_priors(found, shares, fit.priors)
-
-    return scores
 
 
 def _notes(
@@ -164,15 +105,27 @@ def _notes(
             array[flat | undefined] = np.nan
         notes[flat] = AT_BOUND
         notes[np.isnan(values.std_error) & ~flat] = NO_OPTIMUM
+        notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
+        if values.is_partial is not None:
+            notes[values.is_partial & (notes == "")] = PARTIAL
+        effective_share = _effective_share(fit)
         for q, quantity in enumerate(questions.quantities):
             if unbounded.intersection(quantity.predictors):
                 notes[q][notes[q] == ""] = UNBOUNDED
             if questions.is_comparison:
                 rarest = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
-                if rarest < CELL:
+                if rarest * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
     notes[undefined] = UNDEFINED
     return notes
+
+
+def _effective_share(fit: EffectFit) -> float:
+    """Return the effective number of rows of a sampling design for a unit of weight (Kish 1965); 1 without one."""
+    if getattr(fit, "survey", None) is None or fit.training is None:
+        return 1.0
+    weights = fit.training.weights
+    return float(weights.sum() / (weights @ weights))
 
 
 def _frame(

@@ -18,6 +18,7 @@ from bbl.errors import OptionError
 from bbl.model.score_gradient import ScoreGradient
 from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
+from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores", "no_error_source"]
 
@@ -43,7 +44,7 @@ class DeltaMethod:
 
 @dataclass(frozen=True)
 class ErrorSource:
-    """What gives the standard errors of a fit without refitting it.
+    """What gives the standard errors of a fit without drawing rows.
 
     Attributes
     ----------
@@ -53,11 +54,14 @@ class ErrorSource:
         Class scores under each draw from a posterior, for methods that have draws.
     unbounded : frozenset of int
         Predictors that have a parameter without a finite optimum.
+    survey : SurveySample or None
+        A sampling design with replicates, to which the fit has to be refitted.
     """
 
     delta: DeltaMethod | None
     draws: tuple[Scores, ...] = ()
     unbounded: frozenset[int] = frozenset()
+    survey: SurveySample | None = None
 
 
 class EffectFit(Protocol):

@@ -6,7 +6,7 @@ S scenarios, Q quantities, U units of rows, K groups, R replicates (refits, or d
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,15 +16,20 @@ from bbl.results.effect_questions import Questions
 from bbl.results.effect_rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values
 from bbl.stats.scores import log_probabilities
+from bbl.stats.student import t_quantile, two_sided_p
+from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["EffectValues", "by_delta_method", "by_replicates", "estimates"]
+__all__ = ["EffectValues", "by_delta_method", "by_design_replicates", "by_replicates", "estimates"]
 
 BLOCK = 2**22  # numbers in the derivatives that are held at a time
 
 
 @dataclass(frozen=True)
 class EffectValues:
-    """Estimates of all quantities, shape (Q, U, K), with standard errors and limits; nan where there are none."""
+    """Estimates of all quantities, shape (Q, U, K), with standard errors and limits; nan where there are none.
+
+    `is_partial` says which have the errors of some replicates only, because they are undefined in others.
+    """
 
     estimate: np.ndarray
     std_error: np.ndarray
@@ -32,6 +37,7 @@ class EffectValues:
     high: np.ndarray
     statistic: np.ndarray
     p: np.ndarray
+    is_partial: np.ndarray | None = None
 
 
 def set_levels(
@@ -76,9 +82,7 @@ def estimates(questions: Questions, rows: EffectRows, scores: Scores) -> EffectV
 def by_delta_method(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
-    """Return estimates with standard errors by the delta method, and limits of a normal distribution."""
-    from scipy.special import ndtr, ndtri
-
+    """Return estimates with standard errors by the delta method, and limits of a normal or t distribution."""
     K, width = delta.covariance.determined.shape
     step = max(1, BLOCK // (len(questions.scenarios) * K * K * width))
     blocks = [
@@ -86,10 +90,7 @@ def by_delta_method(
         for first in range(0, rows.n_units, step)
     ]
     value, variance = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
-    se, null = np.sqrt(variance), TRANSFORMS[questions.transform].null
-    with np.errstate(divide="ignore", invalid="ignore"):
-        half, z = float(ndtri(0.5 + level / 2)) * se, (value - null) / se
-    return EffectValues(value, se, value - half, value + half, z, 2.0 * ndtr(-np.abs(z)))
+    return _with_limits(questions, value, np.sqrt(variance), delta.covariance.df, level)
 
 
 def _delta_block(
@@ -124,16 +125,49 @@ def by_replicates(
 
     `has_tests` says whether there are statistics and p-values, by a normal distribution.
     """
-    from scipy.special import ndtr
+    value, drawn = _replicated(questions, rows, scores, replicates)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        se = drawn.std(axis=0, ddof=1)
+        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        z = (value - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(value.shape, np.nan)
+    return EffectValues(value, se, low, high, z, two_sided_p(z, np.inf))
 
+
+def by_design_replicates(
+    questions: Questions,
+    rows: EffectRows,
+    scores: Scores,
+    replicates: Sequence[Scores],
+    survey: SurveySample,
+    level: float,
+) -> EffectValues:
+    """Return estimates with errors from refits to the replicate weights of a survey, and limits of a t distribution."""
+    assert survey.replicates is not None  # noqa: S101  # checked by its caller
+    value, drawn = _replicated(questions, rows, scores, replicates)
+    flat, full = drawn.reshape(len(drawn), -1), value.reshape(-1, 1)
+    is_partial = ~np.isfinite(flat).all(axis=0)
+    E = survey.replicates.deviations(np.where(is_partial, 0.0, flat), np.where(is_partial, 0.0, full[:, 0]))
+    for k in np.flatnonzero(is_partial & np.isfinite(full[:, 0])):  # each has replicates of its own
+        E[:, [k]] = survey.replicates.deviations(flat[:, [k]], full[k])
+    se = np.sqrt((E**2).sum(axis=0)).reshape(value.shape)
+    found = _with_limits(questions, value, se, survey.df, level)
+    return replace(found, is_partial=is_partial.reshape(value.shape))
+
+
+def _replicated(
+    questions: Questions, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the quantities (Q, U, K), and those of every replicate (R, Q, U, K)."""
     value = contrasts(questions, averages(questions, rows, scores))
     check_memory(
         8.0 * value.size * len(replicates), f"{len(replicates)} replicates of {value.size:,} effects",
         "Name fewer predictors in variables, or average over rows.",
     )  # fmt: skip
-    drawn = np.array([contrasts(questions, averages(questions, rows, replicate)) for replicate in replicates])
+    return value, np.array([contrasts(questions, averages(questions, rows, replicate)) for replicate in replicates])
+
+
+def _with_limits(questions: Questions, value: np.ndarray, se: np.ndarray, df: float, level: float) -> EffectValues:
+    """Return estimates with limits and tests of a t distribution; of a normal one if `df` is infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        se = drawn.std(axis=0, ddof=1)
-        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        z = (value - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(value.shape, np.nan)
-    return EffectValues(value, se, low, high, z, 2.0 * ndtr(-np.abs(z)))
+        half, t = t_quantile(0.5 + level / 2, df) * se, (value - TRANSFORMS[questions.transform].null) / se
+    return EffectValues(value, se, value - half, value + half, t, two_sided_p(t, df))

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 from bbl.checks import flag, verb
 from bbl.errors import BBLError
 from bbl.report.page import Part, figure_html
-from bbl.results.effect_answers import ErrorOptions, find_effects
+from bbl.results.effect_answers import find_effects
 from bbl.results.effect_fit import EffectFit
 from bbl.results.effect_questions import comparison_questions, prediction_questions
+from bbl.results.effect_refits import ErrorOptions
 from bbl.results.effect_rows import effect_rows
 from bbl.results.effect_table import Effects
 from bbl.results.report_page import MAX_TABLE_ROWS
@@ -97,8 +98,9 @@ def avg_predictions(
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows in the average.
     se : {"auto", "bootstrap", False}, default "auto"
-        Standard errors by the delta method or from posterior draws, where the method has a covariance or draws, and
-        else none, with the reason in the note; by refits to rows drawn with replacement; or none.
+        Standard errors by the delta method, from posterior draws or from refits to the replicates of a survey, where
+        the fit has a covariance, draws or replicates, and else none, with the reason in the note; by refits to rows
+        drawn with replacement; or none.
     level : float, default 0.95
         Coverage of the intervals.
     nboot : int, default 200
@@ -106,7 +108,7 @@ def avg_predictions(
     seed : int or numpy.random.Generator, default 0
         For the bootstrap, and the draws of class shares of a posterior.
     n_jobs : int, optional
-        Threads of the bootstrap; results do not depend on it.
+        Threads of refits; results do not depend on it.
     verbose : int, default 1
         0 for no progress bar.
 

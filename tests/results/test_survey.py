@@ -174,21 +174,6 @@ def test_folds_are_whole_clusters():
         bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=61, verbose=0)
 
 
-def design_of(case, table):
-    """The design of a case in R, and its table with columns of replicates and of the domain."""
-    d = case["design"]
-    table = table.assign(inside=rsurvey.members(case, table))
-    if d["type"] == "taylor":
-        lonely = rsurvey.LONELY.get(d["lonely_psu"], d["lonely_psu"])
-        arguments = {"strata": d["strata"], "cluster": d["ids"], "fpc": d["fpc"], "nested": d["nest"]}
-        return bbl.survey(d["weights"], **arguments, lonely=lonely, domain="inside"), table
-    weights, made = rsurvey.replicates(case)
-    names = [f"replicate {r}" for r in range(made.weights.shape[1])]
-    table = pd.concat([table, pd.DataFrame(made.weights, columns=names)], axis=1).assign(pw=weights)
-    arguments = {"scale": made.scale, "rscales": made.rscales.tolist(), "mse": made.mse}
-    return bbl.survey("pw", replicates=names, type="JK1", **arguments, domain="inside"), table
-
-
 def regressions():
     if not rsurvey.folder().exists():
         return []
@@ -203,7 +188,7 @@ def test_conditional_fits_are_svyglm(name, k):
     case, table = rsurvey.read(name)
     theirs = case["analyses"][k]
     response, right = (text.strip() for text in theirs["formula"].split("~"))
-    design, table = design_of(case, table)
+    design, table = rsurvey.design(case, table)
     used = [response, *(name.strip() for name in right.replace("*", "+").split("+"))]
     inside = table["inside"] & table[used].notna().all(axis=1)
     levels = {name: table.loc[inside, name].cat.remove_unused_categories().cat.categories.tolist() for name in used[1:]}
@@ -223,7 +208,7 @@ def test_conditional_fits_are_svyglm(name, k):
 def test_fields_of_naive_bayes_are_logs_of_means(name):
     case, table = rsurvey.read(name)
     analysis = next(a for a in case["analyses"] if a["analysis"] == "mean_by")
-    design, table = design_of(case, table)
+    design, table = rsurvey.design(case, table)
     naive = fit("naive", design, "stype ~ awards", table, prior_count=0.0)
     means, V = np.array(analysis["estimate"]), np.array(analysis["covariance"])
     K = len(means) // 2

@@ -6,7 +6,6 @@ reference group, as in multinomial logistic regression.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -15,11 +14,10 @@ import numpy as np
 
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.significance import Comparison, Kind
-from bbl.boltzmann.inference.survey import effective_rows, linearised, replicated
+from bbl.boltzmann.inference.survey import effective_rows, joint_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.model.godambe import term_covariances
-from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.survey.rao_scott import CorrectedTest, design_effects, rao_scott
@@ -52,28 +50,9 @@ class JointTests:
             self._share, sample = effective.total / sample.total, effective
         maximum = partial(cast(JointTraits, engine.joint).maximum, engine, layout=layout, K=K)
         self.influence = maximum(sample)
-        self._deviations = None if survey is None else self._under_design(sample, maximum, survey)
+        self._deviations = None if survey is None else joint_deviations(self.influence, maximum, sample, survey)
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
         self._comparisons: dict[tuple[int, int], Comparison] = {}
-
-    def _under_design(
-        self, sample: Sample, maximum: Callable[[Sample], JointInfluence], survey: SurveySample
-    ) -> np.ndarray:
-        """Return the deviations (u, K, 1 + size) of all coefficients; see `bbl.boltzmann.inference.survey`."""
-        influence = self.influence
-        K, p = influence.coefficients.shape
-
-        def estimate(chosen: Sample) -> np.ndarray:
-            if not chosen.group_totals(K).all():
-                return np.full(K * p, np.nan)
-            return maximum(chosen).coefficients.ravel()
-
-        def influences(chunk: Sample) -> np.ndarray:
-            return influence(chunk).reshape(chunk.n, K * p) / influence.total
-
-        if survey.replicates is None:
-            return linearised(influences, K * p, sample, survey).reshape(-1, K, p)
-        return replicated(estimate, influence.coefficients.ravel(), sample, survey).reshape(-1, K, p)
 
     def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
         """Return the test of a likelihood ratio of the fit against one without the parameters `dropped` (size,)."""

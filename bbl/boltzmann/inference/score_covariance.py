@@ -7,21 +7,25 @@ parameters. Probabilities of groups depend on differences between groups alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.inference.covariance import full_covariance, occurring
+from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviations, share_deviations
 from bbl.engines import Engine
 from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.solve import tree_order
 from bbl.engines.likelihood.tree import JunctionTree
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
+from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
@@ -41,11 +45,14 @@ class ScoreCovariance:
         Whether the rows determine a coefficient, with a finite value; others have a covariance of zero.
     note : str
         What the standard errors are, in a sentence.
+    df : float
+        Degrees of freedom of a t distribution; infinite without a sampling design.
     """
 
     blocks: list[np.ndarray]
     determined: np.ndarray
     note: str
+    df: float = np.inf
 
     def variances(self, gradients: np.ndarray) -> np.ndarray:
         """Return the variances (...) of functions with `gradients` (..., K, 1 + size) by the coefficients.
@@ -62,7 +69,9 @@ class ScoreCovariance:
         return np.where(undetermined > HARMLESS, np.nan, np.maximum(variance, 0.0)).reshape(leading)
 
 
-def score_covariance(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
+def score_covariance(
+    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool, survey: SurveySample | None = None
+) -> ScoreCovariance:
     """Return the covariance of the coefficients of all groups of a fit.
 
     Parameters
@@ -73,15 +82,32 @@ def score_covariance(sample: Sample, estimate: Estimate, engine: Engine, has_fix
     engine : Engine
     has_fixed_shares : bool
         Whether the class shares are given numbers, not those of the rows.
+    survey : SurveySample, optional
+        The sampling design of the rows.
 
     Raises
     ------
     OptionError
         If the method has no standard errors, or ln Z is not exact.
     """
+    if not engine.joint:
+        _check_log_z(estimate, engine)
+    if survey is not None:
+        return _under_design(sample, estimate, engine, has_fixed_shares, survey)
     if engine.joint:
         return _of_joint_fit(sample, estimate, engine, has_fixed_shares)
     return _of_groups(sample, estimate, engine, has_fixed_shares)
+
+
+def _check_log_z(estimate: Estimate, engine: Engine) -> None:
+    """Raise an OptionError if groups that were fitted one by one have no covariance, or no derivatives of ln Z."""
+    engine.check_equations()
+    if estimate.log_z_kind != "exact":
+        raise OptionError(
+            f"The fit has an approximate ln Z (log_z={estimate.log_z_kind!r}), whose error is not known. Give "
+            "se='bootstrap', or fit with log_z='exact' if the model is small enough.",
+            argument="se",
+        )
 
 
 def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
@@ -91,13 +117,6 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
     logarithm of its share the variance ``1 / n_g`` of a Poisson count: probabilities have the same variance as with
     multinomial shares, because what moves the scores of all groups alike does not change them.
     """
-    engine.check_equations()
-    if estimate.log_z_kind != "exact":
-        raise OptionError(
-            f"The fit has an approximate ln Z (log_z={estimate.log_z_kind!r}), whose error is not known. Give "
-            "se='bootstrap', or fit with log_z='exact' if the model is small enough.",
-            argument="se",
-        )
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
     blocks, determined = [], np.ones((len(theta), 1 + layout.size), dtype=bool)
     for g, group_theta in enumerate(theta):
@@ -145,6 +164,45 @@ def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_
         totals = sample.group_totals(K)
         block[intercepts, intercepts] -= np.divide(1.0, totals, out=np.zeros(K), where=totals > 0.0)
     return ScoreCovariance([block], determined, note)
+
+
+def _under_design(
+    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool, survey: SurveySample
+) -> ScoreCovariance:
+    """Return `score_covariance` under a sampling design, by which estimates of all groups are dependent.
+
+    The covariance is that of the deviations of all coefficients; see `bbl.boltzmann.inference.survey`.
+    """
+    layout, theta = estimate.parameters.layout, estimate.parameters.theta
+    K, width = len(theta), 1 + layout.size
+    check_memory(
+        24.0 * float(K * width) ** 2, f"A covariance of {K * width} coefficients", "Fit fewer predictors, or se=False."
+    )
+    traits, deviations = engine.joint, []
+    if traits:
+        maximum = partial(traits.maximum, engine, layout=layout, K=K)
+        influence = maximum(sample)
+        deviations = [*joint_deviations(influence, maximum, sample, survey).transpose(1, 0, 2)]
+        is_known = np.array([influence.determined(g, influence.reference) for g in range(K)])
+    else:
+        is_known = np.ones((K, width), dtype=bool)
+    for g, group_theta in enumerate(theta):
+        of_group = sample.response == g
+        rows, domain, of_layout = sample.group(g), survey.only(of_group), layout.of_group(g)
+        share = share_deviations(rows, domain)
+        if traits:
+            if has_fixed_shares:
+                deviations[g][:, :1] -= share
+            continue
+        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), of_layout)
+        of_theta = penalised_deviations(rows, of_layout, group_theta, engine, domain)
+        is_known[g, 1:] = of_rows.determined & np.isfinite(of_theta).all(axis=0)
+        of_theta[:, ~is_known[g, 1:]] = 0.0
+        of_log_z = of_theta @ moments(layout, group_theta)[:, None]
+        deviations.append(np.hstack([(0.0 if has_fixed_shares else share) - of_log_z, of_theta]))
+    E = np.hstack(deviations)
+    note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
+    return ScoreCovariance([E.T @ E], is_known, note, survey.df)
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:

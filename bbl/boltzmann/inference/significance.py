@@ -19,6 +19,7 @@ from bbl.model.regressors import from_sites, regressors
 from bbl.model.unpenalised import cell_sizes
 from bbl.rows.sample import Sample
 from bbl.stats.exact import PowerSeries
+from bbl.stats.student import t_quantile, two_sided_p
 from bbl.stats.survey.rao_scott import rao_scott_wald
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import wald
@@ -279,22 +280,17 @@ class Comparison:
     @cached_property
     def p(self) -> np.ndarray:
         """Two-sided p-value of every parameter; nan where there is no test."""
-        from scipy.special import ndtr, stdtr
-
-        p = 2.0 * (ndtr(-np.abs(self.z)) if np.isinf(self.df) else stdtr(self.df, -np.abs(self.z)))
+        p = two_sided_p(self.z, self.df)
         for k, family in self.exact.items():
             p[k] = family.p()
         return p
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the confidence limits of every parameter; nan where there is no test."""
-        from scipy.special import ndtri, stdtrit
-
         lower, upper = np.full((2, self.layout.size), np.nan)
         normal = self.verdict == Kind.WALD
         if normal.any():
-            quantile = ndtri(0.5 + level / 2) if np.isinf(self.df) else stdtrit(self.df, 0.5 + level / 2)
-            half = float(quantile) * np.sqrt(variances(self.terms)[normal])
+            half = t_quantile(0.5 + level / 2, self.df) * np.sqrt(variances(self.terms)[normal])
             lower[normal], upper[normal] = self.theta[normal] - half, self.theta[normal] + half
         for k, family in self.exact.items():
             lower[k], upper[k] = family.limits(level)

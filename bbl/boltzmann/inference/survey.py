@@ -14,11 +14,20 @@ import numpy as np
 from bbl.engines import Engine
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
+from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["effective_rows", "linearised", "penalised_deviations", "replicated", "unpenalised_deviations"]
+__all__ = [
+    "effective_rows",
+    "joint_deviations",
+    "linearised",
+    "penalised_deviations",
+    "replicated",
+    "share_deviations",
+    "unpenalised_deviations",
+]
 
 CHUNK_ROWS = 8192  # rows whose influences are computed together
 
@@ -85,3 +94,30 @@ def unpenalised_deviations(
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)
     return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)
+
+
+def joint_deviations(
+    influence: JointInfluence, maximum: Callable[[Sample], JointInfluence], rows: Sample, survey: SurveySample
+) -> np.ndarray:
+    """Return the deviations (u, K, 1 + size) of the coefficients of groups that `maximum` fits together to rows."""
+    K, p = influence.coefficients.shape
+
+    def estimate(chosen: Sample) -> np.ndarray:
+        if not chosen.group_totals(K).all():
+            return np.full(K * p, np.nan)
+        return maximum(chosen).coefficients.ravel()
+
+    def influences(chunk: Sample) -> np.ndarray:
+        return influence(chunk).reshape(chunk.n, K * p) / influence.total
+
+    if survey.replicates is None:
+        return linearised(influences, K * p, rows, survey).reshape(-1, K, p)
+    return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(-1, K, p)
+
+
+def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
+    """Return the deviations (u, 1) of the logarithm of the total weight of the rows of a group."""
+    total = rows.total
+    if survey.replicates is None:
+        return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)
+    return replicated(lambda chosen: np.log([chosen.total]), np.log([total]), rows, survey)

@@ -1,4 +1,4 @@
-"""Where standard errors of effects of a Boltzmann machine come from: its covariance, or draws from its posterior."""
+"""Where standard errors of effects of a machine come from: its covariance, posterior draws, replicates of a survey."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.effect_fit import DeltaMethod, ErrorSource, Scores
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.scores import with_priors
-from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["machine_error_source"]
 
@@ -23,13 +22,12 @@ CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
 def machine_error_source(self: MachineResults, rng: np.random.Generator) -> ErrorSource:
-    """Return the covariance of the fit, or its posterior draws; an OptionError or DataError if it has neither."""
+    """Return the covariance of a fit, its draws, or its replicates; an OptionError or DataError if it has none."""
     if self.training is None and not self.engine.posterior:
         raise DataError(
             "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
             "were read in batches. Save it with store_data=True."
         )
-    check_single_rows(self.survey, "A standard error of effects")
     estimate, layout = self.estimate, self.parameters.layout
     fits = estimate.fits[: len(self.labels.groups)]
     unbounded = frozenset(int(one[0]) for fit in fits for one in fit.unbounded)
@@ -40,9 +38,10 @@ def machine_error_source(self: MachineResults, rng: np.random.Generator) -> Erro
         return ErrorSource(None, tuple(_draws(self, rng)), unbounded)
     if (reason := self.engine.refusals().get("effects")) is not None:
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
-    covariance = score_covariance(
-        self._testable_rows(), estimate, self.engine, cast(ClassifierResults, self).priors is not None
-    )
+    if self.survey is not None and self.survey.replicates is not None:
+        return ErrorSource(None, (), unbounded, self.survey)
+    has_fixed_shares = cast(ClassifierResults, self).priors is not None
+    covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_fixed_shares, self.survey)
     temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
     if estimate.calibration is not None:
         covariance = replace(covariance, note=covariance.note + CALIBRATED)

@@ -14,7 +14,8 @@ import numpy as np
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.task import Run, Task
-from bbl.boltzmann.tuning import NFOLD, Tuning, tune, tune_many
+from bbl.boltzmann.tuning import NFOLD, tune, tune_many
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Scored, calibrated
 from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
 from bbl.rows.folds import Folds, shuffled_folds

@@ -9,7 +9,8 @@ import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate, estimate_jointly
 from bbl.boltzmann.task import Run, Task
-from bbl.boltzmann.tuning import Tuning, descend
+from bbl.boltzmann.tuning import descend
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.crossval import calibrated
 from bbl.engines import Conditional, PseudoLikelihood

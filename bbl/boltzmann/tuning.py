@@ -9,15 +9,14 @@ log-loss has clearly risen, then the neighbours of the best settings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import cast, get_args
 
 import numpy as np
-import pandas as pd
 
-from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.task import Run, Task
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.boltzmann.validation import Validated, validate
 from bbl.choices import TuningRule
 from bbl.crossval import calibrated, check_trained, one_standard_error, score_settings
@@ -26,16 +25,13 @@ from bbl.engines.warm_starts import WarmStarts
 from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.parallel import scaled_progress
-from bbl.report.format import table_text
-from bbl.report.markup import Section
-from bbl.report.notebook import Notebook, first_rows
 from bbl.rows.dealing import AnyFolds
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.stats.calibration import Calibration, fit_calibration
+from bbl.stats.calibration import fit_calibration
 
-__all__ = ["NFOLD", "RULES", "Tuning", "descend", "tune", "tune_many"]
+__all__ = ["NFOLD", "RULES", "descend", "tune", "tune_many"]
 
 RULES = get_args(TuningRule)
 NFOLD = 5
@@ -48,72 +44,6 @@ REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is expected b
 REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
 MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
 LOSS_TIE = 1e-4  # no refits where NEIGHBOUR_RATIO allows less log-loss than this
-
-
-@dataclass(frozen=True, repr=False)
-class Tuning(Notebook):
-    """Result of cross-validation inside a fit.
-
-    Attributes
-    ----------
-    option : str or None
-        The option that was tuned; None if only a calibration was fitted.
-    values : ndarray, shape (S,)
-        The settings that were tried, in the order of the grid.
-    loss : ndarray, shape (S,)
-        Out-of-fold log-loss of each setting.
-    chosen : int
-        Position of the chosen setting in `values`.
-    calibration : Calibration
-    found : list of Problem
-        Fits that did not converge, in the folds.
-    scored : Validated or None
-        Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
-    engine : Engine or None
-        The engine with the chosen setting; not stored in model files.
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> tuning = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", verbose=0).tuning
-    >>> tuning.values[tuning.chosen] in tuning.values
-    True
-    >>> tuning.option
-    'lambda_'
-    """
-
-    option: str | None
-    values: np.ndarray
-    loss: np.ndarray
-    chosen: int
-    calibration: Calibration
-    found: list[Problem]
-    scored: Validated | None = field(default=None, repr=False)
-    engine: Engine | None = field(default=None, repr=False)
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The settings with their out-of-fold log-losses; ``chosen`` marks one of them."""
-        settings = {self.option or "setting": self.values, "loss": self.loss}
-        return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
-
-    def _notebook(self) -> tuple[str, list[Section]]:
-        return self._title(), [first_rows(self._shown(), "", ".frame")]
-
-    def _title(self) -> str:
-        """Return what was chosen, and by which log-loss."""
-        loss = f"least out-of-fold loss {self.loss.min():.4g}"
-        if self.option is None:
-            return f"Calibration alone, {loss}"
-        return f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
-
-    def _shown(self) -> pd.DataFrame:
-        """Return the table as it is printed: a star marks the chosen setting."""
-        return self.frame.assign(chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))])
-
-    def __repr__(self) -> str:
-        return f"{self._title()}\n{table_text(self._shown())}"
 
 
 def tune(

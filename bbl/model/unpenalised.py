@@ -15,7 +15,8 @@ from itertools import combinations
 import numpy as np
 
 from bbl._ext.model import moments as kernel
-from bbl.model.godambe import informed, site_hessians, solution
+from bbl.model.godambe import site_hessians
+from bbl.model.hessian_inverse import informed, solution
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, level_counts, one_hot, pair_counts, usable_rows, usable_weight
 from bbl.model.pairwise import cells

@@ -9,7 +9,8 @@ import bbl
 from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z
-from bbl.model.godambe import Influence, inverse, site_hessians, solution, term_covariances
+from bbl.model.godambe import Influence, site_hessians, term_covariances
+from bbl.model.hessian_inverse import inverse, solution
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.ranking import interaction_strength

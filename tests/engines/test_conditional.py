@@ -14,6 +14,7 @@ from bbl._ext.conditional.multinomial import Regression
 from bbl.engines import Conditional
 from bbl.engines.conditional import engine as engine_module
 from bbl.engines.conditional.discriminative import JointFit, bounded, minibatches, solve
+from bbl.engines.conditional.folds import EARLY
 from bbl.engines.conditional.kernel import make_basis, to_tables
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
 from bbl.model.energy import energies
@@ -167,9 +168,7 @@ def test_a_fit_that_stops_early_is_the_end_of_a_path_of_falling_ridges_of_folds_
     hits = np.zeros((len(states), 3))
     np.add.at(hits, (at.ravel(), y), w)
     basis = make_basis(states, hits.sum(axis=1), layout, 0.5, 600)
-    on_path = solve(basis.functions, basis.spectrum, hits, [0.1, 0.01, 0.001, 1e-4, 1e-5], None, engine_module.EARLY)[
-        -1
-    ]
+    on_path = solve(basis.functions, basis.spectrum, hits, [0.1, 0.01, 0.001, 1e-4, 1e-5], None, EARLY)[-1]
     (found,) = engine.fit_groups(sample, layout, 3, None, None, rng)
     scores = energies(states, layout, found.theta) + found.constant
     np.testing.assert_allclose(scores, basis.functions @ on_path.weights + on_path.offset, atol=1e-9)

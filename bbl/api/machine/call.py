@@ -21,7 +21,8 @@ from bbl.boltzmann.cost_limits import announce_terms
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.prediction_checks import held_out_record, remedy
 from bbl.boltzmann.task import Run, Task
-from bbl.boltzmann.tuning import RULES, Tuning
+from bbl.boltzmann.tuning import RULES
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.checks import arguments, choice, flag, generator
 from bbl.crossval import calibrated
 from bbl.design.design import EncodingRules

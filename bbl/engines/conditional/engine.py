@@ -10,17 +10,10 @@ import numpy as np
 
 from bbl.checks import flag, integer, real
 from bbl.engines.base import Engine
+from bbl.engines.conditional.basis_fits import fit_by_basis
 from bbl.engines.conditional.coefficients import coefficient_covariance
-from bbl.engines.conditional.discriminative import (
-    FINAL,
-    HARMLESS,
-    OFFSET_PENALTY,
-    Tolerance,
-    bounded,
-    minibatches,
-    solve,
-)
-from bbl.engines.conditional.folds import EARLY, RANK, HeldOut, falling_ridges, group_weights
+from bbl.engines.conditional.discriminative import FINAL, HARMLESS, OFFSET_PENALTY, Tolerance, bounded, minibatches
+from bbl.engines.conditional.folds import RANK, HeldOut, group_weights
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.conditional.influence import ConditionalInfluence
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
@@ -304,7 +297,8 @@ class Conditional(Engine):
             if len(penalised) < len(grid):
                 unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K)
             if penalised and sample.n <= ROWS:
-                fits = self._exact(sample, layout, K, penalised, oof_scores, FINAL if values is None else COMPARED)
+                tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
+                fits = fit_by_basis(sample, layout, K, float(self.scale), penalised, oof_scores, tolerance)
             elif penalised:
                 fits = self._of_many(sample, layout, K, penalised, oof_scores, rng)
         remaining = iter(fits)
@@ -335,40 +329,6 @@ class Conditional(Engine):
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
         return HeldOut(sample, layout, K, folds)
-
-    def _exact(
-        self,
-        sample: Sample,
-        layout: Layout,
-        K: int,
-        grid: list,
-        oof_scores: OutOfFoldScores | None,
-        tolerance: Tolerance,
-    ) -> list[JointFit]:
-        """Fit at each ridge of `grid` with a basis of the kernel, in falling order, each fit starting from the last."""
-        if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
-            codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
-            weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
-            scores = None
-        else:
-            codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
-            weights = np.zeros((len(codes), K))
-            weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
-        basis = make_basis(codes, weights.sum(axis=1), layout, float(self.scale), RANK)
-        order = sorted(range(len(grid)), key=lambda k: grid[k], reverse=True)
-        if self.early_stopping:
-            paths = [falling_ridges(grid[k]) for k in order]
-            solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
-        else:
-            solutions = solve(basis.functions, basis.spectrum, weights, [grid[k] for k in order], scores, tolerance)
-        theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
-        theta, constant = theta.reshape(len(grid), K, -1), constant.reshape(len(grid), K)
-        out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        for k, fit, tables, c in zip(order, solutions, theta, constant, strict=True):
-            converged = fit.gradient <= HARMLESS if self.early_stopping else fit.converged
-            scalars = fit.temperature, fit.loss, fit.gradient, fit.evaluations
-            out[k] = JointFit(tables, c + fit.offset, *scalars, converged)
-        return out
 
     def _of_many(
         self,

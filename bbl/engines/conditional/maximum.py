@@ -17,7 +17,7 @@ from bbl.engines.likelihood.influence import row_indicators
 from bbl.engines.likelihood.newton import Maximum, maximise
 from bbl.errors import OptionError
 from bbl.memory import check_memory
-from bbl.model.godambe import informed
+from bbl.model.hessian_inverse import informed
 from bbl.model.layout import Layout
 
 __all__ = ["ConditionalMaximum", "design", "find_maximum", "information"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.engines.likelihood.states import StateTable
-from bbl.model.godambe import ZERO_EIGENVALUE, ZERO_LOADING
+from bbl.model.hessian_inverse import ZERO_EIGENVALUE, ZERO_LOADING
 from bbl.model.layout import Layout
 
 __all__ = [

@@ -18,7 +18,7 @@ import pandas as pd
 from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.prediction_checks import remedy
-from bbl.boltzmann.tuning import Tuning
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, EngineFit
 from bbl.errors import BBLTypeError

@@ -18,8 +18,8 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
+from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly
-from bbl.results.machine.inference import estimate_table, rank_interactions, untested_table
 from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]

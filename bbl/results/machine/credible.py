@@ -13,8 +13,8 @@ from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import OptionError
+from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared, Estimates, resolve_of
-from bbl.results.machine.inference import estimate_table, rank_interactions, untested_table
 
 __all__ = ["PosteriorInference"]
 

@@ -6,9 +6,8 @@ The argument `of` selects estimates, see `Inference`; the *pooled* fit is that o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import pandas as pd
@@ -17,24 +16,21 @@ from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests
-from bbl.boltzmann.inference.permutation import permutation_tests
 from bbl.boltzmann.inference.significance import Comparison, Evidence, Kind, evidence, of_group, variances
-from bbl.checks import flag, share, verb
+from bbl.checks import share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
-from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.model.ranking import interaction_strength
 from bbl.report.machine.inference_table import inference_summary
 from bbl.report.machine.summary import Summary
-from bbl.report.machine.tables import Coefficients
 from bbl.report.text import label_text
+from bbl.results.machine.estimate_tables import estimate_table, rank_interactions, selection_names, term_labels
 from bbl.results.machine.estimates import Compared, Estimates, resolve_jointly, resolve_of, without_reference
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import adjust
 
-__all__ = ["PVALUES", "Inference", "permutation_table", "rank_interactions", "untested_table"]
+__all__ = ["PVALUES", "Inference"]
 
 
 NOTE = (  # under the tables of every summary
@@ -55,89 +51,6 @@ PENALTY_NOTE = (
     "tell; a penalised estimate may so lie outside its limits, which are of the rows alone."
 )
 PVALUES = ("auto", "permutation")  # values of the argument `pvalues` of ``fit.interactions()``
-
-
-def selection_names(of: Compared, groups: list) -> list:
-    """Return the entries of the column ``group`` of tables of `of`: the groups, or ``["a - b"]`` for a pair."""
-    return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
-
-
-def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.ndarray:
-    """Return the estimates that `of` selects: (K, size), or (1, size) for a pair of groups."""
-    selection = resolve_of(of, groups, parameters.pooled is not None)
-    if isinstance(selection, tuple):
-        return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
-    return parameters.theta if selection == "group" else parameters.shift
-
-
-def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
-    """Return the estimates that `of` selects, one per row: the naming columns of ``tidy()``, then ``estimate``."""
-    theta = select_estimates(parameters, of, list(labels.groups))
-    row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
-    frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
-    return frame.drop(columns=["pooled", "difference"])
-
-
-def untested_table(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
-    """Return all interactions in the columns of `Inference.tests`, nan for tests, `reason` in the column ``test``."""
-    layout = parameters.layout
-    n_interactions, terms = sum(map(len, layout.terms)), term_labels(labels, layout, layout.m)
-    tests = {"chisq": np.nan, "df": 0, "p": np.nan, "p_holm": np.nan, "p_bh": np.nan, "test": reason}
-    names = selection_names(of, list(labels.groups))
-    tables = [pd.DataFrame({"group": [name] * n_interactions, **terms, **tests}) for name in names]
-    return pd.concat(tables, ignore_index=True)
-
-
-def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout, from term number `first` on; fields precede interactions.
-
-    ``predictor``, ``predictor2`` and so on, pd.NA where a term has fewer predictors; before them ``order``, the number
-    of predictors, if there are terms of three or more.
-    """
-    scopes = layout.scopes[first:]
-    columns: dict[str, Any] = {"order": np.array([len(s) for s in scopes], dtype=np.intp)} if layout.order > 2 else {}
-    for k in range(max(layout.order, 2)):
-        names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
-        columns[f"predictor{k + 1}" if k else "predictor"] = pd.array(names, dtype=object) if k else names
-    return columns
-
-
-def permutation_table(
-    labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
-) -> pd.DataFrame:
-    """Return the interactions of each group in the columns of `untested_table`, with a permutation test of each pair.
-
-    A test has `n` permutations of the training rows `sample`, in `workers` threads.
-    """
-    layout = parameters.layout
-    frame = untested_table(labels, parameters, "group", Kind.FEW.text)
-    n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))  # rows of a group: pairs come first
-    if layout.order > 2:
-        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
-    for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
-        chisq, df, p = permutation_tests(sample.group(g), layout, n, group_rng, workers)
-        pair_rows = frame.index[g * n_interactions : g * n_interactions + n_pairs]
-        columns = {"chisq": chisq, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
-        for column, values in columns.items():
-            frame.loc[pair_rows, column] = values
-    frame.loc[frame["df"] > 0, "test"] = "permutation"
-    return frame
-
-
-def rank_interactions(
-    interactions: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool
-) -> pd.DataFrame:
-    """Insert the column ``strength`` into a table of interactions, and return the table sorted, strongest first.
-
-    The strength is the Frobenius norm of couplings that sum to zero over the levels of every predictor (zero-sum
-    gauge); `apc` subtracts the average-product correction from the strengths of pairs.
-    """
-    flag("apc", apc)
-    theta = select_estimates(parameters, of, groups)
-    strength = np.concatenate([interaction_strength(parameters.layout, row, apc) for row in theta])
-    last = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
-    interactions.insert(last + 1, "strength", strength)
-    return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")
 
 
 @final

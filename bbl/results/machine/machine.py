@@ -17,7 +17,7 @@ import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
-from bbl.boltzmann.tuning import Tuning
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError

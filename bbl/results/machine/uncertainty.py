@@ -13,8 +13,9 @@ from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
 from bbl.results.machine.contrasts import DifferenceInference
 from bbl.results.machine.credible import PosteriorInference
+from bbl.results.machine.estimate_tables import permutation_table, rank_interactions, untested_table
 from bbl.results.machine.estimates import Compared
-from bbl.results.machine.inference import PVALUES, Inference, permutation_table, rank_interactions, untested_table
+from bbl.results.machine.inference import PVALUES, Inference
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.survey.sample import check_single_rows
 

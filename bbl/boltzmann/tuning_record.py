@@ -1,0 +1,84 @@
+"""Tuning: what a cross-validation inside a fit has tried and chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from bbl.boltzmann.convergence_warnings import Problem
+from bbl.boltzmann.validation import Validated
+from bbl.engines import Engine
+from bbl.report.format import table_text
+from bbl.report.markup import Section
+from bbl.report.notebook import Notebook, first_rows
+from bbl.stats.calibration import Calibration
+
+__all__ = ["Tuning"]
+
+
+@dataclass(frozen=True, repr=False)
+class Tuning(Notebook):
+    """Result of cross-validation inside a fit.
+
+    Attributes
+    ----------
+    option : str or None
+        The option that was tuned; None if only a calibration was fitted.
+    values : ndarray, shape (S,)
+        The settings that were tried, in the order of the grid.
+    loss : ndarray, shape (S,)
+        Out-of-fold log-loss of each setting.
+    chosen : int
+        Position of the chosen setting in `values`.
+    calibration : Calibration
+    found : list of Problem
+        Fits that did not converge, in the folds.
+    scored : Validated or None
+        Out-of-fold scores of the chosen setting, before calibration; not stored in model files.
+    engine : Engine or None
+        The engine with the chosen setting; not stored in model files.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> tuning = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", verbose=0).tuning
+    >>> tuning.values[tuning.chosen] in tuning.values
+    True
+    >>> tuning.option
+    'lambda_'
+    """
+
+    option: str | None
+    values: np.ndarray
+    loss: np.ndarray
+    chosen: int
+    calibration: Calibration
+    found: list[Problem]
+    scored: Validated | None = field(default=None, repr=False)
+    engine: Engine | None = field(default=None, repr=False)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The settings with their out-of-fold log-losses; ``chosen`` marks one of them."""
+        settings = {self.option or "setting": self.values, "loss": self.loss}
+        return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
+
+    def _notebook(self) -> tuple[str, list[Section]]:
+        return self._title(), [first_rows(self._shown(), "", ".frame")]
+
+    def _title(self) -> str:
+        """Return what was chosen, and by which log-loss."""
+        loss = f"least out-of-fold loss {self.loss.min():.4g}"
+        if self.option is None:
+            return f"Calibration alone, {loss}"
+        return f"{self.option} = {self.values[self.chosen]:.4g} of {len(self.values)} settings, {loss}"
+
+    def _shown(self) -> pd.DataFrame:
+        """Return the table as it is printed: a star marks the chosen setting."""
+        return self.frame.assign(chosen=["*" if row == self.chosen else "" for row in range(len(self.loss))])
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n{table_text(self._shown())}"

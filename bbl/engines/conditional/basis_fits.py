@@ -1,0 +1,53 @@
+"""Conditional fits with a basis of the kernel, for up to a few thousand distinct rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.engines.conditional.discriminative import HARMLESS, Tolerance, solve
+from bbl.engines.conditional.folds import EARLY, RANK, falling_ridges, group_weights
+from bbl.engines.conditional.kernel import make_basis, to_tables
+from bbl.engines.engine_fit import JointFit
+from bbl.engines.traits import OutOfFoldScores
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["fit_by_basis"]
+
+
+def fit_by_basis(
+    sample: Sample,
+    layout: Layout,
+    K: int,
+    scale: float,
+    ridges: list[float],
+    oof_scores: OutOfFoldScores | None,
+    tolerance: Tolerance | None,
+) -> list[JointFit]:
+    """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one before.
+
+    Without a `tolerance` fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
+    """
+    if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
+        codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+        weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
+        scores = None
+    else:
+        codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
+        weights = np.zeros((len(codes), K))
+        weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
+    basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK)
+    order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)
+    if tolerance is None:
+        paths = [falling_ridges(ridges[k]) for k in order]
+        solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
+    else:
+        solutions = solve(basis.functions, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
+    theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
+    theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)
+    fits: dict[int, JointFit] = {}
+    for k, fit, tables, c in zip(order, solutions, theta, constant, strict=True):
+        converged = fit.gradient <= HARMLESS if tolerance is None else fit.converged
+        scalars = fit.temperature, fit.loss, fit.gradient, fit.evaluations
+        fits[k] = JointFit(tables, c + fit.offset, *scalars, converged)
+    return [fits[k] for k in range(len(ridges))]

@@ -1,0 +1,79 @@
+"""Inverses of Hessians, and which parameters they determine. A parameter is *determined* if H has information on it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["ZERO_EIGENVALUE", "ZERO_LOADING", "informed", "inverse", "solution"]
+
+NO_INFORMATION = 1e-100  # diagonal element of a mean Hessian that counts as zero; the square of its inverse is finite
+MIN_PIVOT = 1e-10  # a Hessian scaled to unit diagonal is regular if all its squared Cholesky pivots are larger
+ZERO_EIGENVALUE = 1e-13  # times the number of parameters: eigenvalues of a scaled Hessian below count as zero
+ZERO_LOADING = 1e-9  # a parameter is undetermined if its squared loadings on the zero eigenvectors sum to more
+
+
+def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (pseudo-)inverse (p, p) of a Hessian, and whether each parameter is determined.
+
+    Not determined are parameters whose row of H is zero, and parameters that take part in a combination along which H
+    is zero. For the other parameters the inverse does not depend on the undetermined ones.
+    """
+    from scipy.linalg import lapack
+
+    cholesky, scale, is_informed = _cholesky(H)
+    if cholesky is None:
+        return _pseudo_inverse(H, scale, is_informed)
+    inverted = np.tril(lapack.dpotri(cholesky, lower=1)[0])
+    inverted += np.tril(inverted, -1).T
+    inverted /= scale[:, None]
+    inverted /= scale
+    return inverted, is_informed
+
+
+def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``inverse(H)[0] @ score``, at a third of the cost, and whether each parameter is determined."""
+    from scipy.linalg import lapack
+
+    cholesky, scale, is_informed = _cholesky(H)
+    if cholesky is None:
+        inverted, is_informed = _pseudo_inverse(H, scale, is_informed)
+        return inverted @ score, is_informed
+    return lapack.dpotrs(cholesky, score / scale, lower=1)[0] / scale, is_informed
+
+
+def informed(H: np.ndarray, min_information: float) -> np.ndarray:
+    """Return whether each parameter is free of directions with less than `min_information`.
+
+    The information in a direction is an eigenvalue of H (p, p) scaled to unit diagonal; a parameter is free of
+    directions on which its squared loadings sum to less than `min_information`.
+    """
+    informative = H.diagonal() > NO_INFORMATION
+    scale = np.sqrt(np.where(informative, H.diagonal(), 1.0))
+    eigenvalues, eigenvectors = np.linalg.eigh(H / np.outer(scale, scale))
+    return informative & ((eigenvectors[:, eigenvalues < min_information] ** 2).sum(axis=1) < min_information)
+
+
+def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    """Scale a Hessian H (p, p) to unit diagonal and factor it.
+
+    Returns the lower Cholesky factor of ``H / outer(scale, scale)``, None if it is singular; the scale (p,); and
+    whether each diagonal element of H is nonzero (p,).
+    """
+    from scipy.linalg import lapack
+
+    is_informed = H.diagonal() > NO_INFORMATION
+    scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
+    scaled = H / scale[:, None]
+    scaled /= scale
+    cholesky, failed = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # the transpose is equal and needs no copy
+    is_regular = not failed and cholesky.diagonal().min() ** 2 > MIN_PIVOT
+    return cholesky if is_regular else None, scale, is_informed
+
+
+def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, is_informed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `inverse` of a singular Hessian; `scale` and `is_informed` are the last two results of `_cholesky`."""
+    scales = np.outer(scale, scale)
+    eigenvalues, eigenvectors = np.linalg.eigh(H / scales)
+    is_curved = eigenvalues > ZERO_EIGENVALUE * len(H)
+    determined = is_informed & ((eigenvectors[:, ~is_curved] ** 2).sum(axis=1) < ZERO_LOADING)
+    return (eigenvectors[:, is_curved] / eigenvalues[is_curved]) @ eigenvectors[:, is_curved].T / scales, determined

@@ -190,7 +190,7 @@ def test_a_fit_that_stops_early_is_the_end_of_a_path_of_falling_ridges_of_folds_
     np.add.at(hits, (at.ravel(), y), folds.train[0])
     own = np.flatnonzero(hits.any(axis=1))
     basis = make_basis(states, np.bincount(at.ravel(), w), layout, 0.5, 600)
-    truth = solve(basis.functions[own], basis.spectrum, hits[own], [0.1, 0.01, 0.001], None, engine_module.EARLY)[-1]
+    truth = solve(basis.functions[own], basis.spectrum, hits[own], [0.1, 0.01, 0.001], None, EARLY)[-1]
     np.testing.assert_array_equal(last[: len(rows[0])], (basis.functions @ truth.weights + truth.offset)[at[rows[0]]])
 
 

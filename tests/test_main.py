@@ -299,6 +299,8 @@ def test_models_of_numbered_columns_find_them_in_a_table(table, tmp_path, run):
         (["Survived ~ .", "{data}", "--save", "nowhere/fit.bbl"], ["--save: there is no folder 'nowhere'"]),
         (["Survived ~ .", "{data}", "--save", "."], ["--save: '.' is a folder"]),
         (["--plot", "fit.xyz"], ["--plot: no figure"]),
+        (["evaluate", "missing.bbl", "{data}"], ["missing.bbl"]),
+        (["explain", "missing.bbl", "nowhere.csv"], ["'nowhere.csv': No such file"]),
     ],
 )
 def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
@@ -317,7 +319,7 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
         ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than its header has names"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),
-        ("y,a\nu,1\n,2\nv,2\n", "missing value, and is the response"),
+        ("y,a\n,1\n,2\n,2\n", "missing values, and is the response"),
         ("y,a\nu,1\nv,1\n", "or pass --novar-ok"),
         ("y,a\n" + "".join(f"u,{k}.5\nv,{k}.25\n" for k in range(30)), "pass --dtype 'a=text'"),
     ],
@@ -345,6 +347,10 @@ def test_figures_are_refused_before_the_fit(titanic, run, name, monkeypatch):
         ([FORMULA, "d.csv", "--shuffle"], "--cv"),
         ([FORMULA, "d.csv", "--dtype", "zip"], "zip=text"),
         (["predict", "model.bbl"], "NEWDATA"),
+        (["predict", "model.bbl", "d.csv", "--sep", ";;"], "no single character"),
+        ([FORMULA, "d.csv", "--keep", "id"], "--newdata"),
+        ([FORMULA, "d.csv", "--store-data"], "--save"),
+        ([FORMULA, "d.csv", "--cluster", "place"], "--weights"),
     ],
 )
 def test_commands_that_are_not_understood_end_with_status_2(capsys, arguments, word):
@@ -366,6 +372,9 @@ def test_help_fits_into_120_columns_and_names_every_option(capsys):
         main(["--help"])
     with pytest.raises(SystemExit):
         main(["effects", "--help"])
+    for command in ("evaluate", "explain"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 120
     assert all(option in out for option in option_names().values())
@@ -455,6 +464,148 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert "Survived ~ Class * Sex + Sex * Age" in text
     status, _, err = run(FORMULA, titanic, "--report", tmp_path / "absent" / "fit.html")
     assert status == 1 and "--report" in err
+
+
+SURVEY = """id;moving, soon?;mood;age;weight
+007;yes;often;40;1.5
+008;no;never;-;0.5
+009;;some;50;1.0
+010;yes;some;40;2.0
+011;no;often;60;1.0
+012;no;some;30;1.0
+013;no;some;-;1.0
+"""
+
+
+@pytest.fixture
+def survey(table):
+    """A survey with semicolons, "-" for missing numbers, a scale, an answer that is missing, and identifiers."""
+    rows = SURVEY.splitlines()
+    return table("\n".join([rows[0]] + rows[1:] * 10), "survey.csv")
+
+
+MOVING = [
+    "`moving, soon?` ~ mood + age",
+    "--sep",
+    ";",
+    "--method",
+    "naive",
+    "--prior-count",
+    "1",
+    "--missing",
+    "marginal",
+]
+
+
+def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path):
+    status, out, err = run(
+        MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", tmp_path / "m.bbl"
+    )
+    assert status == 0 and err.startswith("10 of 70 rows without a value of 'moving, soon?' are left out\n")
+    assert bbl.load(tmp_path / "m.bbl").nobs() == 60
+
+
+@pytest.mark.filterwarnings("default")
+def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
+    options = [*MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", tmp_path / "m.bbl"]
+    for levels in ("mood=never,some,often", "never,some,often"):
+        status, _, err = run(MOVING[0], survey, *options, "--levels", levels, "--levels", "moving, soon?=yes,no")
+        fit = bbl.load(tmp_path / "m.bbl")
+        assert status == 0 and "alphabet" not in err
+        assert fit.labels.levels[0] == ("never", "some", "often") and fit.labels.groups == ("yes", "no")
+    assert run(MOVING[0], survey, *options, "--levels", "some,often")[2].splitlines()[-1].startswith("error: --levels")
+    status, _, err = run(MOVING[0], survey, *options, "--levels", "mood=some,often")
+    assert status == 1 and "'never', which --levels does not list" in err
+    assert "did you mean 'mood'" in run(MOVING[0], survey, *options, "--levels", "mod=some,often")[2]
+    assert "give two or more" in run(MOVING[0], survey, *options, "--levels", "mood=some,some")[2]
+    assert (
+        "no row has the level 'always'"
+        in run(MOVING[0], survey, *options, "--levels", "mood=never,some,often,always")[2]
+    )
+    both = [*options, "--levels", "mood=never,some,often", "--levels", "never,some"]
+    status, _, err = run(MOVING[0], survey, *both)
+    assert status == 1 and "column 'mood' has the level 'often' beside those of --levels" in err
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
+    model = tmp_path / "m.bbl"
+    options = [*MOVING[1:], "--na", "-", "--save", model]
+    assert run(MOVING[0], survey, *options, "--bin", "quantile:2")[0] == 0
+    status, _, err = run("predict", model, survey, "--sep", ";")
+    assert status == 1 and err.endswith("Or '-' stands for a missing value: then give --na NA --na -.\n")
+    assert run("predict", model, survey, "--sep", ";", "--na", "-")[0] == 0
+    assert run(MOVING[0], survey, *options, "--dtype", "age=text", "--lump", "11")[0] == 0
+    status, out, err = run("predict", model, survey, "--sep", ";")
+    assert status == 0 and err.startswith("warning: column 'age' has cells '-', which are no level of the model.")
+    assert "give --na NA --na -" in err
+    _, _, err = run(MOVING[0], survey, *MOVING[1:])
+    assert (
+        "column 'age' has cells '-' among numbers, and is read as text. If they are missing values, add --na NA" in err
+    )
+
+
+def test_identifiers_are_kept_beside_predictions_and_explanations(survey, run, tmp_path):
+    model = tmp_path / "m.bbl"
+    assert run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0] == 0
+    new = ("predict", model, survey, "--sep", ";", "--na", "-", "--keep", "id", "--keep", "mood")
+    status, out, _ = run(*new)
+    kept = frame(out, dtype=str)
+    assert status == 0 and kept.columns.tolist() == ["id", "mood", "no", "yes", "yhat"]
+    assert kept["id"].tolist()[:3] == ["007", "008", "009"] and kept["mood"].tolist()[:2] == ["often", "never"]
+    status, out, _ = run("explain", *new[1:8], "id", "--of", "no", "yes", "--plot", tmp_path / "row.png", "--row", "3")
+    explained = frame(out, dtype=str)
+    assert status == 0 and explained["id"].tolist()[:2] == ["007", "008"] and set(explained["group"]) == {"no"}
+    assert (tmp_path / "row.png").stat().st_size > 1000
+    assert "no column 'ID'; did you mean 'id'?" in run("predict", *new[1:7], "--keep", "ID")[2]
+    fit = bbl.load(model)
+    newdata = read_table(survey, ["", "-"], sep=";")
+    assert np.allclose(explained["log_odds"].astype(float), fit.explain(newdata, ("no", "yes")).frame["log_odds"])
+    assert "--row must lie in 1, ..., 70" in run("explain", *new[1:7], "--plot", tmp_path / "r.png", "--row", "0")[2]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_saved_model_is_evaluated(survey, run, tmp_path):
+    model, options = tmp_path / "m.bbl", ["--sep", ";", "--na", "-"]
+    assert run(MOVING[0], survey, *MOVING[1:], "--na", "-", "--bin", "quantile:2", "--save", model)[0] == 0
+    page, figure = tmp_path / "page.html", tmp_path / "roc.png"
+    status, out, err = run(
+        "evaluate", model, survey, *options, "--weights", "weight", "--plot", figure, "--kind", "roc", "--report", page
+    )
+    newdata = read_table(survey, ["", "-"], sep=";").dropna(subset="moving, soon?")
+    assert status == 0 and out.strip() == str(bbl.load(model).evaluate(newdata, "weight")).strip()
+    assert "10 of 70 rows" in err and page.exists() and figure.exists()
+    density = tmp_path / "density.bbl"
+    assert run("~ mood + id", survey, "--sep", ";", "--save", density)[0] == 0
+    for command in ("evaluate", "explain"):
+        assert "has no response" in run(command, density, survey, *options)[2]
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_report_is_evaluated_on_new_data_that_have_the_response(survey, run, tmp_path):
+    page = tmp_path / "page.html"
+    options = [*MOVING[1:], "--na", "-", "--bin", "quantile:2", "--weights", "weight", "--report", page]
+    assert run(MOVING[0], survey, *options, "--newdata", survey)[0] == 0
+    assert "new rows" in page.read_text(encoding="utf-8")
+    without = tmp_path / "without.csv"
+    read_table(survey, ["", "-"], sep=";").drop(columns=["moving, soon?", "weight"]).to_csv(
+        without, sep=";", index=False
+    )
+    assert run(MOVING[0], survey, *options, "--newdata", without)[0] == 0
+    assert "training rows" in page.read_text(encoding="utf-8")
+
+
+def test_a_sampling_design_is_that_of_survey(run, tmp_path):
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame({name: rng.choice([*"uv"], 200) for name in ("y", "a", "b")})
+    table["w"], table["point"] = rng.uniform(0.5, 2, 200).round(3), np.arange(200) // 10
+    table["region"] = np.where(table["point"] < 10, "n", "s")
+    path, model = tmp_path / "table.csv", tmp_path / "m.bbl"
+    table.to_csv(path, index=False)
+    options = ["--weights", "w", "--strata", "region", "--cluster", "point", "--bin", "quantile:2", "--lump", "3"]
+    assert run("y ~ a + b", path, *options, "--save", model, "--store-data")[0] == 0
+    fit = bbl.bbl("y ~ a + b", table, design=bbl.survey("w", "region", "point"), verbose=0)
+    assert bbl.load(model).bse.equals(fit.bse)
 
 
 def test_folders_and_globs_of_parquet_files_are_read_in_batches(run, tmp_path):

@@ -19,14 +19,21 @@ REMEDIES = (
         r" (--bin quantile); if each number is a level, pass --dtype '{column}=text'.",
     ),
     (r" \(or list them in xlevels\)", r""),
+    (r", or give lonely='adjust'.*", r"."),
+    (
+        r"if they are sampling weights, give design=bbl\.survey\(weights=\.\.\.\) in their place for standard errors\.",
+        r"if they are sampling weights, name clusters and strata (--cluster, --strata) for standard errors.",
+    ),
+    (r" Save it with store_data=True\.", r" Save it with --store-data."),
     (r", or give its levels in order: xlevels=.*\.$", r"."),
     (r" Give the name of one, or an array\.", r" Give the name of one."),
     (r" the data; did you mean", r" the table; did you mean"),
 )
 # arguments that are also English words: replaced only as NAME=, or at the beginning of a message
-ENGLISH_WORDS = frozenset(
-    {"data", "help", "method", "missing", "plot", "save", "score", "seed", "shuffle", "type", "weights"}
-)
+ENGLISH_WORDS = frozenset((
+    "by", "cluster", "contrast", "cross", "data", "help", "keep", "kind", "levels", "method", "missing", "of", "plot",
+    "row", "save", "score", "seed", "shuffle", "strata", "type", "weights",
+))  # fmt: skip
 
 
 def in_options(

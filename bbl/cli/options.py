@@ -16,6 +16,7 @@ from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
 from bbl.results.effect_rows import GRIDS
+from bbl.results.evaluation import FIGURES
 from bbl.results.predictions import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS
@@ -29,26 +30,33 @@ FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # arguments that only Boltzmann machines have, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
     "method": DEFAULT, "log_z": "auto", "calibrate": "none", "novarOk": False, "shuffle": False,
+    "strata": None, "cluster": None,
 }  # fmt: skip
 DEFAULT_BINS = 5
 EXAMPLES = f"""\
 examples:
   {PROGRAM} "y ~ .^2" people.csv                                  fit, and print the model and its tests
   {PROGRAM} "y ~ .^2" people.csv --lambda cv --save fit.bbl       choose the penalty, keep the model
-  {PROGRAM} predict fit.bbl new.csv > predicted.csv               predict with a model that was kept
+  {PROGRAM} predict fit.bbl new.csv --keep id > predicted.csv     predict with a model that was kept
+  {PROGRAM} evaluate fit.bbl test.csv                             compare its predictions with observed groups
+  {PROGRAM} explain fit.bbl new.csv --keep id > explained.csv     what led to each prediction
   {PROGRAM} effects fit.bbl people.csv --variables Home           what a level changes, as probabilities
   {PROGRAM} "y ~ .^2" people.csv --newdata new.csv                fit and predict at once
   {PROGRAM} "y ~ .^2" people.csv --cv --shuffle --lambda 0.01,0.1,1
   {PROGRAM} "y ~ ." people.csv --learner tan_cl --smooth 1        fit a Bayesian network classifier
   {PROGRAM} "y ~ .^2" "people/*.parquet" --method mf              fit to files too large for memory
 
-"{PROGRAM} predict --help" has the options of predict, likewise of effects. Models, predictions and tables go to
-standard output,
-warnings and errors to standard error. Exit status: 0; 1 after an error in files, data or model; 2 if the command
-is not understood."""
+"{PROGRAM} predict --help" has the options of predict, likewise of evaluate, explain and effects. Models,
+predictions and tables go to standard output, warnings and errors to standard error. Exit status: 0; 1 after an error
+in files, data or model; 2 if the command is not understood."""
 EFFECTS_TEXT = """Compare levels of predictors by the probabilities that a saved model gives to the groups. The result
 is a CSV table on standard output: for each group the average difference of probabilities, with standard error, test
 and interval where the method has them."""
+EVALUATE_TEXT = """Compare the predictions of a saved model with the groups in a table: accuracy, log-loss, Brier score
+and AUC with intervals, confusion matrix, and scores of each group, on standard output. Rows without a group are left
+out, and a note tells their number."""
+EXPLAIN_TEXT = """Explain the predictions of a saved model: what each level and pair of levels of a row adds to the
+log-odds of two groups. The result is a CSV table on standard output, one line for each row of the table."""
 PREDICT_TEXT = """Predict the rows of a table with a saved model. The result is a CSV table on standard output, one line
 for each row in the order of the table. Columns are read as the model needs them: where it knows texts, 01 stays 01."""
 
@@ -75,6 +83,14 @@ def column_type(text: str) -> tuple[str | None, str]:
     return (column if sign else None), kind
 
 
+def separator(text: str) -> str:
+    """Parse one character, or ``tab``."""
+    character = "\t" if text in ("tab", "\\t") else text
+    if len(character) != 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no single character; give one, such as ';', or tab")
+    return character
+
+
 def bin_rule(text: str) -> tuple[str, int]:
     """Parse ``METHOD`` or ``METHOD:NUMBER``; return (method, number of bins)."""
     method, _, number = text.partition(":")
@@ -90,6 +106,7 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "CSV, tab-separated (.tsv) or Parquet (.parquet); - is standard input.\n"
         "Folders and globs of Parquet files are read in batches.",
     )
+    group.add_argument("--sep", type=separator, metavar="CHAR", help="what separates cells; default: , or tab in .tsv")
     group.add_argument(
         "--na", action="append", metavar="TEXT",
         help="a cell that means missing, besides empty ones; repeat for more. Default: "
@@ -104,16 +121,41 @@ def _add_prediction_options(group: argparse._ArgumentGroup) -> None:
         "--type", choices=PREDICTIONS, default="prob",
         help="prob: a probability per group, and the likeliest group (default); link: log-odds; class: the group alone",
     )  # fmt: skip
+    _add_unseen_option(group)
+    _add_keep_option(group)
+
+
+def _add_unseen_option(group: argparse._ArgumentGroup) -> None:
+    """Add --unseen to a group."""
     group.add_argument(
         "--unseen", choices=("raise", "ignore"), default="raise",
         help="levels that the model does not know are an error (raise, default), or say nothing (ignore)",
     )  # fmt: skip
 
 
+def _add_keep_option(group: argparse._ArgumentGroup) -> None:
+    """Add --keep to a group."""
+    group.add_argument(
+        "--keep", action="append", metavar="COL",
+        help="column of the new table, such as an identifier, that is copied to the result; repeat for more",
+    )  # fmt: skip
+
+
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the fit of a model."""
     group = parser.add_argument_group("model")
-    group.add_argument("--weights", metavar="COL", help="column of frequencies")
+    group.add_argument("--weights", metavar="COL", help="column of frequencies, or of sampling weights")
+    group.add_argument(
+        "--strata",
+        action="append",
+        metavar="COL",
+        help="column of the strata of a survey, with --weights; see --cluster",
+    )
+    group.add_argument(
+        "--cluster", action="append", metavar="COL",
+        help="column of the clusters (sampling points) of a survey; repeat for further stages. Standard errors and "
+        "tests are those of this design (pseudo, ml, naive)",
+    )  # fmt: skip
     group.add_argument(
         "--method", choices=(*ENGINES, AUTO), default=DEFAULT, help=f"default: {DEFAULT}; {AUTO} is an average"
     )
@@ -160,6 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         usage=f"{PROGRAM} [FORMULA DATA] [options]\n       {PROGRAM} predict MODEL NEWDATA [options]\n"
+        f"       {PROGRAM} evaluate MODEL NEWDATA [options]\n"
+        f"       {PROGRAM} explain MODEL NEWDATA [options]\n"
         f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
         description="Fit a Boltzmann Bayes learner. Without arguments: the paper's Titanic session, on shipped data.",
         epilog=EXAMPLES,
@@ -183,6 +227,11 @@ def _parser() -> argparse.ArgumentParser:
         "numbers are numbers, but text where one has a leading zero, as in 01, or over 18 digits",
     )  # fmt: skip
     group.add_argument(
+        "--levels", action="append", metavar="[COL=]A,B,...",
+        help="levels of a column in their order, the reference first; without COL= of all columns that have only these "
+        "levels, such as the items of a scale; repeat for more. By default texts are sorted",
+    )  # fmt: skip
+    group.add_argument(
         "--bin", type=bin_rule, metavar="HOW[:N]",
         help="cut columns of numbers into N intervals (default 5): quantile, width, or mdl (what tells the groups "
         "apart); new data are cut alike",
@@ -195,29 +244,69 @@ def _parser() -> argparse.ArgumentParser:
     group.add_argument("--newdata", type=Path, metavar="FILE", help="predict this table: CSV on standard output")
     _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
-    group.add_argument("--report", type=Path, metavar="PAGE", help="write everything about the model to this HTML page")
+    group.add_argument(
+        "--store-data", action="store_true", help="with the training rows, so that effects have standard errors"
+    )
+    group.add_argument(
+        "--report", type=Path, metavar="PAGE",
+        help="write everything about the model to this HTML page; evaluated on --newdata, if that has the response",
+    )  # fmt: skip
     group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of coefficients, or of --cv, to it")
+    return parser
+
+
+def _saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
+    """Return the parser of a command on a saved model, with its file, and a table of the `content` as arguments."""
+    parser = argparse.ArgumentParser(prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False)
+    parser.set_defaults(command=command)
+    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
+    nargs = "?" if command == "effects" else None
+    parser.add_argument("newdata", type=Path, nargs=nargs, metavar="NEWDATA", help=content)
     return parser
 
 
 def _predict_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``predict``."""
-    parser = argparse.ArgumentParser(prog=f"{PROGRAM} predict", description=PREDICT_TEXT, allow_abbrev=False)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
-    parser.add_argument("newdata", type=Path, metavar="NEWDATA", help="table with the predictors of the model")
+    parser = _saved_parser("predict", PREDICT_TEXT, "table with the predictors of the model")
     _add_prediction_options(parser.add_argument_group("predictions"))
+    _add_table_options(parser)
+    return parser
+
+
+def _evaluate_parser() -> argparse.ArgumentParser:
+    """Return the parser of command lines that begin with ``evaluate``."""
+    parser = _saved_parser("evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model")
+    group = parser.add_argument_group("evaluation")
+    group.add_argument("--weights", metavar="COL", help="column of weights of NEWDATA")
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to it")
+    group.add_argument("--kind", choices=FIGURES, default=FIGURES[0], help=f"which figure; default: {FIGURES[0]}")
+    group.add_argument("--report", type=Path, metavar="PAGE", help="write the model's HTML page with this evaluation")
+    _add_unseen_option(group)
+    _add_table_options(parser)
+    return parser
+
+
+def _explain_parser() -> argparse.ArgumentParser:
+    """Return the parser of command lines that begin with ``explain``."""
+    parser = _saved_parser("explain", EXPLAIN_TEXT, "table with the predictors of the model")
+    group = parser.add_argument_group("explanation")
+    group.add_argument(
+        "--of", nargs=2, metavar=("GROUP", "AGAINST"),
+        help="log-odds of a group against another. Default: of two groups the second against the first, of more the "
+        "likeliest of each row against the next",
+    )  # fmt: skip
+    group.add_argument("--plot", type=Path, metavar="FILE", help="write the figure of one row to it")
+    group.add_argument("--row", type=int, default=1, metavar="N", help="number of that row; default: 1, the first")
+    _add_unseen_option(group)
+    _add_keep_option(group)
     _add_table_options(parser)
     return parser
 
 
 def _effects_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``effects``."""
-    parser = argparse.ArgumentParser(prog=f"{PROGRAM} effects", description=EFFECTS_TEXT, allow_abbrev=False)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
-    parser.add_argument(
-        "newdata", type=Path, nargs="?", metavar="NEWDATA",
-        help="table of the rows to average over; needed unless the file holds the training rows, or with --grid",
-    )  # fmt: skip
+    content = "table of the rows to average over; needed unless the file holds the training rows, or with --grid"
+    parser = _saved_parser("effects", EFFECTS_TEXT, content)
     group = parser.add_argument_group("effects")
     group.add_argument("--variables", metavar="NAME", action="append", help="predictor; repeat for more. Default: all")
     group.add_argument("--by", metavar="NAME", action="append", help="average by its values; repeat for more")
@@ -233,16 +322,19 @@ def _effects_parser() -> argparse.ArgumentParser:
     return parser
 
 
+SAVED_PARSERS = {
+    "predict": _predict_parser, "evaluate": _evaluate_parser, "explain": _explain_parser, "effects": _effects_parser,
+}  # fmt: skip
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse a command line; only ``predict`` and ``effects`` set the argument ``model``.
+    """Parse a command line; only commands on a saved model set the arguments ``command`` and ``model``.
 
     Raises SystemExit: with status 2 for options that are unknown or exclude each other, with 0 after ``--help`` and
     ``--version``.
     """
-    if argv and argv[0] == "predict":
-        return _predict_parser().parse_args(argv[1:])
-    if argv and argv[0] == "effects":
-        return _effects_parser().parse_args(argv[1:])
+    if argv and argv[0] in SAVED_PARSERS:
+        return SAVED_PARSERS[argv[0]]().parse_args(argv[1:])
     parser = _parser()
     args = parser.parse_args(argv)
     if args.formula is not None and args.data is None:
@@ -254,6 +346,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
             parser.error(f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner")
     if args.missing is None:
         args.missing = "raise" if args.learner is None else "marginal"
+    if (args.strata or args.cluster) and args.weights is None:
+        parser.error("--strata and --cluster need --weights, the column of sampling weights")
+    if args.store_data and args.save is None:
+        parser.error("--store-data needs --save")
+    if args.keep is not None and args.newdata is None:
+        parser.error("--keep needs --newdata")
     for name in FOLD_OPTIONS:
         if getattr(args, name) and not args.cv:
             parser.error(f"--{name} needs --cv")
@@ -273,5 +371,5 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def option_names() -> dict[str, str]:
     """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
-    actions = [*_effects_parser()._actions, *_parser()._actions]
+    actions = [action for make in (*SAVED_PARSERS.values(), _parser) for action in make()._actions]
     return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}

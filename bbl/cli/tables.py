@@ -11,7 +11,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,15 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.design import Design
-from bbl.design.frames import Frame, declared_order, to_frame
+from bbl.design.frames import DeclaredOrder, declared_order
 from bbl.design.streams.parquet import SUFFIXES
 from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
-__all__ = ["MISSING_TEXTS", "TYPES", "in_batches", "model_levels", "model_types", "read_table", "read_training"]
+__all__ = [
+    "MISSING_TEXTS", "STDIN", "TYPES", "in_batches", "missing_texts", "model_levels", "model_types", "parquet_order",
+    "read_table",
+]  # fmt: skip
 
 TYPES = ("text", "number")
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
@@ -44,6 +46,7 @@ def read_table(
     missing: Collection[str] = MISSING_TEXTS,
     types: Mapping[Any, str] | None = None,
     levels: Mapping[Any, Collection[str]] | None = None,
+    sep: str | None = None,
 ) -> pd.DataFrame:
     """Return the table in a CSV, tab-separated or Parquet file, or in standard input.
 
@@ -60,13 +63,15 @@ def read_table(
         a code (has a leading zero, or over 18 digits).
     levels : mapping of column to collection of str, optional
         Texts that are levels of a column, even if they are in `missing`.
+    sep : str, optional
+        Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or ``.tab``.
     """
     endings = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
         return _named_errors(path, lambda: pd.read_parquet(path))
     source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
-        "sep": "\t" if {".tsv", ".tab"} & set(endings) else ",",
+        "sep": sep or ("\t" if {".tsv", ".tab"} & set(endings) else ","),
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
@@ -92,12 +97,11 @@ def read_table(
     return pd.concat(columns, axis=1) if columns else table
 
 
-def read_training(path: Path, missing: Collection[str], types: Mapping[Any, str]) -> Frame:
-    """Return the table of `read_table`; columns of a Parquet file keep the declared order of their categories."""
-    frame = to_frame(read_table(path, missing, types))
+def parquet_order(path: Path) -> DeclaredOrder:
+    """Return the order that the categories of a Parquet file declare; of other files none."""
     if not _is_parquet(path):
-        return frame
-    return replace(frame, declared=declared_order(pyarrow_for("A Parquet file").parquet.read_schema(path)))
+        return DeclaredOrder()
+    return declared_order(pyarrow_for("A Parquet file").parquet.read_schema(path))
 
 
 def _is_parquet(path: Path) -> bool:
@@ -105,20 +109,25 @@ def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
+    """Return the texts of cells that mean a missing value, from those that --na gives."""
+    return MISSING_TEXTS if markers is None else ("", *markers)
+
+
 def model_types(design: Design) -> dict[Any, str]:
-    """Return the `types` of `read_table` for new data: each predictor is read as the levels that the model knows."""
+    """Return the `types` of `read_table` for new data: columns are read as the levels that the model knows."""
     types = {}
-    for factor in design.predictors:
+    for factor in (*design.predictors, design.response):
         is_numeric = factor.binned or "number" in factor.kinds
         types[str(factor.name)] = "numbers" if is_numeric else "truth" if "bool" in factor.kinds else "text"
     return types
 
 
 def model_levels(design: Design) -> dict[Any, set[str]]:
-    """Return the `levels` of `read_table` for new data: the texts that are levels of each predictor."""
+    """Return the `levels` of `read_table` for new data: the texts that are levels of each column of the model."""
     return {
         str(factor.name): {level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind == "string"}
-        for factor in design.predictors
+        for factor in (*design.predictors, design.response)
     }
 
 

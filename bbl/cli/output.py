@@ -1,0 +1,79 @@
+"""What sessions print and write: results, notes, figures; and checks of files before the work begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bbl.cli.tables import STDIN, in_batches
+from bbl.errors import OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_figure", "check_readable", "check_writable", "draw_into_files", "note", "save_figure", "show"]
+
+
+def show(title: str, value: object) -> None:
+    """Print a title and a value under it."""
+    print(f"\n>>> {title}\n{value}")
+
+
+def note(text: str) -> None:
+    """Print a note on standard error, where it does not mix with results."""
+    print(text, file=sys.stderr)
+
+
+def draw_into_files() -> None:
+    """Make matplotlib draw into files, without a screen."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+
+
+def save_figure(draw: Callable[[], Figure], path: Path) -> None:
+    """Call `draw` and save the figure that it returns."""
+    draw_into_files()
+    draw().savefig(path, dpi=150)
+    note(f"The figure is in {path}")
+
+
+def check_readable(path: Path) -> None:
+    """Raise an OSError if a file cannot be opened; standard input and data read in batches are not checked."""
+    if path != STDIN and not in_batches(path):
+        with path.open("rb"):
+            pass
+
+
+def check_writable(argument: str, path: Path | None) -> None:
+    """Raise an OptionError if a file cannot be written at `path`."""
+    if path is None:
+        return
+    folder = path.parent
+    problem = ""
+    if path.is_dir():
+        problem = f"{str(path)!r} is a folder. Give the name of a file in it."
+    elif not folder.is_dir():
+        problem = f"there is no folder {str(folder)!r}. Make it first, or name another."
+    elif not os.access(folder, os.W_OK):
+        problem = f"the folder {str(folder)!r} does not let you write into it. Name another."
+    if problem:
+        raise OptionError(f"{argument}: {problem}", argument=argument)
+
+
+def check_figure(path: Path) -> None:
+    """Raise an OptionError if matplotlib cannot write a figure of the type of `path`, or the file is not writable."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    file_types = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in file_types:
+        raise OptionError(
+            f"plot: no figure can be written to {path.name!r}. Give a name that ends in "
+            + ", ".join(f".{suffix}" for suffix in file_types[:-1])
+            + f" or .{file_types[-1]}.",
+            argument="plot",
+        )
+    check_writable("plot", path)

@@ -1,0 +1,188 @@
+"""Sessions with a saved model: predict, evaluate, explain, effects."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+import bbl
+from bbl.checks import near_match
+from bbl.cli.messages import in_options
+from bbl.cli.options import option_names
+from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, note, save_figure
+from bbl.cli.tables import in_batches, missing_texts, model_levels, model_types, read_table
+from bbl.cli.training import drop_unknown_groups
+from bbl.errors import DataError, DataWarning, LevelError, OptionError
+from bbl.names import distinct_names
+from bbl.results.classifier import ClassifierResults
+from bbl.results.machine.density import DensityResults
+
+__all__ = ["predict", "read_judged", "run_saved"]
+
+Model = ClassifierResults | DensityResults
+# cells that usually mean a missing value, beside those that are read so
+MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown", re.ASCII)
+
+
+class NewTable(NamedTuple):
+    """A table for a saved model: the rows, and the columns that are copied to the result as they are."""
+
+    rows: pd.DataFrame
+    kept: pd.DataFrame
+
+
+def run_saved(args: argparse.Namespace) -> None:
+    """Run the command on a saved model that the parsed arguments describe."""
+    if getattr(args, "plot", None) is not None:
+        check_figure(args.plot)
+    check_writable("report", getattr(args, "report", None))
+    sessions = {"predict": predict, "evaluate": _evaluate, "explain": _explain, "effects": _effects}
+    if args.newdata is not None:
+        check_readable(args.newdata)
+    sessions[args.command](bbl.load(args.model), args)
+
+
+def predict(fit: Model, args: argparse.Namespace) -> None:
+    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes."""
+    if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
+        if args.keep is not None:
+            text = f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it out."
+            raise OptionError(text, argument="keep")
+        header = True
+        for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
+            batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
+            header = False
+        return
+    table = _read_new(fit, args)
+    with _marker_remedy(fit, table.rows, args):
+        if isinstance(fit, ClassifierResults):
+            result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
+        else:
+            result = fit.score_samples(table.rows, args.unseen)
+    _print_beside(table.kept, result)
+
+
+def _evaluate(fit: Model, args: argparse.Namespace) -> None:
+    """Print the evaluation of predictions; draw it into --plot, write the model's page to --report."""
+    if not isinstance(fit, ClassifierResults):
+        raise OptionError("the model has no response, so that there are no predictions to evaluate.")
+    rows = read_judged(fit, args)
+    with _marker_remedy(fit, rows, args):
+        evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
+    if args.plot is not None:
+        save_figure(lambda: _figure(evaluation.plot(args.kind)), args.plot)
+    if args.report is not None:
+        draw_into_files()
+        fit.report(args.report, rows, args.weights)
+        note(f"The report is in {args.report}")
+    print(evaluation)
+
+
+def _explain(fit: Model, args: argparse.Namespace) -> None:
+    """Print the contributions of terms to the log-odds of each row as CSV; draw those of one row into --plot."""
+    if not isinstance(fit, ClassifierResults):
+        raise OptionError("the model has no response, so that there are no predictions to explain.")
+    table = _read_new(fit, args)
+    of = None if args.of is None else tuple(_group(fit, text) for text in args.of)
+    if args.plot is not None and not 1 <= args.row <= len(table.rows):
+        raise OptionError(f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row")
+    with _marker_remedy(fit, table.rows, args):
+        explanation = fit.explain(table.rows, of, args.unseen)  # type: ignore[arg-type]  # a pair
+    if args.plot is not None:
+        save_figure(lambda: _figure(explanation.plot(args.row - 1)), args.plot)
+    _print_beside(table.kept, explanation.frame)
+
+
+def _effects(fit: Model, args: argparse.Namespace) -> None:
+    """Print comparisons of levels as CSV, and draw them into --plot; notes go to standard error."""
+    rows: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
+    if args.newdata is not None:
+        rows["newdata"] = _read_new(fit, args).rows
+    names = {str(name): name for name in fit.labels.names}
+    variables, by = ([names.get(x, x) for x in given] if given else None for given in (args.variables, args.by))
+    refits = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
+    effects = fit.avg_comparisons(
+        variables, args.contrast, args.transform, by, cross=args.cross, seed=args.seed, **rows, **refits
+    )
+    if args.plot is not None:
+        save_figure(lambda: effects.plot()[0].figure, args.plot)
+    note(in_options(effects.note, option_names(), {}))
+    effects.frame.to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def read_judged(fit: ClassifierResults, args: argparse.Namespace) -> pd.DataFrame:
+    """Return the rows of --newdata in which the response is known."""
+    return drop_unknown_groups(_read_new(fit, args).rows, fit.design.response.name)
+
+
+def _read_new(fit: Model, args: argparse.Namespace) -> NewTable:
+    """Return the table --newdata with columns of the types and names that the model knows, and its --keep columns."""
+    texts = missing_texts(args.na)
+    keep = getattr(args, "keep", None) or []
+    design = fit.design
+    types: dict[Any, str] = dict.fromkeys(keep, "text") | model_types(design)
+    rows = read_table(args.newdata, texts, types, model_levels(design), args.sep)
+    for name in keep:
+        if name not in rows.columns:
+            raise DataError(
+                f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}", column=name
+            )
+    kept = rows[keep]
+    return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), kept)
+
+
+def _print_beside(kept: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
+    """Print a result as CSV, after the kept columns of its rows; of equal names the later one gets an underscore."""
+    frame = result.to_frame() if isinstance(result, pd.Series) else result
+    names = distinct_names([*kept.columns, *frame.columns])
+    joined = pd.concat([kept.loc[frame.index], frame], axis=1) if len(kept.columns) else frame
+    joined.columns = pd.Index(names, dtype=object)
+    joined.to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _group(fit: ClassifierResults, text: str) -> Any:
+    """Return the group of the model that is written as `text`."""
+    groups = {str(group): group for group in fit.labels.groups}
+    return groups.get(text, text)
+
+
+def _figure(axes: Any) -> Any:
+    """Return the figure of an Axes or of the first of several."""
+    return (axes if hasattr(axes, "figure") else axes[0]).figure
+
+
+@contextmanager
+def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
+    """Name the texts of new data that the model does not know and that usually mean a missing value.
+
+    They are named in the error of an unknown level; where the model takes unknown levels for its level "(rare)", in a
+    warning.
+    """
+    found: dict[str, str] = {}  # the first column of each marker
+    for factor in fit.design.predictors:
+        if factor.name not in rows.columns:
+            continue
+        for cell in rows[factor.name].dropna().unique():
+            if isinstance(cell, str) and MARKER.fullmatch(cell) and cell not in factor.levels:
+                found.setdefault(cell, str(factor.name))
+    options = " ".join(f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(found))
+    try:
+        yield
+    except LevelError as error:
+        if not found or error.argument != "newdata":
+            raise
+        text = f"{error} Or {next(iter(found))!r} stands for a missing value: then give {options}."
+        raise LevelError(text, column=error.column, argument=error.argument) from error
+    if found:
+        marker, name = next(iter(found.items()))
+        text = (
+            f"column {name!r} has cells {marker!r}, which are no level of the model. If they are missing values, give "
+        )
+        warnings.warn(f"{text}{options}.", DataWarning, stacklevel=2)

@@ -1,0 +1,163 @@
+"""Training tables of the command line: rows without a response, order of levels, bins, rare levels."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import bbl
+from bbl.checks import near_match
+from bbl.cli.output import note
+from bbl.cli.tables import in_batches, missing_texts, parquet_order, read_table
+from bbl.design.formula import parse
+from bbl.design.frames import Frame, to_frame
+from bbl.errors import DataWarning, LevelError, OptionError
+
+__all__ = ["TrainingInput", "drop_unknown_groups", "training_input"]
+
+TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
+IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")  # arguments of options of tables that are read as a whole
+# cells that are neither words nor numbers, such as "-" or "?", in a column of numbers: probably a missing value
+MARKER = r"[^\w\s]+"
+
+
+def training_input(args: argparse.Namespace) -> TrainingInput:
+    """Return the table of the user as the options say, or the path of data that are read in batches."""
+    if in_batches(args.data):
+        for name in IN_MEMORY:
+            if getattr(args, name) is not None:
+                text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
+                raise OptionError(text, argument=name)
+        return str(args.data)
+    types = dict(args.dtype or [])
+    if args.weights is not None:
+        types.setdefault(args.weights, "number")
+    table = read_table(args.data, missing_texts(args.na), types, sep=args.sep)
+    exclude = {} if args.weights is None else {args.weights: "the weights"}
+    response: Hashable = None
+    if table.columns.is_unique:  # else the fit says which name occurs twice
+        response = parse(args.formula, tuple(table.columns), exclude, None, empty=True, one_sided=True).response
+        _warn_of_markers(table)
+        table = drop_unknown_groups(table, response)
+    table, ordered = _order_levels(table, args.levels or [])
+    order = parquet_order(args.data)
+    frame = replace(to_frame(table), declared=order._replace(lost=order.lost - ordered))
+    return _bin_and_lump(args, frame, response)
+
+
+def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> Frame | pd.DataFrame:
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but for strata and clusters."""
+    table: Frame | pd.DataFrame = data
+    of_design = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
+    if args.bin is not None:
+        table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
+    if args.lump is not None:
+        table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)
+    if of_design and isinstance(table, pd.DataFrame):
+        for name in of_design:
+            table[name] = data.column(name)
+    return table
+
+
+def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame:
+    """Return the table without the rows in which the response is missing; a note tells their number."""
+    if response not in table.columns:
+        return table
+    unknown = table[response].isna().to_numpy()
+    if not unknown.any() or unknown.all():  # the fit refuses a response without any value
+        return table
+    note(f"{int(unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are left out")
+    return table[~unknown].reset_index(drop=True)
+
+
+def _order_levels(table: pd.DataFrame, lists: list[str]) -> tuple[pd.DataFrame, frozenset[Hashable]]:
+    """Return the table with columns as ordered categories, see `_order_one`, and the names of these columns."""
+    ordered: set[Hashable] = set()
+    for text in lists:
+        name, levels = _named_levels(text, list(table.columns))
+        names = _columns_of_levels(table, levels, text) if name is None else [name]
+        ordered.update(names)
+        for column in names:
+            table[column] = _order_one(table[column], levels)
+    return table, frozenset(ordered)
+
+
+def _named_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]:
+    """Split ``COL=A,B,...`` into (column, levels), and ``A,B,...`` into (None, levels).
+
+    Names and levels may hold ``=``: the name is the longest one before an ``=`` that is a column. A level with a comma
+    is put in double quotes.
+    """
+    ends = [k for k, character in enumerate(text) if character == "=" and text[:k] in columns]
+    name = text[: ends[-1]] if ends else None
+    if name is None and "=" in text:
+        before = text.partition("=")[0]
+        hint = near_match(before, columns) or "."
+        raise OptionError(f"levels={text!r}: the table has no column {before!r}{hint}", argument="levels")
+    levels = [level.strip() for level in next(csv.reader([text if name is None else text[ends[-1] + 1 :]]), [])]
+    if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
+        raise OptionError(
+            f"levels={text!r}: give two or more different levels, as Never,Sometimes,Often.", argument="levels"
+        )
+    return name, levels
+
+
+def _columns_of_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
+    """Return the columns that hold two or more of the levels, and nothing else; warn of those that hold more."""
+    names: list[Hashable] = []
+    for name in table.columns:
+        found = set(table[name].dropna().map(str))
+        if len(found & set(levels)) < 2:
+            continue
+        if more := sorted(found - set(levels)):
+            warnings.warn(
+                f"column {name!r} has the level {more[0]!r} beside those of --levels, and keeps the order of the "
+                "alphabet.",
+                DataWarning,
+                stacklevel=2,
+            )
+        else:
+            names.append(name)
+    if not names:
+        raise OptionError(f"levels={text!r}: no column has these levels and no others.", argument="levels")
+    return names
+
+
+def _order_one(series: pd.Series, levels: list[str]) -> pd.Categorical:
+    """Return a column as categories in the order of the levels; values that are numbers or truths stay so."""
+    value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
+    if unlisted := sorted(set(value_of_text) - set(levels)):
+        text = f"column {series.name!r} has the level {unlisted[0]!r}, which --levels does not list. Add it."
+        raise LevelError(text, column=series.name)
+    if absent := [level for level in levels if level not in value_of_text]:
+        text = f"no row has the level {absent[0]!r} of column {series.name!r} in --levels."
+        warnings.warn(text, DataWarning, stacklevel=2)
+    categories = [value_of_text[level] for level in levels if level in value_of_text]
+    return pd.Categorical(series, categories=categories, ordered=True)
+
+
+def _warn_of_markers(table: pd.DataFrame) -> None:
+    """Warn of columns that would be numbers but for cells such as "-" or "?", which may be missing values."""
+    found: dict[str, list[str]] = {}
+    for name in table.columns:
+        texts = table[name].dropna()
+        if pd.api.types.is_numeric_dtype(texts.dtype) or pd.api.types.is_bool_dtype(texts.dtype):
+            continue
+        cells = pd.Series(texts.map(str).unique(), dtype=object)
+        is_marker = cells.str.fullmatch(MARKER).to_numpy(bool)
+        numbers = pd.to_numeric(cells[~is_marker], errors="coerce").to_numpy(float)
+        if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
+            found[str(name)] = cells[is_marker].tolist()
+    if found:
+        name, marks = next(iter(found.items()))
+        others = f" (as in {len(found) - 1} more)" if len(found) > 1 else ""
+        options = " ".join(f"--na {mark}" for mark in marks)
+        text = f"column {name!r} has cells {marks[0]!r} among numbers{others}, and is read as text. If they are "
+        warnings.warn(f"{text}missing values, add --na NA {options}.", DataWarning, stacklevel=2)

@@ -18,8 +18,8 @@ from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 
 RULES = {
-    "fit": "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, degrees of freedom, coefficients "
-    "and standard errors of glm, loglm and loglin, iterated to the end.",
+    "fit": "One model: fitted counts, deviance, Pearson's statistic, log-likelihood, AIC and BIC, degrees of freedom, "
+    "coefficients, standard errors and some covariances of glm, loglm and loglin, iterated to the end.",
     "boundary": "The same where the maximum is reached in a limit: fitted counts and degrees of freedom are those of "
     "the extended maximum likelihood estimate, and coefficients that diverge are marked.",
     "dropped": "Likelihood-ratio tests of single terms: drop1.",
@@ -138,9 +138,9 @@ def compare_fit(case: dict) -> list[Check]:
     positive = expected > 0
     pearson = np.sum((n - counts)[positive] ** 2 / counts[positive])
     df = int(result["n_cells_fitted_positive"]) - 1 - fit.n_parameters
-    found, R = coefficients(fit), result["coefficients"]
+    by_name, R = coefficients(fit), result["coefficients"]
     rows = [k for k, name in enumerate(R["names"]) if name != "(Intercept)"]
-    found = found.loc[[R["names"][k] for k in rows]]
+    found = by_name.loc[[R["names"][k] for k in rows]]
     estimable = np.array(R["estimable"], dtype=bool)[rows]
     estimates = np.array([R["estimate"][k] for k in rows], dtype=float)
     errors = np.array([R["se"][k] for k in rows], dtype=float)
@@ -150,15 +150,28 @@ def compare_fit(case: dict) -> list[Check]:
         Check("deviance", relative(deviance(fit, n), result["G2"]), RELATIVE if result["G2"] > 1 else NEAR_ZERO, rule),
         Check("Pearson's statistic", relative(pearson, result["X2"]), RELATIVE, rule),
         Check("log-likelihood", relative(float(fit.logLik()), kernel), RELATIVE, rule),
+        Check("AIC", relative(fit.aic, result["aic"]["multinomial_kernel"]), RELATIVE, rule),
+        Check("BIC", relative(fit.bic, result["bic"]["multinomial_kernel"]), RELATIVE, rule),
         Check("degrees of freedom", abs(df - result["df"]), COUNT, rule),
         Check("coefficients", relative(found["estimate"][estimable], estimates[estimable]), RELATIVE, rule),
         Check("standard errors", relative(found["se"][estimable], errors[estimable], 1e-300), ERRORS, rule),
+        Check("covariances", covariance_difference(fit, by_name, result["covariance"]), ERRORS, rule),
     ]
     if not positive.all():
         checks.append(Check("fitted counts of zero", float(counts[~positive].max()), RELATIVE, rule))
     if rule == "boundary":
         checks.append(Check("not estimable", float(np.sum(found["se"].isna() == estimable)), COUNT, rule))
     return checks + compare_dropped(fit, result["drop1"])
+
+
+def covariance_difference(fit, by_name: pd.DataFrame, expected: dict) -> float:
+    """Return the largest difference from covariances of some coefficients, as a share of the largest of them."""
+    kept = [k for k, name in enumerate(expected["names"]) if name != "(Intercept)"]
+    if not kept:
+        return 0.0
+    at = by_name.loc[[expected["names"][k] for k in kept], "position"].to_numpy(dtype=int)
+    by_r = np.array(expected["matrix"], dtype=float)[np.ix_(kept, kept)]
+    return float(np.abs(covariance(fit)[np.ix_(at, at)] - by_r).max() / np.abs(by_r).max())
 
 
 def compare_dropped(fit, expected: dict | None) -> list[Check]:
@@ -253,11 +266,14 @@ def compare_strata(case: dict) -> list[Check]:
 def compare_pearson(case: dict, independent, row: str, column: str, strata: list[str]) -> list[Check]:
     """Compare Pearson's statistics of each stratum and of the margin over all strata."""
     kind, result, cells = "conditional_independence", case["result"], independent.cells()
+    by_r = result["marginal_pearson"]
     by_stratum = (cells["pearson"] ** 2).groupby([cells[name] for name in strata], observed=False).sum()
-    marginal = fitted(case, f"~ {row} + {column}").goodness_of_fit().loc["X2", "value"]
+    marginal = fitted(case, f"~ {row} + {column}").goodness_of_fit().loc["X2"]
     return [
         Check("Pearson's statistic of strata", relative(by_stratum, result["stratum_pearson"]["X2"]), RELATIVE, kind),
-        Check("Pearson's statistic of all", relative(marginal, result["marginal_pearson"]["X2"]), RELATIVE, kind),
+        Check("Pearson's statistic of all", relative(marginal["value"], by_r["X2"]), RELATIVE, kind),
+        Check("df of all", abs(int(marginal["df"]) - by_r["df"]), COUNT, kind),
+        Check("p of all", p_difference(float(marginal["p"]), by_r["p"]), ERRORS, kind),
     ]
 
 

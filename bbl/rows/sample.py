@@ -242,8 +242,8 @@ class Sample(Rows):
         return replace(self, y=None)
 
     def group(self, y: int) -> Sample:
-        """Return the rows of response group `y`, without a response."""
-        return self.rows(self.y == y).pooled
+        """Return the rows of response group `y`, without a response; without one all rows are in group 0."""
+        return self.rows(self.response == y).pooled
 
     def group_totals(self, K: int) -> np.ndarray:
         """Return the sum of weights (K,) of each response group; rows of an unknown group do not count."""

@@ -19,3 +19,11 @@ def test_equal_rows_are_collapsed_in_order(n_levels, repeats):
     np.testing.assert_array_equal(found.codes, states)
     np.testing.assert_array_equal(found.weights, np.bincount(which.ravel(), weights))
     assert found.codes.flags.c_contiguous
+
+
+def test_without_a_response_all_rows_are_in_the_first_group():
+    rows = Sample(np.array([[0, 1], [1, 1]], dtype=np.uint8), np.array([2.0, 3.0]))
+    first, second = rows.group(0), rows.group(1)
+    np.testing.assert_array_equal(first.codes, rows.codes)
+    assert (first.total, second.n) == (5.0, 0) and first.y is None
+    np.testing.assert_array_equal(rows.group_totals(2), [first.total, second.total])

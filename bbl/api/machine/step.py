@@ -24,6 +24,7 @@ from bbl.report.text import label_text
 from bbl.results.machine.fit import BBLResults
 from bbl.results.machine.machine import MachineResults
 from bbl.results.together.step import StepResults
+from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["step"]
 
@@ -71,7 +72,7 @@ def step(
     FormulaError
         If a formula cannot be read.
     DataError
-        If the fit has no training rows.
+        If the fit has no training rows, its weights are no counts, or its rows have a sampling design.
 
     Warns
     -----
@@ -105,7 +106,9 @@ def step(
     """
     engine, k = _check_fit(fit), _check_penalty(k)
     directions = DIRECTIONS[choice("direction", direction, tuple(DIRECTIONS))]
+    check_single_rows(fit.survey, "A stepwise choice of terms")
     rows, labels, layout = fit._rows(), fit.labels, fit.parameters.layout
+    rows.check_whole("AIC and BIC compare models")
     start = frozenset(layout.scopes[layout.m :])
     lower, upper = _check_scope(scope, fit, start)
     penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k

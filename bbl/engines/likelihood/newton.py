@@ -54,10 +54,15 @@ class StateLikelihood:
     penalty : ndarray, shape (size,)
     support : ndarray of bool, shape (n,), or None
         States that ln Z sums over; None for all that can occur.
+    basis : ndarray of bool, shape (size,)
+        Parameters that span what these states tell apart, as in `rank`: others need not move. The information of all
+        together would have no Cholesky factor.
     """
 
-    def __init__(self, table: StateTable, target: np.ndarray, penalty: np.ndarray, support: np.ndarray | None):
-        self.table, self.target, self.penalty, self.support = table, target, penalty, support
+    def __init__(
+        self, table: StateTable, target: np.ndarray, penalty: np.ndarray, support: np.ndarray | None, basis: np.ndarray
+    ):
+        self.table, self.target, self.penalty, self.support, self.basis = table, target, penalty, support, basis
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
@@ -71,8 +76,11 @@ class StateLikelihood:
         return self.target - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information plus the penalty."""
-        return [self.table.covariances(self.p, self.mu) + np.diag(self.penalty)]
+        """Return the Fisher information plus the penalty, zero for parameters that are not in the basis."""
+        information = self.table.covariances(self.p, self.mu)
+        information[~self.basis] = 0.0
+        information[:, ~self.basis] = 0.0
+        return [information + np.diag(self.penalty)]
 
 
 def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: int) -> Maximum:
@@ -120,7 +128,8 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         is_informed = curvature.diagonal() > NO_INFORMATION
         scale = np.sqrt(np.where(is_informed, curvature.diagonal(), 1.0))
         scaled_gradient = np.where(is_informed, gradient, 0.0) / scale
-        scaled = curvature / np.outer(scale, scale)
+        scaled = np.where(np.outer(is_informed, is_informed), curvature / np.outer(scale, scale), 0.0)
+        scaled[~is_informed, ~is_informed] = 1.0
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale

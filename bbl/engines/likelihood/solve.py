@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -192,18 +192,19 @@ class Solver:
         counts = _sums(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
         start, face = _start(component.layout, target), zero_margins(table, counts, free)
-        objective = StateLikelihood(table, target, penalty.ridge, face.support)
+        basis, determined = _told_apart(table, face, penalty)
+        objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
         if component.layout.size > MAX_NEWTON_SIZE:
             maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
-            return _on_face(table, maximum, face, penalty)
+            return Solution(*_on_face(table, maximum, face), determined, basis)
         maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS)
-        solution = _on_face(table, maximum, face, penalty)
-        information = objective.curvatures()[0][np.ix_(solution.basis, solution.basis)]
-        if is_certain(information, objective.gradient()[solution.basis], len(component.layout.scopes)):
-            return solution
-        face = facial_set(table, counts, free)
-        objective = StateLikelihood(table, target, penalty.ridge, face.support)
-        return _on_face(table, maximise(objective, start, self.tolerance, self.itmax), face, penalty)
+        information = objective.curvatures()[0][np.ix_(basis, basis)]
+        if not is_certain(information, objective.gradient()[basis], len(component.layout.scopes)):
+            face = facial_set(table, counts, free)
+            basis, determined = _told_apart(table, face, penalty)
+            objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
+            maximum = maximise(objective, start, self.tolerance, self.itmax)
+        return Solution(*_on_face(table, maximum, face), determined, basis)
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         table = StateTable(component.layout)
@@ -226,8 +227,8 @@ class Solver:
         objective.gradient()
         basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        solution = _on_face(table, maximum._replace(value=known_share * maximum.value), face, penalty)
-        return replace(solution, determined=solution.determined & determined, basis=basis)
+        maximum = _on_face(table, maximum._replace(value=known_share * maximum.value), face)
+        return Solution(*maximum, determined & _told_apart(table, face, penalty)[1], basis)
 
     def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
         """Fit on a junction tree by gradients alone."""
@@ -292,27 +293,27 @@ def _start(layout: Layout, target: np.ndarray) -> np.ndarray:
     return theta
 
 
-def _on_face(table: StateTable, maximum: Maximum, face: Face, penalty: Penalty) -> Solution:
-    """Return the solution of a fit on a face, so far along the direction of recession that the rest is lost."""
-    theta, value, norm, n_iter = maximum
-    every = np.ones(table.layout.size, dtype=bool)
+def _told_apart(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
+    """Return a basis of the parameters that the states on a face tell apart, and the determined ones, as `rank`."""
     support = table.possible if face.support is None else face.support
     if support is None:
-        return Solution(theta, value, norm, n_iter, every, every)
-    basis = determined = face.direction == 0.0
-    if table.layout.size <= MAX_INFORMATION_SIZE:
-        flat = support / support.sum()
-        information = table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float))
-        basis, determined = rank(information)
+        return (np.ones(table.layout.size, dtype=bool),) * 2
+    if table.layout.size > MAX_INFORMATION_SIZE:
+        return (face.direction == 0.0,) * 2
+    flat = support / support.sum()
+    return rank(table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float)))
+
+
+def _on_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
+    """Return the maximum on a face, so far along the direction of recession that the rest has no probability."""
     if face.support is None:
-        return Solution(theta, value, norm, n_iter, determined, basis)
-    lost = ~support if table.possible is None else table.possible & ~support
+        return maximum
+    lost = ~face.support if table.possible is None else table.possible & ~face.support
     drop = table.energies(face.direction)
-    drop = drop[np.argmax(support)] - drop[lost]
-    log_z, _ = table.log_partition(theta, support)
-    excess = table.energies(theta)[lost] - log_z + OFF_FACE_LOG
-    theta = theta + max(float((excess / drop).max()), 0.0) * face.direction
-    return Solution(theta, value, norm, n_iter, determined, basis)
+    drop = drop[np.argmax(face.support)] - drop[lost]
+    log_z, _ = table.log_partition(maximum.theta, face.support)
+    excess = table.energies(maximum.theta)[lost] - log_z + OFF_FACE_LOG
+    return maximum._replace(theta=maximum.theta + max(float((excess / drop).max()), 0.0) * face.direction)
 
 
 def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:

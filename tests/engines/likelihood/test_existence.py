@@ -144,3 +144,18 @@ def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
         np.testing.assert_array_equal(found.determined, expected.determined)
         assert found.basis.sum() == expected.basis.sum()
     assert n_faces > 15
+
+
+def test_steps_on_a_face_take_no_eigenvectors(monkeypatch):
+    """The step moves parameters that the states on the face tell apart: their information has a Cholesky factor."""
+    counts = np.array([[[30, 40], [50, 20], [33, 61]], [[24, 30], [40, 52], [0, 0]]], dtype=float)
+    sizes, eigh = [], np.linalg.eigh
+
+    def counted(matrix):
+        sizes.append(len(matrix))
+        return eigh(matrix)
+
+    monkeypatch.setattr(np.linalg, "eigh", counted)
+    solution = fit([2, 3, 2], PAIRS, counts.ravel())
+    assert solution.n_iter > 3 and not solution.determined.all() and solution.norm <= 1e-10
+    assert len(sizes) == 1  # to tell them apart

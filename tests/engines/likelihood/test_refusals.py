@@ -85,8 +85,9 @@ def test_weights_that_are_no_counts_have_estimates_and_no_tests():
             refused()
     row = bbl.anova(small, large).iloc[1]
     assert np.isnan(row["ratio"]) and np.isnan(row["p"]) and "not whole numbers" in row["test"]
-    with pytest.raises(DataError, match="not whole numbers"):
-        large.odds_ratios()
+    for refused in (large.odds_ratios, lambda: bbl.step(large, verbose=0)):
+        with pytest.raises(DataError, match="not whole numbers"):
+            refused()
 
 
 @pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "conditional"])
@@ -98,3 +99,13 @@ def test_steps_of_methods_without_a_likelihood_name_the_one_that_has_it(method):
     ) as one:
         bbl.step(fit)
     assert one.value.argument == "fit"
+
+
+def test_steps_know_no_sampling_design():
+    data = binary(3, 200).assign(weight=np.linspace(0.5, 2.0, 200), cluster=np.arange(200) // 10)
+    design = bbl.survey(weights="weight", cluster="cluster")
+    fit = bbl.bbl("~ x0 + x1 + x2", data, design=design, method="ml", verbose=0)
+    with pytest.raises(DataError, match="A stepwise choice of terms counts rows that were drawn one by one"):
+        bbl.step(fit, verbose=0)
+    by_wald = bbl.bbl("~ x0*x1 + x2", data, design=design, method="ml", verbose=0).inference().tests()  # the advice
+    assert by_wald["p"].notna().any()

@@ -262,6 +262,7 @@ def test_short_names_of_the_commands_are_found():
         assert importlib.util.find_spec(f"benchmarks.{name}") is not None
 
 
+@pytest.mark.long
 def test_command_writes_tables_and_plots(tmp_path, capsys):
     only = "W1 bbl 1e-06 1"  # one measurement, in an interpreter of its own
     assert run.main(["--suite", "fit", "--quick", "--only", only, "--out", str(tmp_path)]) == 0
@@ -309,6 +310,7 @@ def test_ratios_and_exponents(tmp_path):
     assert plots.draw(tmp_path)
 
 
+@pytest.mark.long
 def test_accuracy_of_every_kind_of_method_on_one_split(tmp_path, monkeypatch):
     monkeypatch.setattr(contestants, "GRIDS", {name: values[::5] for name, values in contestants.GRIDS.items()})
     monkeypatch.setattr(contestants, "NFOLD", 2)
@@ -507,6 +509,7 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Perfect separation")  # statsmodels' word for fitted counts near the observed
 @pytest.mark.skipif(not available("statsmodels"), reason="statsmodels is absent")
 def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):

@@ -209,6 +209,7 @@ def as_declared(text: str | None, reason: str | None) -> bool:
     return any(words in text for words in (ABSENCE if reason == ABSENT else [reason]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FITS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_kind_of_model_does_what_it_declares_and_refuses_the_others_by_its_reasons(kind):

@@ -41,6 +41,7 @@ FITS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FITS)
 @pytest.mark.filterwarnings("ignore:On the validated rows")  # most of these classes differ by chance alone
 def test_of_equally_probable_classes_the_first_is_predicted(kind):

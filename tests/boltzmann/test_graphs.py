@@ -52,6 +52,7 @@ def test_all_graphs_of_four_against_fits(n_levels, n):
         assert size == expected_size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("m", "n", "n_checked"), [(5, 40, 60), (6, 1000, 30), (6, 60, 30)])
 def test_graphs_of_more_against_fits(m, n, n_checked):
     n_levels = np.full(m, 2)

@@ -100,6 +100,7 @@ def by_brute_force(codes, counts, layout):
     return support
 
 
+@pytest.mark.long
 def test_separated_cells_are_those_of_one_programme_for_each_cell():
     n_partly = 0
     for seed in range(150):
@@ -273,6 +274,7 @@ def test_separated_groups_have_no_maximum_and_the_advice_works():
     assert fit("y ~ .", wide, ridge="cv").converged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 def test_the_report_does_without_what_needs_a_model_of_the_predictors(ridge, tmp_path):
     fit(ridge=ridge).report(tmp_path / "report.html")

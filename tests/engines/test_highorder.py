@@ -157,6 +157,7 @@ def test_two_votes_choose_fewer_terms(fit, rows):
     assert (votes >= 1).all() and set(both.terms["predictors"]) <= set(fit.terms["predictors"])
 
 
+@pytest.mark.long
 def test_weights_are_repeated_rows_and_threads_change_nothing(fit, pcd, rows):
     merged = rows.value_counts().rename("n").reset_index().sample(frac=1.0, random_state=0)
     weighted = bbl.bbl("~ .", merged, weights="n", method="shbm", verbose=0)
@@ -219,6 +220,7 @@ def test_bad_input_is_named(rows):
     refused("all predictors known", BBLError, silent, missing="marginal")
 
 
+@pytest.mark.long
 def test_corners_have_finite_fits(rows):
     nothing = bbl.bbl("~ .", rows, method="shbm", lambda_=1e6, verbose=0)
     alone = bbl.bbl("~ .", rows, method="naive", prior_count=0.0, verbose=0)
@@ -250,6 +252,7 @@ def test_an_order_above_the_number_of_predictors_is_that_number(rows, n_predicto
     assert penalties.parameters.layout.order <= n_predictors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_varying", [0, 1, 2])
 def test_a_group_of_few_varying_predictors_has_a_fit(rows, n_varying):
     second = rows.head(200).copy()
@@ -273,6 +276,7 @@ def test_the_levels_of_predictors_may_have_any_order(rows):
 SIMPLE = {0: 4.3707, 1: 4.1928, 2: 3.5006, 3: 3.6337, 4: 4.3992, 5: 4.0482}
 
 
+@pytest.mark.long
 def test_new_rows_of_drawn_machines_are_predicted_as_by_a_program_that_knows_their_coding():
     ratios, found = [], 0
     for seed, pnll in SIMPLE.items():
@@ -283,6 +287,7 @@ def test_new_rows_of_drawn_machines_are_predicted_as_by_a_program_that_knows_the
     assert max(ratios) < 1.003 and np.mean(ratios) < 1.001 and found >= 21
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["shbm_toy_0", "shbm_toy_1", "shbm_toy_2", "shbm_toy_3"])
 def test_new_rows_of_the_toys_are_predicted_as_by_a_simple_program(shared, name):
     folder = shared / "data" / "highorder"
@@ -296,6 +301,7 @@ def test_new_rows_of_the_toys_are_predicted_as_by_a_simple_program(shared, name)
     assert triples <= set(fit.terms["predictors"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["shbm_toy_0", "cat3_toy_s0"])
 def test_known_terms_are_found_and_new_rows_fit_better_than_under_all_pairs(shared, name):
     folder = shared / "data" / "highorder"

@@ -196,6 +196,7 @@ def test_six_groups_one_of_them_nearly_empty_and_many_predictors_are_fitted(quic
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
 
 
+@pytest.mark.long
 def test_where_states_are_too_many_ln_z_of_some_draws_is_annealed(quick):
     fit = fitted(wide_table(19), "~ .^2 - y", None, draws=30)
     assert fit.estimate.log_z_kind == "ais" and fit.estimate.predictive.theta.shape == (1, 50, 19 + 171)

@@ -65,6 +65,7 @@ def test_chains_are_dealt_to_the_draws_in_packs():
         PersistentVI(n_iter=1e3)
 
 
+@pytest.mark.long
 def test_it_runs_through_every_verb(data, tmp_path):
     fit = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **QUICK)
     again = bbl.bbl("y ~ .^2", data, method=PersistentVI(seed=1, **QUICK), n_jobs=3)

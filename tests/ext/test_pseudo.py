@@ -582,6 +582,7 @@ def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.long
 def test_a_wide_problem_has_a_metric_for_each_penalty_that_threads_ask_for():
     rng, m = np.random.default_rng(0), 520
     codes = (rng.random((700, m)) < rng.uniform(0.02, 0.5, m)).astype(np.uint8)
@@ -602,6 +603,7 @@ def test_a_wide_problem_has_a_metric_for_each_penalty_that_threads_ask_for():
         np.testing.assert_array_equal(theta, solved(made(), lambda_))
 
 
+@pytest.mark.long
 def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():
     A = np.random.default_rng(0).normal(size=(1000, 700))
     A = A.T @ A

@@ -279,6 +279,7 @@ def test_chains_give_the_gradient_of_the_likelihood():
     assert_allclose(found, exact, atol=0.01 * sample.total)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("file", "levels", "mean", "sd"), [("toyA", [2] * 4, 0.01, 0.005),
                                                            ("toyC_group_L233", [2, 3, 3], 0.015, 0.01)])  # fmt: skip
 def test_normal_priors_give_the_optimum_that_another_program_found(shared, file, levels, mean, sd):
@@ -310,6 +311,7 @@ def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
     )
 
 
+@pytest.mark.long
 def test_an_early_end_still_lets_the_steps_fall_to_zero():
     layout = Layout([2, 2])
     sample = rows(layout, 40)

@@ -176,6 +176,7 @@ def drawn(problem, sampler, counts=COUNTS, seed=1, sweeps=0, approximate=None):
     return np.array([chain.draws for chain in chains])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sampler", "seed"), [("nuts", 1), ("exchange", 1)])
 def test_samplers_reach_the_exact_posterior_of_four_spins(shared, sampler, seed):
     sample, layout, truth = toy_a(shared)
@@ -208,6 +209,7 @@ def test_the_pseudo_posterior_has_its_own_row_and_the_adjusted_one_the_exact_spr
     np.testing.assert_allclose(draws.std(axis=(0, 1)), truth["exact_sd"], atol=0.012)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampler", ["nuts", "exchange"])
 def test_samplers_reach_the_exact_posterior_of_three_levels_in_both_gauges(shared, sampler):
     sample, layout, truth = toy_c(shared)

@@ -94,6 +94,7 @@ def test_sds_are_those_of_the_exact_posterior_where_the_factorised_are_too_small
     assert (factorised.sd < 0.85 * exact).any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("file", "levels"), [("toyA", [2] * 4), ("toyC_group_L233", [2, 3, 3])])
 def test_sds_are_those_that_another_program_found(shared, file, levels):
     stored, layout, sample, _, at = settled(shared / f"data/posterior/{file}.json", tuple(levels))

@@ -47,6 +47,7 @@ def tuned(example):
     return told(lambda: bbl.bbl("y ~ .^2", data[:1000], lambda_="cv", **options))
 
 
+@pytest.mark.long
 def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tmp_path):
     (fit, warning), data = tuned, example[0]
     record = fit.log_loss
@@ -75,6 +76,7 @@ def test_explanations_and_importances_of_such_a_fit_begin_with_it(tuned, example
     assert " ".join(str(fit.explain(new[:2])).split()).startswith(fit.log_loss.verdict)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("remedy", [{"calibrate": "temperature", "lambda_": "cv"}, {"method": "auto"}])
 def test_each_remedy_lowers_the_loss_below_that_of_the_shares(tuned, example, remedy):
     data, options = example

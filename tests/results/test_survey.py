@@ -134,6 +134,7 @@ def test_working_ratios_of_nested_fits(method):
         large._ratio_test(fit(method, bbl.survey("w"), "y ~ a*b + c"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["JKn", "bootstrap"])
 def test_replicates_are_near_linearised_errors(method, kind):

@@ -148,6 +148,7 @@ def test_decomposable_models_with_all_subsets_have_a_closed_form():
         assert solution.n_iter == 0
 
 
+@pytest.mark.long
 def test_junction_trees_reach_the_enumerated_maximum(tree_only):
     for seed in range(N_MODELS):
         model = Model(seed)

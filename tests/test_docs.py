@@ -1,6 +1,7 @@
 """The documentation: its code runs, the reference is complete, and the comparison with R is that of the tests."""
 
 import builtins
+import collections
 import contextlib
 import csv
 import dataclasses
@@ -176,11 +177,14 @@ def test_words_that_readers_search_for_are_on_the_page_that_answers(asked, answe
 
 
 def newcomers():
-    """Return the table for newcomers: one dict for each line, by heading."""
-    lines = [line for line in (DOCS / "coming_from.md").read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
-    head, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
-    assert len(rows) > 30
-    return [dict(zip(head, row, strict=True)) for row in rows]
+    """Return the lines of the tables for newcomers: dicts by heading, empty where a table has no such column."""
+    tables = re.findall(r"(?:^\| .*\n)+", (DOCS / "coming_from.md").read_text(encoding="utf-8"), re.MULTILINE)
+    out = []
+    for text in tables:
+        head, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines()]
+        out += [collections.defaultdict(str, zip(head, row, strict=True)) for row in rows]
+    assert len(tables) == 2 and len(out) > 40
+    return out
 
 
 def resolved(path, start=bbl):
@@ -211,6 +215,7 @@ def test_names_of_this_package_in_the_table_for_newcomers_exist(row, newcomer_fi
         if name[0].isupper():
             assert hasattr(importlib.import_module("bbl.sklearn"), name), name
     verbs = [bbl.bbl, bbl.crossVal, bbl.networks.bnc, bbl.networks.lp, bbl.bin, fit.predict, fit.evaluate, fit.conf_int]
+    verbs += [bbl.survey, bbl.Conditional, fit.avg_comparisons, fit.avg_predictions]
     verbs += [importlib.import_module("bbl.sklearn").BBLClassifier]
     known = {name for verb in verbs for name in inspect.signature(verb).parameters}
     for name in re.findall(r"(\w+)=", text.replace("==", "")):

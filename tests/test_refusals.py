@@ -363,6 +363,11 @@ STATEMENTS = [
 # page, words of the sentence, the test that checks it
 ELSEWHERE = [
     (
+        "vignettes/survey.py",
+        "A design that cannot hold is refused",
+        "results/test_survey.py::test_bad_designs_are_answered",
+    ),
+    (
         "docs/guide/missing.md",
         "beyond, an error says so",
         "engines/likelihood/test_refusals.py::test_gaps_of_more_states_than_can_be_listed_are_refused_with_the_remedy",

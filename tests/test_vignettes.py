@@ -56,6 +56,7 @@ def test_all_are_there():
         "simulated",
         "sparse_couplings",
         "sparse_interactions",
+        "survey",
         "titanic",
         "two_way_clustering",
     ]

@@ -62,7 +62,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
         values, note, unbounded = _by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
     title = kind if rows.text == "" else f"{kind}, {'averaged over ' if not _is_rowwise(rows) else ''}{rows.text}"
-    notes = _notes(fit, questions, values, errors.se is not False, unbounded)
+    notes = _notes(fit, questions, values, unbounded)
     frame, columns = _frame(fit, questions, rows, values, notes)
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
     return Effects(frame, columns, title, note, fit.labels, errors.level, null)
@@ -92,14 +92,11 @@ def _by_source(
         return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
 
 
-def _notes(
-    fit: EffectFit, questions: Questions, values: EffectValues, has_errors: bool, unbounded: frozenset[int]
-) -> np.ndarray:
+def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded: frozenset[int]) -> np.ndarray:
     """Return the note on each effect (Q, U, K), empty for most; limits of what has no variation become nan in place."""
     notes = np.full(values.estimate.shape, "", dtype=object)
     undefined = ~np.isfinite(values.estimate)
-    known_errors = has_errors and bool(np.isfinite(values.std_error).any())
-    if known_errors:
+    if values.has_errors:
         flat = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
             array[flat | undefined] = np.nan

@@ -28,7 +28,8 @@ BLOCK = 2**22  # numbers in the derivatives that are held at a time
 class EffectValues:
     """Estimates of all quantities, shape (Q, U, K), with standard errors and limits; nan where there are none.
 
-    `is_partial` says which have the errors of some replicates only, because they are undefined in others.
+    `has_errors` says whether standard errors were looked for, and `is_partial` which of them are those of some
+    replicates only, because others have no estimate.
     """
 
     estimate: np.ndarray
@@ -37,6 +38,7 @@ class EffectValues:
     high: np.ndarray
     statistic: np.ndarray
     p: np.ndarray
+    has_errors: bool = True
     is_partial: np.ndarray | None = None
 
 
@@ -76,7 +78,7 @@ def estimates(questions: Questions, rows: EffectRows, scores: Scores) -> EffectV
     """Return estimates without standard errors."""
     value = contrasts(questions, averages(questions, rows, scores))
     nothing = np.full(value.shape, np.nan)
-    return EffectValues(value, *(nothing,) * 5)
+    return EffectValues(value, *(nothing,) * 5, has_errors=False)
 
 
 def by_delta_method(

@@ -14,7 +14,7 @@ from bbl.errors import BBLError, ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters, sample_groups
 from benchmarks.report import command, rows_of, table, write_page
-from benchmarks.studies import level, pooled, surveys
+from benchmarks.studies import effects, level, pooled, surveys
 
 LEVELS = (0.05, 0.01)
 FEW, MORE = 1000, 5  # data of so few rows are drawn so many times as often
@@ -141,19 +141,21 @@ def main() -> None:
     args = command(
         __doc__,
         only=(
-            ["models", "level", "pooled", "surveys"],
+            ["models", "level", "pooled", "surveys", "effects"],
             "which studies to run; of the others the stored numbers are shown",
         ),
         replicates=(100, "samples of each model; five times that of small ones"),
         tests=(2000, "replicates of each cell of the study of levels"),
         pooled=(1000, "replicates of each cell of the study of differences from the pooled fit"),
         surveys=(1000, "samples of clusters from a population"),
+        effects=(500, "samples of each size for effects on probabilities"),
     )
     studies = {
         "models": ("coverage.csv", lambda: run(args.replicates, args.jobs), summarise),
         "level": ("level.csv", lambda: level.run(args.tests, args.jobs), level.summarise),
         "pooled": ("pooled.csv", lambda: pooled.run(args.pooled, args.jobs), pooled.summarise),
         "surveys": ("surveys.csv", lambda: surveys.run(args.surveys, args.jobs), surveys.summarise),
+        "effects": ("effects.csv", lambda: effects.run(args.effects, args.jobs), effects.summarise),
     }
     lines: list[str] = []
     for name, (file, simulate, tables) in studies.items():

@@ -18,6 +18,7 @@ from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviation
 from bbl.engines import Engine
 from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.solve import tree_order
+from bbl.engines.likelihood.states import StateTable
 from bbl.engines.likelihood.tree import JunctionTree
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
@@ -124,11 +125,12 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
         if not rows.n:  # its probability is zero whatever the parameters are
             blocks.append(np.zeros((1 + layout.size, 1 + layout.size)))
             continue
-        covariance = full_covariance(rows, layout, engine)
+        group_layout = layout.of_group(g)
+        covariance = full_covariance(rows, group_layout, engine)
         is_known = np.isfinite(covariance.diagonal())
         determined[g, 1:] = is_known
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
-        jacobian = np.vstack([-moments(layout, group_theta), np.eye(layout.size)])
+        jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
         block = jacobian @ covariance @ jacobian.T
         block[0, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
         blocks.append(block)
@@ -188,17 +190,17 @@ def _under_design(
         is_known = np.ones((K, width), dtype=bool)
     for g, group_theta in enumerate(theta):
         of_group = sample.response == g
-        rows, domain, of_layout = sample.group(g), survey.only(of_group), layout.of_group(g)
+        rows, domain, group_layout = sample.group(g), survey.only(of_group), layout.of_group(g)
         share = share_deviations(rows, domain)
         if traits:
             if has_fixed_shares:
                 deviations[g][:, :1] -= share
             continue
-        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), of_layout)
-        of_theta = penalised_deviations(rows, of_layout, group_theta, engine, domain)
+        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        of_theta = penalised_deviations(rows, group_layout, group_theta, engine, domain)
         is_known[g, 1:] = of_rows.determined & np.isfinite(of_theta).all(axis=0)
         of_theta[:, ~is_known[g, 1:]] = 0.0
-        of_log_z = of_theta @ moments(layout, group_theta)[:, None]
+        of_log_z = of_theta @ moments(group_layout, group_theta)[:, None]
         deviations.append(np.hstack([(0.0 if has_fixed_shares else share) - of_log_z, of_theta]))
     E = np.hstack(deviations)
     note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
@@ -209,6 +211,11 @@ def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return the mean (size,) of the indicator of each parameter in a model: the derivatives of its ln Z."""
     out = np.empty(layout.size)
     for component in components(layout):
+        if component.layout.support is not None:
+            table = StateTable(component.layout)
+            _, p = table.log_partition(theta[component.positions])
+            out[component.positions] = table.moments(p)
+            continue
         order = tree_order(component.layout)
         if order is None:
             raise OptionError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,24 +11,25 @@ from bbl.boltzmann.inference.score_covariance import score_covariance
 from bbl.errors import DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
-from bbl.results.classifier import ClassifierResults
 from bbl.results.effect_fit import DeltaMethod, ErrorSource, Scores
-from bbl.results.machine.machine import MachineResults
 from bbl.stats.scores import with_priors
 
-__all__ = ["machine_error_source"]
+if TYPE_CHECKING:
+    from bbl.results.machine.fit import BBLResults
+
+__all__ = ["delta_method", "machine_error_source"]
 
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
-def machine_error_source(self: MachineResults, rng: np.random.Generator) -> ErrorSource:
+def machine_error_source(self: BBLResults, rng: np.random.Generator) -> ErrorSource:
     """Return the covariance of a fit, its draws, or its replicates; an OptionError or DataError if it has none."""
     if self.training is None and not self.engine.posterior:
         raise DataError(
             "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
             "were read in batches. Save it with store_data=True."
         )
-    estimate, layout = self.estimate, self.parameters.layout
+    estimate = self.estimate
     fits = estimate.fits[: len(self.labels.groups)]
     unbounded = frozenset(int(one[0]) for fit in fits for one in fit.unbounded)
     if self.engine.posterior:
@@ -40,18 +41,22 @@ def machine_error_source(self: MachineResults, rng: np.random.Generator) -> Erro
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(None, (), unbounded, self.survey)
-    has_fixed_shares = cast(ClassifierResults, self).priors is not None
-    covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_fixed_shares, self.survey)
-    temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
-    if estimate.calibration is not None:
-        covariance = replace(covariance, note=covariance.note + CALIBRATED)
-    delta = DeltaMethod(covariance, ScoreGradient(layout, self.parameters.theta), temperature)
-    return ErrorSource(delta, (), unbounded)
+    return ErrorSource(self._delta_method, (), unbounded)
 
 
-def _draws(fit: MachineResults, rng: np.random.Generator) -> list[Scores]:
+def delta_method(self: BBLResults) -> DeltaMethod:
+    """Return what the delta method needs of the fit; an OptionError or DataError if it has no covariance."""
+    estimate, parameters = self.estimate, self.parameters
+    covariance = score_covariance(self._testable_rows(), estimate, self.engine, self.priors is not None, self.survey)
+    if estimate.calibration is None:
+        return DeltaMethod(covariance, ScoreGradient(parameters.layout, parameters.theta))
+    covariance = replace(covariance, note=covariance.note + CALIBRATED)
+    return DeltaMethod(covariance, ScoreGradient(parameters.layout, parameters.theta), estimate.calibration.temperature)
+
+
+def _draws(fit: BBLResults, rng: np.random.Generator) -> list[Scores]:
     """Return class scores under each draw of the parameters, with class shares drawn from a Dirichlet distribution."""
-    estimate, priors = fit.estimate, cast(ClassifierResults, fit).priors
+    estimate, priors = fit.estimate, fit.priors
     draws = estimate.predictive
     assert draws is not None  # noqa: S101  # the caller has checked it
     totals = estimate.class_prior * fit.nobs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self, Unpack, final, overload
 
 import numpy as np
@@ -24,7 +25,7 @@ from bbl.results.classifier import ClassifierResults
 from bbl.results.explanation import Attribution
 from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
-from bbl.results.machine.effect_source import machine_error_source
+from bbl.results.machine.effect_source import delta_method, machine_error_source
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
@@ -93,6 +94,7 @@ class BBLResults(MachineResults, ClassifierResults):
     to_dot = interaction_graph.to_dot
     to_networkx = interaction_graph.to_networkx
     _ratio_test = machine_ratio_test
+    _delta_method = cached_property(delta_method)
     _error_source = machine_error_source
     _model_parts = machine_parts
     fitted = fitted

@@ -1,0 +1,249 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A survey from file to sentence
+#
+# People of five regions were asked whether they consider moving away. The file has weights, strata, sampling points,
+# agreement on a scale of five, and gaps. What a report needs is one sentence: by how many points of probability renting
+# goes with moving, and how sure that is. This page goes from the file to that sentence: reading, items, the sampling
+# design, a fit, its evaluation on people of other places, effects with their intervals, and the report.
+
+# %%
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import bbl
+
+pd.options.display.width = 120
+
+# %% [markdown]
+# ## A file
+#
+# The people are made here, so that the truth is known: tenants move more often, in some places more than in others, the
+# content and the old less, and to be lonely matters to owners alone. People of one sampling point are alike. Two
+# regions were sampled more densely than the others, which the weights undo.
+
+# %%
+folder = Path(tempfile.mkdtemp())
+rng = np.random.default_rng(15)
+regions = {"North": (40, 0.6), "South": (40, 0.6), "East": (25, 1.4), "West": (25, 1.4), "Islands": (12, 1.0)}
+region = np.repeat(list(regions), [points for points, _ in regions.values()])  # of each sampling point
+asked = 15  # people at each of them
+point = np.repeat(np.arange(len(region)), asked)
+n = len(point)
+scale = ["Strongly disagree", "Disagree", "Neither", "Agree", "Strongly agree"]
+
+
+def yes(log_odds):
+    """Draw answers."""
+    return rng.random(n) < 1 / (1 + np.exp(-log_odds))
+
+
+def of_point(spread):
+    """Draw what people of a sampling point share."""
+    return rng.normal(0, spread, len(region))[point]
+
+
+age = rng.integers(18, 90, n)
+rent = yes(-0.3 + of_point(1.0) - 0.02 * (age - 50))
+content = rng.normal(size=n) + of_point(0.6)
+lonely = yes(-1.2 - 0.4 * content)
+place, of_rent = of_point(0.7), 1.2 + of_point(0.9)
+
+
+def log_odds(rent):
+    """Return the log odds of moving of all people, if they rent or not."""
+    return -1.4 + place + of_rent * rent - 0.9 * content + 0.8 * (age < 35) + 1.2 * (lonely & ~rent)
+
+
+people = pd.DataFrame(
+    {
+        "id": np.arange(100_000, 100_000 + n),
+        "region": region[point],
+        "point": point % 40,  # numbers start anew in each region
+        "weight": [regions[name][1] for name in region[point]] * rng.lognormal(0, 0.3, n),
+        "Q1. How old are you?": age,
+        "Q7. Do you own or rent your home?": np.where(rent, "Rent", "Own"),
+        "Q9. Do you often feel lonely?": np.where(lonely, "Yes", "No"),
+    }
+)
+items = {"I trust my neighbours": 1, "I feel safe here": 1, "Everything is too dear": -1, "The council listens": 1}
+for number, (text, sign) in enumerate(items.items(), start=1):
+    cut = np.digitize(sign * content + rng.normal(0, 0.8, n), [-1.5, -0.5, 0.5, 1.5])
+    people[f"Q8_{number}. {text}"] = np.array(scale)[cut]
+answer = np.where(rng.random(n) < 0.06, "Don't know", np.where(yes(log_odds(rent)), "Yes", "No"))
+people["Q15. Do you consider moving away within a year?"] = answer
+for column in people.columns[4:]:
+    people[column] = people[column].astype(object).mask(rng.random(n) < 0.04, rng.choice(["", "NA", "-"], n))
+people.to_csv(folder / "survey.csv", index=False)
+print((folder / "survey.csv").read_text()[:620])
+
+# %% [markdown]
+# ## Read
+#
+# Texts that stand for a gap are named; `""` and `NA` are known to `read_csv`. Whole questions make poor names in a
+# formula and good ones in a questionnaire, so they are kept in a dictionary and get short names.
+
+# %%
+table = pd.read_csv(folder / "survey.csv", na_values=["-"])
+short = {name: name.split(".")[0] for name in table.columns if name.startswith("Q")}
+table = table.rename(columns=short).rename(columns={"Q1": "age", "Q7": "home", "Q9": "lonely", "Q15": "moving"})
+print(table.isna().sum().to_string())
+
+# %% [markdown]
+# ## Items
+#
+# Four statements measure one thing, one of them with the opposite sign. Their mean, over those that were answered, is a
+# number that is cut into thirds. `bbl.bin` takes the weights, so that each third holds as many people of the
+# population, not of the file.
+
+# %%
+signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])
+scores = table[signs.index].apply(lambda item: item.map({text: k - 2 for k, text in enumerate(scale)})) * signs
+print(scores.corr().round(2))
+table["content"] = scores.mean(axis=1)
+table = bbl.bin(table.drop(columns=signs.index), "content", bins=3, weights="weight")
+table["age"] = pd.cut(table["age"], [17, 34, 59, 90], labels=["18-34", "35-59", "60+"])
+table["home"] = pd.Categorical(table["home"], ["Own", "Rent"], ordered=True)  # the first level is the reference
+print(table.groupby("content", observed=True)["weight"].sum().round(0))
+
+# %% [markdown]
+# ## The sampling design
+#
+# `bbl.survey` names the columns: weights, strata, clusters. Who does not know is neither a mover nor a stayer: the
+# sentence is about people who know, a *domain* of the population. Cutting the table to them has the same estimates, but
+# loses sampling points where nobody knows, and with them part of the errors.
+
+# %%
+table["has_view"] = table["moving"].isin(["Yes", "No"])
+design = bbl.survey("weight", strata="region", cluster="point", domain="has_view")
+formula = "moving ~ (home + lonely + age + content)^2"
+fit = bbl.bbl(formula, table, design=design, method="ml", missing="marginal")
+print(fit.survey.text)
+
+# %% [markdown]
+# A design that cannot hold is refused, and the message says what to do. Numbers of sampling points start anew in each
+# region here, which is the default; who says otherwise hears of it:
+
+# %%
+try:
+    bbl.bbl(formula, table, design=bbl.survey("weight", strata="region", cluster="point", nested=False))
+except bbl.BBLError as error:
+    print(error)
+
+# %% [markdown]
+# How much do the sampling points matter? The same fit, as if each row had been drawn by itself:
+
+# %%
+single = bbl.bbl(formula, table, design=bbl.survey("weight", domain="has_view"), method="ml", missing="marginal")
+errors = pd.DataFrame({"clusters": fit.bse["Yes"], "single rows": single.bse["Yes"]})
+print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).round(3))
+
+# %% [markdown]
+# ## Which interactions
+#
+# Joint tests know the design too (Rao and Scott 1984); `of=` asks for the difference between movers and stayers. How
+# renting and loneliness go together differs most between them, as it should.
+
+# %%
+tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")
+print(tests.head(6)[["predictor", "predictor2", "chisq", "df", "p", "p_holm"]].round(4))
+
+# %% [markdown]
+# ## Evaluate
+#
+# People of a place that the model has seen are easier to predict than people of a new one. With a design, folds are
+# whole sampling points, dealt within regions, so that these scores are those of new places.
+
+# %%
+settings = {"method": "ml", "missing": "marginal", "nfold": 5, "seed": 1, "verbose": 0}
+by_point = bbl.crossVal(formula, table, design=design, shuffle=True, **settings)
+print(by_point.evaluate().scores.loc[["log-loss", "accuracy", "AUC"]].round(3))
+
+# %% [markdown]
+# ## Effects
+#
+# Every row is set to *Own* and then to *Rent*, all else being as it is, and the two average probabilities are compared;
+# averages count the weights. The errors are those of the design.
+
+# %%
+effects = fit.avg_comparisons("home")
+print(effects)
+
+# %%
+by_loneliness = fit.avg_comparisons("home", by="lonely").frame.query("group == 'Yes'")
+print(by_loneliness[["lonely", "contrast", "estimate", "std_error", "conf_low", "conf_high"]].round(3))
+
+# %%
+axes = fit.avg_comparisons(contrast="reference").plot()
+plt.show()
+
+# %% [markdown]
+# ## The sentence
+
+# %%
+row = effects.frame.query("group == 'Yes'").iloc[0]
+low, point_estimate, high = (100 * row[name] for name in ("conf_low", "estimate", "conf_high"))
+print(
+    f"With the same age, contentment and loneliness, renting goes with a probability of moving that is "
+    f"{point_estimate:.0f} points higher than owning (95 % interval {low:.0f} to {high:.0f}; {len(fit.survey.rows):,} "
+    f"people of {len(np.unique(fit.survey.clusters))} sampling points in {len(regions)} regions)."
+)
+
+# %% [markdown]
+# The truth, which only a made survey has: what the same people would answer on average if all rented, or all owned.
+
+# %%
+chances = [1 / (1 + np.exp(-log_odds(np.full(n, everybody_rents)))) for everybody_rents in (True, False)]
+print(f"{100 * np.average(chances[0] - chances[1], weights=people['weight']):.1f} points")
+
+# %% [markdown]
+# A sentence that leaves the sampling points out would sound surer than it may:
+
+# %%
+alone = single.avg_comparisons("home").frame.query("group == 'Yes'").iloc[0]
+print(f"as if rows were drawn one by one: {100 * alone['conf_low']:.1f} to {100 * alone['conf_high']:.1f} points")
+print(f"by sampling points: {low:.1f} to {high:.1f} points")
+
+# %% [markdown]
+# ## Keep, and tell others
+#
+# The report is one page with the summary, the tests and the effects. A model file that is saved with its rows answers
+# the same questions again, also on the command line:
+#
+# ```bash
+# python -m bbl effects survey.bbl --variables home
+# ```
+
+# %%
+fit.report(folder / "report.html")
+fit.save(folder / "survey.bbl", store_data=True)
+command = [sys.executable, "-m", "bbl", "effects", "survey.bbl", "--variables", "home"]
+done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+print(done.stdout)
+print(f"{(folder / 'report.html').stat().st_size / 1e3:.0f} kB")
+
+# %% [markdown]
+# ## References
+#
+# Lumley T (2010). Complex Surveys: A Guide to Analysis Using R. Wiley.
+#
+# Rao JNK, Scott AJ (1984). On chi-squared tests for multiway contingency tables with cell proportions estimated from
+# survey data. The Annals of Statistics 12, 46-60.

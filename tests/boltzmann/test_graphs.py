@@ -79,6 +79,17 @@ def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed
     assert min(left_out, default=np.inf) > max(best[0] + 100.0, best[n_best - 1]) - 1e-6
 
 
+def test_small_tables_have_their_cores_fitted_in_few_rounds(monkeypatch):
+    """Nearly independent predictors: most graphs are near the best, and all of their cores have to be fitted."""
+    from bbl.boltzmann.graphs import exhaustive
+
+    calls = []
+    monkeypatch.setattr(exhaustive, "fit_cliques", lambda *of: calls.append(len(of[1])) or fit_cliques(*of))
+    scores = all_scores(draw((2,) * 6, 200, 7, 0.1), (2,) * 6, np.log(400.0), 20)
+    assert sum(calls) > 1000 and max(calls) > 300
+    assert scores.is_exhaustive
+
+
 def test_larger_graphs_have_larger_likelihoods():
     scores = all_scores(draw((2, 3, 2, 2, 2), 80, 4), (2, 3, 2, 2, 2))
     numbers = scores.edges @ (1 << np.arange(10))

@@ -120,7 +120,7 @@ def every_verb_answers(case: Case) -> None:
     if len(case.frame) > 200 or len(case.table.names) > 6:
         names = [n for n in names if n not in ("tan_hc", "tan_hcsp", "fssj", "bsej", "crossVal", "cv", "bicluster")]
     if len(case.table.names) > 4:
-        names.remove("graphs")  # all graphs of six variables take a minute
+        names.remove("graphs")  # all graphs of six variables take a second
     name = str(case.rng.choice(names))
     if name not in VERBS:
         raise Fall(f"verb {name!r} is new to the machine: enter a call in tests/seams/laws_verbs.py")

@@ -26,17 +26,12 @@ __all__ = ["all_graphs"]
 Graph = tuple[int, int]  # predictors, and edges between them, as sets
 
 NEGLIGIBLE = 100.0  # graphs whose criterion is so much above the least have no weight, all of them together: exp(-39)
-CORES_AT_ONCE = 48  # fitted before the bounds are compared again with the best graphs
+CORES_AT_ONCE = 48  # fitted at least before the bounds are compared again with the best graphs
+CELLS_AT_ONCE = 2**15  # of the tables of the cores that are fitted before: those of small tables take little time
 
 
 class _Splitter:
-    """Splits graphs into cores, and adds up their likelihoods.
-
-    Attributes
-    ----------
-    cores : dict of Graph to float
-        Log-likelihoods of the graphs that cannot be split; nan before they are fitted.
-    """
+    """Splits graphs into cores, and adds up the likelihoods of what is split off."""
 
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
         self.margins, self.pairs = margins, pairs
@@ -44,18 +39,20 @@ class _Splitter:
         self.between = [  # edges between the predictors of each set
             sum(1 << e for e, (i, j) in enumerate(pairs) if mask >> i & 1 and mask >> j & 1) for mask in range(1 << m)
         ]
-        self.cores: dict[Graph, float] = {}
-        self._splits: dict[Graph, tuple[Graph, int, int] | None] = {}
-        self._values: dict[Graph, float] = {(0, 0): 0.0}
+        self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
-    def split(self, graph: Graph) -> None:
-        """Split a graph and what is left of it, until a core is left."""
-        while graph[0] and graph not in self._splits:
-            self._splits[graph] = found = self._simplicial(graph)
+    def split(self, graph: Graph) -> tuple[Graph, float]:
+        """Return the core of a graph, (0, 0) if nothing is left, and the log-likelihood of what was split off."""
+        if graph not in self._splits:
+            found = self._simplicial(graph)
             if found is None:
-                self.cores[graph] = np.nan
-                return
-            graph = found[0]
+                self._splits[graph] = graph, 0.0
+            else:
+                rest, closed, around = found
+                core, value = self.split(rest)
+                value += self.margins.log_likelihood(closed) - self.margins.log_likelihood(around)
+                self._splits[graph] = core, value
+        return self._splits[graph]
 
     def _simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
         """Return the graph without a simplicial predictor, its neighbours with it, and without; None if none is."""
@@ -71,26 +68,6 @@ class _Splitter:
         """Return the neighbours of a predictor, as a set."""
         vertices, edges = graph
         return sum(1 << j for j in members(vertices) if j != i and edges & self.between[1 << i | 1 << j])
-
-    def core(self, graph: Graph) -> Graph:
-        """Return the core that is left of a graph that was split; (0, 0) if nothing is left."""
-        while (found := self._splits.get(graph)) is not None:
-            graph = found[0]
-        return graph
-
-    def log_likelihood(self, graph: Graph) -> float:
-        """Return the log-likelihood of a graph that was split; nan before its core is fitted."""
-        if graph in self._values:
-            return self._values[graph]
-        split = self._splits[graph]
-        if split is None:
-            return self.cores[graph]
-        rest, closed, around = split
-        value = self.margins.log_likelihood(closed) - self.margins.log_likelihood(around)
-        value += self.log_likelihood(rest)
-        if not np.isnan(value):
-            self._values[graph] = value
-        return value
 
     def cliques(self, graph: Graph) -> list[int]:
         """Return the largest sets of predictors that are all joined."""
@@ -122,23 +99,28 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     pairs = list(combinations(range(m), 2))
     everything, n_graphs = (1 << m) - 1, 1 << len(pairs)
     splitter = _Splitter(margins, pairs)
-    for edges in range(n_graphs):
-        splitter.split((everything, edges))
-    values = np.array([splitter.log_likelihood((everything, edges)) for edges in range(n_graphs)])
+    cores, split_off = zip(*[splitter.split((everything, edges)) for edges in range(n_graphs)], strict=True)
+    distinct = list(dict.fromkeys(cores))
+    position = {core: at for at, core in enumerate(distinct)}
+    core_of = np.array([position[core] for core in cores])
+    core_values = np.full(len(distinct), np.nan)
+    core_values[position[(0, 0)]] = 0.0
+    values = np.array(split_off) + core_values[core_of]
     numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
     for mask in range(1, everything + 1):
         within = splitter.between[mask]
         size = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
         n_parameters += size * (numbers & within == within)
     progress(0.2, "fitting cores")
+    at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
     share = 0.8
     bounds = _upper_bounds(values, len(pairs))
     while len(near := _within_reach(values, -2.0 * bounds + k * n_parameters, n_best)):
-        cores = list(dict.fromkeys(splitter.core((everything, int(edges))) for edges in near))
-        step = share * min(1.0, CORES_AT_ONCE / len(cores))
-        _fit_cores(splitter, cores[:CORES_AT_ONCE], engine)
-        for edges in np.flatnonzero(np.isnan(values)).tolist():
-            values[edges] = splitter.log_likelihood((everything, edges))
+        wanted = np.array(list(dict.fromkeys(core_of[near].tolist())))
+        step = share * min(1.0, at_once / len(wanted))
+        wanted = wanted[:at_once]
+        core_values[wanted] = _fit_cores(splitter, [distinct[at] for at in wanted], engine)
+        values = np.array(split_off) + core_values[core_of]
         share -= step
         progress(step)
     progress(share)
@@ -174,18 +156,20 @@ def _within_reach(values: np.ndarray, least_criterion: np.ndarray, n_best: int) 
     return near[np.argsort(least_criterion[near], kind="stable")]
 
 
-def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> None:
-    """Fit cores, those of the same predictors together."""
-    by_vertices: dict[int, list[Graph]] = {}
-    for graph in cores:
-        by_vertices.setdefault(graph[0], []).append(graph)
-    for vertices, graphs in by_vertices.items():
+def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
+    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted together."""
+    by_vertices: dict[int, list[int]] = {}
+    for at, (vertices, _) in enumerate(cores):
+        by_vertices.setdefault(vertices, []).append(at)
+    out = np.empty(len(cores))
+    for vertices, positions in by_vertices.items():
         axes = members(vertices)
-        models = [[tuple(map(axes.index, members(mask))) for mask in splitter.cliques(graph)] for graph in graphs]
+        models = [[tuple(map(axes.index, members(mask))) for mask in splitter.cliques(cores[at])] for at in positions]
         values = fit_cliques(splitter.margins.counts(vertices), models)
         for k in np.flatnonzero(np.isnan(values)):
             values[k] = _newton(splitter.margins, axes, models[k], engine)
-        splitter.cores.update(zip(graphs, values.tolist(), strict=True))
+        out[positions] = values
+    return out
 
 
 def _newton(margins: Margins, axes: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:

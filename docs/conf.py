@@ -25,9 +25,10 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
-    "members",  # this and the next two: docs/_ext
+    "members",  # this and the next three: docs/_ext
     "equations",
     "cards",
+    "accessible",
 ]
 exclude_patterns = ["_build", "_ext", "conf.py", "make_*.py", "**/.ipynb_checkpoints", "**/*.ipynb"]
 templates_path = ["_templates"]
@@ -89,6 +90,14 @@ html_sidebars = {
     "gallery": [],
     "gallery/*": [],  # the room goes to the code
     "start": [],
+    "install": [],
+    "teaching": [],
+    "notebooks": [],
+    "coming_from": [],
+    "networks_accuracy": [],
+    "matches_bnclassify": [],
+    "changelog": [],
+    "contributing": [],
     "which_method": [],
     "faq": [],
     "stability": [],

@@ -38,6 +38,7 @@ __all__ = [
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 DIVERGING = "RdBu_r"  # colour map of values of both signs
 SEQUENTIAL = "viridis"  # colour map of values of one sign
+OUTLYING = 4.0  # times the quantile 0.98: magnitudes beyond do not stretch a colour scale
 MISSING = "0.9"  # grey of cells that the model does not have
 MAX_FONT = 9.0  # points of the names along an axis, at most
 MIN_FONT = 6.0  # points of the names along an axis, at least
@@ -338,11 +339,17 @@ def named_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> N
 
 
 def colour_limit(values: np.ndarray) -> float:
-    """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the quantile 0.995."""
+    """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the quantile 0.995.
+
+    Of over 50 values, those beyond `OUTLYING` times the quantile 0.98 do not count: they are fields of levels that
+    never occur in a group, beside which all others would be white.
+    """
     magnitude = np.abs(values[np.isfinite(values)])
     if not magnitude.size:
         return 1.0
     limit = np.quantile(magnitude, 0.995) if magnitude.size > 5000 else magnitude.max()
+    if magnitude.size > 50 and limit > (end := OUTLYING * np.quantile(magnitude, 0.98)) > 0.0:
+        limit = magnitude[magnitude <= end].max()
     return float(limit or magnitude.max() or 1.0)
 
 

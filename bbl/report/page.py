@@ -47,6 +47,11 @@ figcaption { color: #454c54; max-width: 44rem; }
 img { max-width: 100%; height: auto; }
 .wide img { max-width: none; }
 footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
+@media (max-width: 480px) {
+  table { font-size: .8rem; }
+  th, td { padding-right: .45rem; }
+  tbody th { min-width: 38vw; }
+}
 @media print { .scroll { overflow: visible; } nav { display: none; } }
 """
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_effects"]
 
 WIDTH = 3.2  # inches of a panel
-MAX_NAME_WIDTH = 4.0  # inches of the names beside the panels
+NARROW_WIDTH = 2.5  # inches of a panel beside others, so that three of them and the names fit into 13 inches
+MAX_NAME_WIDTH = 3.6  # inches of the names beside the panels
 ROW = 2.0 * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
 
 
@@ -94,10 +95,11 @@ def plot_effects(
 def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np.ndarray, has_note: bool) -> list[Axes]:
     """Return the panels of a new figure with `names` as tick labels at `rows`, and the groups as titles."""
     tick_names = fit_names(names, rows, ROW, MAX_NAME_WIDTH, upright=True)
-    titles = group_titles(labels, groups, WIDTH)
+    width = WIDTH if len(groups) == 1 else NARROW_WIDTH
+    titles = group_titles(labels, groups, width)
     height = max(len(rows) * ROW, 0.8)
     grid = Grid(
-        len(groups), grid_columns(len(groups), WIDTH, 3), WIDTH, height, tick_names.depth + 0.3,
+        len(groups), grid_columns(len(groups), width, 3), width, height, tick_names.depth + 0.3,
         title_inches(titles) + 0.5, 0.75 + 0.2 * has_note, bar=0.1,
     )  # fmt: skip
     panels = grid.axes(grid.figure())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -104,6 +104,22 @@ class Effects:
         arrays = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in of_group])
         texts = [self._row_text(k) for k in of_group[0]]
         return plot_effects(self.labels, names, texts, arrays, self.title, self.null, rows_shown, axes)
+
+    def strongest_first(self) -> Effects:
+        """Return the same effects, those of the predictor with the largest estimate of all groups first.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> effects = bbl.bbl("Survived ~ Age + Sex", titanic, weights="Freq").avg_comparisons()
+        >>> effects.frame["term"].tolist(), effects.strongest_first().frame["term"].tolist()
+        (['Age', 'Age', 'Sex', 'Sex'], ['Sex', 'Sex', 'Age', 'Age'])
+        """
+        size = self.frame[self.columns["estimate"]].astype(float).abs()
+        strength = size.groupby(self.frame[self.columns["term"]].map(str)).transform("max")
+        order = np.argsort(-strength.fillna(-1.0).to_numpy(), kind="stable")
+        return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
         """Return the name of a row: term, contrast and the values of `by`."""

@@ -17,11 +17,11 @@ from bbl.results.effect_questions import comparison_questions, prediction_questi
 from bbl.results.effect_refits import ErrorOptions
 from bbl.results.effect_rows import effect_rows
 from bbl.results.effect_table import Effects
-from bbl.results.report_page import MAX_TABLE_ROWS
 
 __all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
 
 MAX_REPORTED = 20_000_000  # cells of training rows whose effects a report computes
+MAX_COMPARED = 60  # predictors whose effects a report computes
 
 
 @verb
@@ -266,13 +266,14 @@ def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
     if n_rows * len(names) > MAX_REPORTED:
         return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
     try:
-        effects = avg_comparisons(fit, names[:MAX_TABLE_ROWS] or None, newdata=newdata, weights=weights)
+        effects = avg_comparisons(fit, names[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
     except BBLError as error:
         return Part("Effects", [f"There are none: {error}"])
     text = ["What the probability of each group would be if all rows were at one level of a predictor instead of its "
-            "first level, all else being as it is."]  # fmt: skip
-    if len(names) > MAX_TABLE_ROWS:
-        text.append(f"The first {MAX_TABLE_ROWS} of {len(names)} predictors are shown.")
+            "first level, all else being as it is. Predictors with the largest differences come first."]  # fmt: skip
+    if len(names) > MAX_COMPARED:
+        text.append(f"Only the first {MAX_COMPARED} of {len(names)} predictors are compared.")
+    effects = effects.strongest_first()
     alt = "Differences of probabilities with their intervals. The numbers are in the table above."
     figure = figure_html(effects.plot()[0].figure, alt, "Differences of probabilities, with intervals where there are.")
     return Part("Effects", text, [effects.as_html(), figure])

@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
     par = bbl.randompar(levels, seed=1)
     drawn = bbl.randomsamp(levels, ["n", "p"], par=[par, bbl.randompar(levels, seed=2)], nsample=200, seed=3)
     alone = bbl.mlestimate(bbl.sample_xi(200, levels, par.h, par.J, code_out=True, seed=4))
-    bbl.plot_comparison(par, alone).set_title("par")
+    print(bbl.plot_comparison(par, alone).get_title())
     sample.plot()
     print(
         sample.xmax,

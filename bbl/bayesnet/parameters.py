@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
 from bbl.bayesnet.averaged import Averaged, average, naive_average
 from bbl.bayesnet.dag import Dag
-from bbl.bayesnet.families import class_counts
+from bbl.bayesnet.families import class_counts, dirichlet
 from bbl.bayesnet.predict import Network, estimate
 from bbl.bayesnet.weighting import bootstrap, conditional_weights, tree_weights, weighted
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
-__all__ = ["Fitted", "Recipe", "fit", "standard_errors"]
+__all__ = ["Fitted", "Recipe", "draw_tables", "fit", "standard_errors"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +113,27 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
     theta = network.theta
     errors = np.where(strength > 0, np.sqrt(theta * (1.0 - theta) / (strength + 1.0)), np.nan)
     return errors, np.sqrt(p * (1.0 - p) / (class_strength + 1.0)) if class_strength > 0 else np.full(len(p), np.nan)
+
+
+def draw_tables(
+    network: Network | Averaged, sample: Sample, smooth: float, rng: np.random.Generator
+) -> Network | Averaged:
+    """Return the network, or average, with tables and class probabilities drawn from their Dirichlet posteriors.
+
+    Rows get gamma weights, with their counts as shapes, and every cell a gamma prior count of shape `smooth`: each
+    table is then drawn from the Dirichlet distribution of its counts plus `smooth`, and the networks of an average,
+    whose tables come from the same rows, are drawn together (Rubin 1981).
+    """
+    rows = sample.weighted(rng.gamma(sample.weights))
+    prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))
+    prior /= prior.sum()
+
+    def draw(member: Network) -> Network:
+        families = member.families
+        counts = families.count(rows) + rng.gamma(smooth, size=member.theta.shape)
+        theta = dirichlet(counts, families.sums(counts), families.cell_widths, 0.0)
+        return replace(member, prior=prior, theta=theta)
+
+    if isinstance(network, Averaged):
+        return Averaged(tuple(draw(member) for member in network.members))
+    return draw(network)

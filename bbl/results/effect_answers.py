@@ -23,7 +23,7 @@ __all__ = ["find_effects"]
 
 FEW = 5.0  # training rows of a level in a group below which a normal distribution is a poor guide
 BOUND = 1e-9  # a standard error below this belongs to a probability of 0 or 1
-BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {} refits to rows drawn with replacement."
+BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {}."
 DESIGN_NOTE = (
     "Standard errors from refits to {} replicates of the sampling design: t distribution of {} degrees of freedom."
 )
@@ -55,9 +55,9 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
     if errors.se is False:
         values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
-        replicates = bootstrap_scores(fit, errors)
+        replicates, what = bootstrap_scores(fit, errors)
         values = by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
-        note = BOOTSTRAP_NOTE.format(errors.nboot)
+        note = BOOTSTRAP_NOTE.format(what)
     else:
         values, note, unbounded = _by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"

@@ -42,8 +42,11 @@ class ErrorOptions:
         integer("nboot", self.nboot, 2)
 
 
-def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> list[Scores]:
-    """Return class scores under refits to rows that are drawn with replacement."""
+def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores], str]:
+    """Return class scores under refits to rows that are drawn with replacement, and what was drawn, in words.
+
+    Networks have draws of their tables instead.
+    """
     rows = fit._rows()
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")
@@ -52,14 +55,20 @@ def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> list[Scores]:
     if not members:
         reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
         raise OptionError(f"{reason}; give se=False.", argument="se")
+    is_redrawn = len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None
 
     def refit(rng: np.random.Generator) -> Scores:
+        redrawn = members[0][0]._redraw(rows, rng) if is_redrawn else None
+        if redrawn is not None:
+            return _with_given_priors(redrawn[0].class_scores, fit.priors, redrawn[1])
         counts = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
         return _refit_scores(fit, rows.weighted(counts), rng)
 
     streams = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
     with progress_bar(len(streams), "bootstrap", errors.verbose) as step:
-        return run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
+        scores = run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
+    what = "draws of the tables from Dirichlet distributions" if is_redrawn else "refits to rows drawn with replacement"
+    return scores, f"{errors.nboot} {what}"
 
 
 def replicate_scores(fit: EffectFit, survey: SurveySample, errors: ErrorOptions) -> list[Scores]:
@@ -101,17 +110,22 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
     members = fit._bootstrap_members
     refits = [member._refit(train, rng) for member, _ in members]
     shares = train.group_totals(len(fit.labels.groups)) / train.total
+    if len(refits) == 1:
+        return _with_given_priors(refits[0].class_scores, fit.priors, shares)
 
-    def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        if len(refits) == 1:
-            found = refits[0].class_scores(codes, missing)
-        else:
-            silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
-            by_member = [
-                model.class_scores(codes, missing if quiet is None else blank(missing, quiet))
-                for model, quiet in zip(refits, silent, strict=True)
-            ]
-            found = averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
-        return found if fit.priors is None else with_priors(found, shares, fit.priors)
+    def averaged(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
+        by_member = [
+            model.class_scores(codes, missing if quiet is None else blank(missing, quiet))
+            for model, quiet in zip(refits, silent, strict=True)
+        ]
+        return averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
 
-    return scores
+    return _with_given_priors(averaged, fit.priors, shares)
+
+
+def _with_given_priors(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
+    """Return class scores with class shares `priors`, if they are given, in place of `shares`."""
+    if priors is None:
+        return scores
+    return lambda codes, missing: with_priors(scores(codes, missing), shares, priors)

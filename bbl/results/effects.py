@@ -100,11 +100,11 @@ def avg_predictions(
     se : {"auto", "bootstrap", False}, default "auto"
         Standard errors by the delta method, from posterior draws or from refits to the replicates of a survey, where
         the fit has a covariance, draws or replicates, and else none, with the reason in the note; by refits to rows
-        drawn with replacement; or none.
+        drawn with replacement, or for networks by draws of their tables from Dirichlet posteriors; or none.
     level : float, default 0.95
         Coverage of the intervals.
     nboot : int, default 200
-        Refits of ``se="bootstrap"``.
+        Refits or draws of ``se="bootstrap"``.
     seed : int or numpy.random.Generator, default 0
         For the bootstrap, and the draws of class shares of a posterior.
     n_jobs : int, optional

@@ -198,6 +198,22 @@ def test_posterior_draws_and_refits_have_intervals_around_the_estimate():
     assert model.avg_comparisons().frame["p_value"].isna().all()
 
 
+def test_tables_of_networks_are_drawn_from_their_posteriors():
+    """Of naive Bayes with one feature, shares of cells are ratios of Dirichlet draws."""
+    model = bbl.networks.bnc("nb", "Survived ~ Class", TITANIC, 1.0, weights="Freq")
+    effects = model.avg_predictions(by="Class", se="bootstrap", nboot=1500, verbose=0, n_jobs=1)
+    frame = effects.frame.query("group == 'Yes'").set_index("Class")
+    n = TITANIC.groupby(["Class", "Survived"], observed=True)["Freq"].sum().unstack()
+    share = n["Yes"] / n.sum(axis=1)
+    expected = np.sqrt(share * (1 - share) / n.sum(axis=1)).reindex(frame.index)
+    np.testing.assert_allclose(frame["std_error"], expected, rtol=0.08)
+    assert "1500 draws of the tables" in effects.note
+    weighted = bbl.networks.bnc("nb", "Survived ~ .", TITANIC, 1.0, weights="Freq", manb_prior=0.5)
+    assert "5 refits to rows" in weighted.avg_predictions(se="bootstrap", nboot=5, verbose=0).note
+    equal = model.with_priors("equal").avg_predictions(se="bootstrap", nboot=20, verbose=0, n_jobs=1)
+    assert equal.frame["std_error"].between(1e-4, 0.05).all()
+
+
 def test_an_average_is_refitted_member_by_member():
     model = fit("Survived ~ Sex + Age", "auto")
     assert "se='bootstrap'" in model.avg_comparisons("Sex").note

@@ -17,7 +17,7 @@ import pandas as pd
 
 from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
-from bbl.bayesnet.parameters import Recipe, fit, standard_errors
+from bbl.bayesnet.parameters import Recipe, draw_tables, fit, standard_errors
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
 from bbl.checks import near_match
@@ -349,6 +349,13 @@ class NetworkResults(SingleGraph, ClassifierResults):
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
         return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
+
+    def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
+        """Return the same graphs with tables drawn from their Dirichlet posteriors, if they have some."""
+        if not self.recipe.plain:
+            return None
+        drawn = draw_tables(self.network, rows, self.recipe.smooth, rng)
+        return Refitted(drawn), drawn.prior
 
     @property
     def _advice(self) -> str:

@@ -169,12 +169,9 @@ class ClassifierResults(ModelResults):
     def _refit(self, train: Sample, rng: np.random.Generator) -> Classifier:
         """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`."""
 
+    @abstractmethod
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Classifier, np.ndarray] | None:
-        """Return a draw of the model from its posterior given `rows`, and its class shares; None without a posterior.
-
-        A bootstrap takes it in place of refits to drawn rows.
-        """
-        return None
+        """Return a draw of the model from its posterior given `rows`, with class shares; None to refit drawn rows."""
 
     def with_priors(self, priors: Priors) -> Self:
         """Return the model with other class shares for predictions; None for the shares of the training rows.

@@ -20,7 +20,7 @@ from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores", "no_error_source"]
+__all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores", "no_error_source", "no_redraw"]
 
 Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]  # class scores (n, K) of codes and missing cells
 
@@ -97,3 +97,7 @@ def no_error_source(self: EffectFit, rng: np.random.Generator) -> NoReturn:
     """Raise an OptionError: the kind of model has no covariance of its estimates."""
     advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
     raise OptionError(f"{self.refusals['effects']}; give {advice}.", argument="se")
+
+
+def no_redraw(self: EffectFit, rows: Sample, rng: np.random.Generator) -> None:
+    """Return None: a bootstrap refits the model to drawn rows."""

@@ -22,6 +22,7 @@ from bbl.model.attribution import zero_sum_factors
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
+from bbl.results.effect_fit import no_redraw
 from bbl.results.explanation import Attribution
 from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
@@ -96,6 +97,7 @@ class BBLResults(MachineResults, ClassifierResults):
     _ratio_test = machine_ratio_test
     _delta_method = cached_property(delta_method)
     _error_source = machine_error_source
+    _redraw = no_redraw
     _model_parts = machine_parts
     fitted = fitted
     importance = importance

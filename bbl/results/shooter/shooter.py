@@ -25,7 +25,7 @@ from bbl.report.shooter.plot import plot_path, plot_terms
 from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.effect_fit import no_error_source
+from bbl.results.effect_fit import no_error_source, no_redraw
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
@@ -121,6 +121,7 @@ class ShooterResults(ClassifierResults):
     _ratio_test = no_ratio_test
     _refit = no_refit
     _error_source = no_error_source
+    _redraw = no_redraw
 
     @property
     def _bootstrap_members(self) -> tuple[()]:

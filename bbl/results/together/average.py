@@ -24,7 +24,7 @@ from bbl.report.page import Part
 from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.effect_fit import no_error_source
+from bbl.results.effect_fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.traits import MethodTraits
@@ -98,6 +98,7 @@ class AverageResults(ClassifierResults):
     _ratio_test = no_ratio_test
     _refit = no_refit
     _error_source = no_error_source
+    _redraw = no_redraw
 
     @property
     def names(self) -> list[str]:

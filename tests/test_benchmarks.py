@@ -505,7 +505,10 @@ def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     assert (frame["wald"] + frame["exact"] <= frame["parameters"]).all()
     dense = frame[frame["setting"].str.contains("2,000")]
     assert set(dense["test"]) == {"likelihood ratio"}
-    page = "\n".join(likelihood.summarise(frame))
+    level = likelihood.run_level(700, 1)
+    assert level["tables"].tolist() == [700] and 0.01 < level["rejected"][0] / level["tested"][0] < 0.1
+    page = "\n".join(likelihood.summarise(frame, level))
+    assert f"again with 700 tables: {level['tested'][0]} have it" in page
     assert all(page.count(f"| {setting.name} |") == 2 for setting in likelihood.SETTINGS)
 
 

@@ -10,10 +10,13 @@ import pandas as pd
 from scipy.stats import chi2
 
 import bbl
+from bbl.boltzmann.inference.exact_ratio import ExactRatio, exact_ratio_test
+from bbl.engines import EXACT
 from bbl.engines.likelihood.states import StateTable
 from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.layout import Layout
 from bbl.model.states import random_parameters
+from bbl.rows.sample import Sample
 from benchmarks.report import command, rows_of, table, write_page
 from benchmarks.studies.coverage import share
 
@@ -21,7 +24,10 @@ COLUMNS = (
     *("setting", "replicate", "least", "parameters", "wald", "wald_covered", "exact", "exact_covered"),
     *("test", "rejected", "chi2_rejected"),
 )
+LEVEL_COLUMNS = ("setting", "tables", "tested", "rejected")
 LEVEL = 0.05
+LEVEL_SETTING = 1  # its level is measured again, by more tables: 2,000 of them do not tell whether it is near 5 %
+TABLES_AT_ONCE = 500
 TESTS = {"likelihood ratio": "likelihood ratio", "least p": "terms, one by one", "no test": "none"}
 
 
@@ -50,16 +56,30 @@ SETTINGS = (
 )
 
 
-def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
-    """Draw a model without an interaction of the first two predictors, and a table; fit with and without it."""
+def draw(setting: Setting, at: int, number: int) -> tuple[StateTable, np.ndarray, np.ndarray, np.ndarray]:
+    """Draw a model without an interaction of the first two predictors, and a table of it.
+
+    Returns
+    -------
+    states : StateTable
+    theta : ndarray
+        Parameters of the model.
+    p, counts : ndarray, shape (number of states,)
+        Probabilities and rows of all states.
+    """
     rng = np.random.default_rng([at, number, 17])
     layout = Layout(setting.levels)
     theta = random_parameters(layout, "norm", dh=setting.spread, dJ=setting.spread, rng=rng)[0]
     layout.table(theta, 0, 1)[...] = 0.0
     states = StateTable(layout)
     _, p = states.log_partition(theta)
-    counts = rng.multinomial(setting.n, p)
-    names = [f"x{i + 1}" for i in range(layout.m)]
+    return states, theta, p, rng.multinomial(setting.n, p)
+
+
+def replicate(setting: Setting, at: int, number: int) -> list[tuple]:
+    """Fit a drawn table with and without the interaction of the first two predictors."""
+    states, theta, p, counts = draw(setting, at, number)
+    names = [f"x{i + 1}" for i in range(len(setting.levels))]
     frame = pd.DataFrame(states.codes(np.arange(states.n)), columns=names).assign(count=counts)
     levels = {name: list(range(L)) for name, L in zip(names, setting.levels, strict=True)}
     small, large = (
@@ -95,7 +115,30 @@ def run(replicates: int, jobs: int) -> pd.DataFrame:
     return rows_of(_quiet, [(s, at, r) for at, s in enumerate(SETTINGS) for r in range(replicates)], jobs, COLUMNS)
 
 
-def summarise(frame: pd.DataFrame) -> list[str]:
+def level_of(setting: Setting, at: int, first: int, n_tables: int) -> list[tuple]:
+    """Count the drawn tables whose likelihood ratio `bbl.anova` would show, and those that it rejects at 5 %."""
+    tested = rejected = 0
+    for number in range(first, first + n_tables):
+        states, _, _, counts = draw(setting, at, number)
+        occurs = np.flatnonzero(counts)
+        codes = np.ascontiguousarray(states.codes(occurs), dtype=np.uint8)
+        kept = np.arange(states.layout.n_terms) > 0
+        test = exact_ratio_test([Sample(codes, counts[occurs].astype(float))], states.layout, kept, EXACT)
+        if isinstance(test, ExactRatio):
+            tested, rejected = tested + 1, rejected + int(test.p < LEVEL)
+    return [(setting.name, n_tables, tested, rejected)]
+
+
+def run_level(tables: int, jobs: int) -> pd.DataFrame:
+    """Return the level of the likelihood ratio in one setting, from more tables than `run` draws."""
+    setting = SETTINGS[LEVEL_SETTING]
+    firsts = range(0, tables, TABLES_AT_ONCE)
+    tasks = [(setting, LEVEL_SETTING, first, min(TABLES_AT_ONCE, tables - first)) for first in firsts]
+    counts = rows_of(level_of, tasks, jobs, LEVEL_COLUMNS)
+    return counts.groupby("setting", as_index=False).sum()
+
+
+def summarise(frame: pd.DataFrame, level: pd.DataFrame) -> list[str]:
     """Return the Markdown tables."""
     intervals, tests = [], []
     for name in dict.fromkeys(frame["setting"]):
@@ -124,15 +167,31 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         "trust it.",
         "",
         *table(["", "least cell", *TESTS.values(), "likelihood ratio", "one by one", "chi-square elsewhere"], tests),
+        *(_level_text(row) for row in level.itertuples()),
     ]
+
+
+def _level_text(row) -> str:
+    rate = row.rejected / row.tested
+    spread = np.sqrt(rate * (1.0 - rate) / row.tested)
+    return (
+        f"The likelihood ratio of {row.setting}, again with {row.tables:,} tables: {row.tested:,} have it, and "
+        f"{100 * rate:.2f} ± {100 * spread:.2f}% of them are rejected."
+    )
 
 
 def main() -> None:
     """Run the study; write its CSV file and ``likelihood.md``."""
-    args = command(__doc__, replicates=(2000, "tables of each setting"))
-    frame = run(args.replicates, args.jobs)
-    frame.to_csv(args.out / "likelihood.csv", index=False, float_format="%.4g")
-    page = write_page(args.out / "likelihood.md", summarise(pd.read_csv(args.out / "likelihood.csv")))
+    args = command(
+        __doc__,
+        replicates=(2000, "tables of each setting; 0 for those that were stored"),
+        tables=(20_000, "tables of the setting whose level is measured again; 0 for those that were stored"),
+    )
+    paths = [args.out / f"{name}.csv" for name in ("likelihood", "likelihood_level")]
+    for path, n, function in zip(paths, (args.replicates, args.tables), (run, run_level), strict=True):
+        if n:
+            function(n, args.jobs).to_csv(path, index=False, float_format="%.4g")
+    page = write_page(args.out / "likelihood.md", summarise(*map(pd.read_csv, paths)))
     print(page.read_text(encoding="utf-8"))
 
 

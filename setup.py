@@ -26,6 +26,7 @@ DIRECTIVES = {
     "cdivision": not DEBUG,
     "initializedcheck": DEBUG,
     "linetrace": TRACE,
+    "freethreading_compatible": True,  # no kernel keeps state between calls; tests/sanitize/tsan.sh looks for races
 }
 # no debugging symbols unless asked for: they make the wheel five times as large
 FLAGS = (

@@ -97,6 +97,7 @@ html_sidebars = {
     "networks_accuracy": [],
     "matches_bnclassify": [],
     "changelog": [],
+    "whats_new": [],
     "contributing": [],
     "which_method": [],
     "faq": [],

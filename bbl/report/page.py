@@ -49,8 +49,8 @@ img { max-width: 100%; height: auto; }
 footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
 @media (max-width: 480px) {
   table { font-size: .8rem; }
-  th, td { padding-right: .45rem; }
-  tbody th { min-width: 38vw; }
+  th, td { padding-right: .4rem; }
+  table:not(:has(:nth-child(5 of th, td))) tbody th { min-width: 34vw; }
 }
 @media print { .scroll { overflow: visible; } nav { display: none; } }
 """

@@ -54,7 +54,8 @@ class SurveyDesign:
         ------
         DataError
             If a column is absent or has missing values, weights are not positive, a cluster lies in two strata, a
-            stratum has one cluster, or populations are smaller than their samples; names column, row or stratum.
+            stratum has one cluster, or populations differ within a stratum or are smaller than their samples; names
+            column, row or stratum.
         """
         weights = self._numbers(frame, self.weights, "weights")
         strata, names = self._codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
@@ -67,7 +68,7 @@ class SurveyDesign:
             self._check_nested(frame, strata, clusters[0])
         population = tuple(self._numbers(frame, name, "populations") for name in self.fpc) or None
         plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, self.lonely)
-        self._check_plan(plan, names, frame)
+        self._check_plan(plan, names)
         rows = np.arange(frame.n)
         if self.domain is not None:
             inside = self._domain(frame)
@@ -117,7 +118,7 @@ class SurveyDesign:
         number = parts[0].astype(np.int64)
         for codes in parts[1:]:  # renumbered each time, so that products stay small
             number = pd.factorize(number * (int(codes.max(initial=0)) + 1) + codes)[0]
-        number, first = pd.factorize(number)[0], None
+        number = pd.factorize(number)[0]
         first = np.unique(number, return_index=True)[1]
         texts = [":".join(str(self._column(frame, name).iloc[k]) for name in names) for k in first] if names else [""]
         return number.astype(np.intp), texts
@@ -132,13 +133,23 @@ class SurveyDesign:
             name = str(self._column(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
                 f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {places[0]!r} and {places[1]!r}, "
-                "but clusters are drawn within strata. If numbers start "
-                "anew in each stratum, give nested=True.",
+                "but clusters are drawn within strata. If numbers start anew in each stratum, give nested=True.",
                 column=self.cluster[0],
                 argument="nested",
             )
 
-    def _check_plan(self, plan: SamplingPlan, names: list[str], frame: Frame) -> None:
+    def _check_plan(self, plan: SamplingPlan, names: list[str]) -> None:
+        uneven = plan.uneven_stage
+        if uneven is not None:
+            k, row, other = uneven
+            place = f"cluster of {self.cluster[k - 1]!r}" if k else "stratum" if self.strata else "design"
+            values = plan.population[k][[row, other]]  # type: ignore[index]
+            raise DataError(
+                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in row {other}, of the same "
+                f"{place}. fpc holds how many units that has in the population: one number for all of its rows.",
+                column=self.fpc[k],
+                argument="fpc",
+            )
         stage = plan.oversampled_stage
         if stage is not None:
             k, row = stage
@@ -151,18 +162,25 @@ class SurveyDesign:
             )
         stage_number, lonely = plan.lonely_strata
         if self.lonely == "error" and len(lonely) and not self.replicates:
-            where = [names[h] for h in lonely[:5]] if stage_number == 0 else []
-            more = f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
-            noun = "cluster" if len(self.cluster) > stage_number else "row"
-            place = f"strata {', '.join(map(repr, where))}{more} have" if self.strata and where else "the design has"
-            if stage_number:
-                place = f"{len(lonely)} clusters of column {self.cluster[stage_number - 1]!r} have"
-            raise DataError(
-                f"{place} one {noun} each, from which no variance can be told. Merge them with similar strata, or give "
-                "lonely='adjust' (their distance from the mean of all counts), 'average' (they vary like the others) "
-                "or 'remove' (they do not vary).",
-                argument="lonely",
-            )
+            self._refuse_lonely(stage_number, [names[h] for h in lonely] if stage_number == 0 else lonely.tolist())
+
+    def _refuse_lonely(self, stage: int, lonely: list) -> None:
+        """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn."""
+        noun = "cluster" if len(self.cluster) > stage else "row"
+        if stage == 0 and not self.strata:
+            remedy = "If rows were drawn one by one, leave out cluster." if self.cluster else "Give more rows."
+            raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
+        choices = "'adjust' (their distance from the mean of all counts), 'average' (they vary like the others) or "
+        place, alike = f"strata {', '.join(map(repr, lonely[:5]))}", "strata"
+        place += f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
+        if stage:
+            place, alike = f"{len(lonely)} clusters of column {self.cluster[stage - 1]!r}", "clusters"
+            choices = ""
+        raise DataError(
+            f"{place} have one {noun} each, from which no variance can be told. Merge them with similar {alike}, or "
+            f"give lonely={choices}'remove' (they do not vary).",
+            argument="lonely",
+        )
 
     def _domain(self, frame: Frame) -> np.ndarray:
         column = self._column(frame, self.domain)
@@ -262,7 +280,7 @@ def survey(
         Share of the weights that ``type="Fay"`` keeps in the smaller half, in 0..1.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         Variance of a stratum with one cluster: an error that names it; by its distance from the mean of all; none; or
-        the mean of the other strata.
+        the mean of the other strata. Where one unit of a later stage was drawn, "average" counts no variance either.
     nested : bool, default True
         Whether names of clusters start anew in each stratum. If False, a cluster in two strata is an error.
     domain : column name, optional
@@ -290,8 +308,7 @@ def survey(
     >>> design.columns
     ('weight', 'region', 'village')
     """
-    names = {"strata": strata, "cluster": cluster, "fpc": fpc}
-    columns = {argument: _names(argument, value) for argument, value in names.items()}
+    columns = {name: _names(name, value) for name, value in (("strata", strata), ("cluster", cluster), ("fpc", fpc))}
     n_replicates = 0
     if isinstance(replicates, int | np.integer):
         n_replicates, replicates = integer("replicates", replicates, 2), None
@@ -304,7 +321,7 @@ def survey(
         choice("type", type, KINDS)
     factors = None if rscales is None else tuple(reals("rscales", rscales, lambda name, v: real(name, v, 0.0)).tolist())
     design = SurveyDesign(
-        weights=_names("weights", weights)[0],
+        weights=_name("weights", weights),
         **columns,
         type=type,
         n_replicates=n_replicates,
@@ -314,7 +331,7 @@ def survey(
         rho=real("rho", rho, 0.0, 0.999),
         lonely=choice("lonely", lonely, LONELY),
         nested=flag("nested", nested),
-        domain=domain,
+        domain=None if domain is None else _name("domain", domain),
         seed=seed,
     )
     _check_together(design)
@@ -324,8 +341,6 @@ def survey(
 def _names(argument: str, value: object) -> tuple[Hashable, ...]:
     """Return a column name, or a list of them, as a tuple; None is the empty one."""
     if value is None:
-        if argument == "weights":
-            raise BBLTypeError("weights must be the name of a column of sampling weights.", argument=argument)
         return ()
     if isinstance(value, str | tuple | int | np.integer):
         return (value,)
@@ -336,6 +351,16 @@ def _names(argument: str, value: object) -> tuple[Hashable, ...]:
             argument=argument,
         )
     return tuple(value)
+
+
+def _name(argument: str, value: object) -> Hashable:
+    """Return a column name, also from a list of one."""
+    names = _names(argument, value)
+    if len(names) != 1:
+        raise BBLTypeError(
+            f"{argument} must be the name of one column; got {list(names) or 'none'}.", argument=argument
+        )
+    return names[0]
 
 
 def _check_together(design: SurveyDesign) -> None:
@@ -363,6 +388,12 @@ def _check_together(design: SurveyDesign) -> None:
     if design.rscales is not None and len(design.rscales) != n_given:
         raise OptionError(
             f"rscales has {len(design.rscales)} numbers, and replicates names {n_given} columns.", argument="rscales"
+        )
+    if design.rho and design.type != "Fay":
+        raise OptionError("rho is of type='Fay'; leave it out, or give that type.", argument="rho")
+    if n_given and design.type == "Fay" and not design.rho and design.scale is None:
+        raise OptionError(
+            "type='Fay' needs rho, by which the replicate weights were made; without it take 'BRR'.", argument="rho"
         )
     if design.scale is not None and not n_given:
         raise OptionError("scale is of replicates whose columns are given; leave it out.", argument="scale")

@@ -104,6 +104,7 @@ def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded
         notes[np.isnan(values.std_error) & ~flat] = NO_OPTIMUM
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
         if values.is_partial is not None:
+            notes[values.is_partial & np.isnan(values.std_error) & ~flat] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
         for q, quantity in enumerate(questions.quantities):

@@ -153,6 +153,28 @@ def test_given_replicates_are_those_that_are_made():
     pd.testing.assert_series_equal(one.bse, other.bse)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_lost_replicates_are_told(method):
+    alone = DATA.assign(y=np.where(DATA.index < 12, "rare", DATA["y"]))
+    without = pd.DataFrame({f"r{k}": np.where(DATA.index < 12, 0.0, DATA["w"] * (1 + DATA["psu"] % k)) for k in (2, 3)})
+    design = bbl.survey("w", replicates=["r2", "r3"], type="bootstrap")
+    formula = "y ~ a + b"
+    model = fit(method, design, formula, alone.join(without))
+    with pytest.warns(DataWarning, match="2 of 2 replicates have no rows of a group"):
+        table = model.inference().table()
+    rare = table[table["group"] == "rare"]
+    assert rare["se"].isna().all() and rare["lower"].isna().all()
+    assert rare["test"].str.contains("few rows|such rows").all()
+    reported = set(table["test"][table["se"].isna()])
+    assert "Wald" not in reported
+
+
+def test_designs_are_compared_whole():
+    model = fit("ml", formula="y ~ a * b", design=bbl.survey("w", "stratum", "psu"))
+    small = fit("ml", formula="y ~ a + b", design=bbl.survey("w", "stratum", "psu", fpc="N"), data=DATA.assign(N=90.0))
+    assert "different sampling designs" in bbl.anova(model, small)["test"].iloc[1]
+
+
 def test_domains_keep_the_design():
     domain = fit("naive", bbl.survey("w", strata="stratum", cluster="psu", domain="adult"), "y ~ a + b + c")
     part = fit("naive", formula="y ~ a + b + c", data=DATA[DATA["adult"]])
@@ -240,11 +262,28 @@ def test_bad_designs_are_answered():
     bad("rscales", OptionError, replicates=["r1", "r2"], type="JKn")
     bad("JK1", OptionError, strata="stratum", cluster="psu", type="JK1")
     bad("two clusters in each stratum", OptionError, strata="stratum", cluster="psu", type="BRR")
+    bad("the design has one cluster, .* leave out cluster", data=DATA.assign(psu=0), cluster="psu")
+    uneven = DATA.assign(N=np.where(DATA.index == 7, 60.0, 50.0))
+    bad("has 50 in row 0 and 60 in row 7, of the same stratum", data=uneven, strata="stratum", cluster="psu", fpc="N")
+    bad("in row 7, of the same design", data=uneven, cluster="psu", fpc="N")
+    stages = uneven.assign(M=100.0, ssu=np.arange(len(DATA)))
+    bad("in row 7, of the same cluster of 'psu'", data=stages, cluster=["psu", "ssu"], fpc=["M", "N"])
+    alone = stages.assign(N=50.0, ssu=np.where(DATA["psu"] == 3, 0, stages["ssu"]))
+    bad("1 clusters of column 'psu' have one cluster each.*similar clusters, or give lonely='remove'", data=alone,
+        cluster=["psu", "ssu"], fpc=["M", "N"])  # fmt: skip
+    replicated = DATA.assign(r1=DATA["w"], r2=DATA["w"])
+    bad("rho is of type='Fay'", OptionError, replicated, replicates=["r1", "r2"], type="BRR", rho=0.5)
+    bad("type='Fay' needs rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
     bad("more units were drawn there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
     bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")
     with pytest.raises(BBLTypeError, match="Put the values into the table"):
         bbl.survey("w", strata=DATA["stratum"])
+    with pytest.raises(BBLTypeError, match="Put the values into the table"):
+        bbl.survey("w", domain=DATA["adult"])
+    for names in ([], ["w", "a"], None):
+        with pytest.raises(BBLTypeError, match="weights must be the name of one column"):
+            bbl.survey(names)
     with pytest.raises(OptionError, match="leave weights out"):
         bbl.bbl(FORMULA, DATA, "w", design=DESIGN)
     with pytest.raises(BBLTypeError, match="made by bbl.survey"):

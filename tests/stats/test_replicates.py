@@ -32,6 +32,16 @@ def replicated(plan, X, made):
     return E.T @ E
 
 
+@pytest.mark.parametrize(("mse", "least"), [(False, 2), (True, 1)])
+def test_too_few_estimates_have_no_covariance(mse, least):
+    made, estimates = Replicates(np.ones((4, 3)), 1.0, np.ones(3), mse), np.full((3, 2), np.nan)
+    for n in range(1, 4):
+        estimates[n - 1] = n
+        assert np.isfinite(made.deviations(estimates, np.ones(2))).all() == (n >= least)
+    census = Replicates(np.ones((4, 3)), 1.0, np.zeros(3), mse)
+    assert (census.deviations(estimates, np.ones(2)) == 0.0).all()
+
+
 @pytest.mark.parametrize(("kind", "rho"), [("JKn", 0.0), ("BRR", 0.0), ("Fay", 0.3)])
 def test_balanced_replicates_have_the_covariance_of_totals(kind, rho):
     plan, X = pairs()

@@ -123,14 +123,19 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
 def _design_covariances(sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample) -> Covariances:
     """Return the covariances under a sampling design."""
     layout, shift = parameters.layout, None
+
+    def deviations(rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample) -> np.ndarray:
+        influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
+        return penalised_deviations(influence, rows, theta, engine, domain)
+
     groups = [
-        penalised_deviations(sample.group(g), layout.of_group(g), theta, engine, survey.only(sample.response == g))
+        deviations(sample.group(g), layout.of_group(g), theta, survey.only(sample.response == g))
         for g, theta in enumerate(parameters.theta)
     ]
     if parameters.pooled is not None:
-        pooled = penalised_deviations(sample.pooled, layout.of_pooled, parameters.pooled, engine, survey)
-        shift = [_products(layout, deviations - pooled) for deviations in groups]
-    return Covariances(layout, [_products(layout, deviations) for deviations in groups], shift, [], groups)
+        pooled = deviations(sample.pooled, layout.of_pooled, parameters.pooled, survey)
+        shift = [_products(layout, of_group - pooled) for of_group in groups]
+    return Covariances(layout, [_products(layout, of_group) for of_group in groups], shift, [], groups)
 
 
 def _products(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:

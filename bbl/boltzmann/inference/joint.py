@@ -84,8 +84,7 @@ class JointTests:
             test = Comparison(difference.layout, difference.theta, difference.terms(), kind, lambda k, finite: None)
             if self._survey is not None and self._deviations is not None:
                 E = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]
-                if self._survey.df < 1:
-                    kind[kind == Kind.WALD] = Kind.FEW
+                kind[(kind == Kind.WALD) & (~np.isfinite(E).all(axis=0) | (self._survey.df < 1))] = Kind.FEW
                 terms = term_covariances(difference.layout, [(E, np.ones(len(E)))])
                 test = replace(test, terms=terms, df=self._survey.df, working=test.terms)
             self._comparisons[a, b] = test

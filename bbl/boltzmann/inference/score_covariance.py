@@ -197,7 +197,7 @@ def _under_design(
                 deviations[g][:, :1] -= share
             continue
         of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
-        of_theta = penalised_deviations(rows, group_layout, group_theta, engine, domain)
+        of_theta = penalised_deviations(of_rows, rows, group_theta, engine, domain)
         is_known[g, 1:] = of_rows.determined & np.isfinite(of_theta).all(axis=0)
         of_theta[:, ~is_known[g, 1:]] = 0.0
         of_log_z = of_theta @ moments(group_layout, group_theta)[:, None]

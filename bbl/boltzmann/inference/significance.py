@@ -97,7 +97,7 @@ class Evidence:
     survey: SurveySample | None = None
     deviations: np.ndarray | None = None
 
-    @property
+    @cached_property
     def working(self) -> list[np.ndarray]:
         """Covariance of every table as if the effective rows were drawn one by one; empty without a design."""
         return [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
@@ -196,6 +196,8 @@ def evidence(
         kind[variances(terms) > 1.0 / information] = Kind.EXACT
     if survey is not None and survey.df < 1:
         kind[:] = Kind.FEW
+    if deviations is not None:
+        kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
     kind[crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[all_of_them & ~is_determined] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)

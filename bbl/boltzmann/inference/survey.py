@@ -6,16 +6,17 @@ replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covaria
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from bbl.engines import Engine
+from bbl.errors import DataWarning
 from bbl.memory import check_memory
 from bbl.model.godambe import RowInfluence
 from bbl.model.joint_influence import JointInfluence
-from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 
@@ -56,7 +57,10 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
 def replicated(
     estimate: Callable[[Sample], np.ndarray], full: np.ndarray, rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate `full` (size,) from estimates of rows reweighted by replicates."""
+    """Return the deviations (u, size) of an estimate `full` (size,) from estimates of rows reweighted by replicates.
+
+    Replicates without rows, or without an estimate, count nothing, with a DataWarning.
+    """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]
     estimates = np.full((weights.shape[1], len(full)), np.nan)
@@ -64,20 +68,28 @@ def replicated(
         chosen = rows.weighted(weights[:, r])
         if chosen.n:
             estimates[r] = estimate(chosen)
+    n_lost = int((~np.isfinite(estimates).all(axis=1)).sum())
+    if n_lost:
+        warnings.warn(
+            f"{n_lost} of {len(estimates)} replicates have no rows of a group, and count nothing, so that standard "
+            "errors may be too small. Merge rare groups, or make the design without replicates (type).",
+            DataWarning,
+            stacklevel=2,
+        )
     return survey.replicates.deviations(estimates, full)
 
 
 def penalised_deviations(
-    rows: Sample, layout: Layout, theta: np.ndarray, engine: Engine, survey: SurveySample
+    influence: RowInfluence, rows: Sample, theta: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the fitted parameters `theta` of a group."""
+    """Return the deviations (u, size) of the fitted parameters `theta` of a group, with the influence of its rows."""
+    layout = influence.layout
 
     def estimate(chosen: Sample) -> np.ndarray:
         return engine.fit(engine.prepare(chosen.collapsed(layout.n_levels), layout), layout).theta
 
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)
-    influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
     return linearised(lambda chunk: influence(chunk) / influence.total, layout.size, rows, survey)
 
 

@@ -38,6 +38,7 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     ]
     result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
     if isinstance(result, RatioTest):
+        _check_degrees(result.p)
         name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
         name += "" if large.survey is None else ", Rao-Scott"
         return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": name}
@@ -88,8 +89,15 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         is_kept = [frozenset(large.labels.names[i] for i in scope) in kept for scope in layout.scopes]
         dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
         test = large._inference._joint_tests.corrected_ratio(ratio, dropped)
+        _check_degrees(test.p)
         return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
     return {"ratio": ratio, "df": df, "p": float(chi2.sf(max(ratio, 0.0), df)), "test": "likelihood ratio"}
+
+
+def _check_degrees(p: float) -> None:
+    """Raise a DataError if the test of Rao & Scott has no p-value."""
+    if np.isnan(p):
+        raise DataError("the sampling design has too few clusters or replicates for a test; see the criteria.")
 
 
 def _refusal_text(labels: Labels, tests: TermTests) -> str:

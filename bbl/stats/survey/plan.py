@@ -107,6 +107,19 @@ class SamplingPlan:
                 return k, int((self.clusters[k] == unit).argmax())
         return None
 
+    @property
+    def uneven_stage(self) -> tuple[int, int, int] | None:
+        """The first stage with two populations in one stratum or cluster, and positions of two such rows; else None."""
+        row_parents = self.strata
+        for k, population in enumerate(self.population or ()):
+            first_row = _first_rows(row_parents)[row_parents]
+            differs = population != population[first_row]
+            if differs.any():
+                row = int(differs.argmax())
+                return k, int(first_row[row]), row
+            row_parents = self.clusters[k]
+        return None
+
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
         """Return first-stage clusters less strata, both counted among `rows`, a domain."""
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))

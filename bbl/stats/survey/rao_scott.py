@@ -29,9 +29,14 @@ class CorrectedTest(NamedTuple):
 
 
 def design_effects(covariance: np.ndarray, working: np.ndarray) -> np.ndarray:
-    """Return the eigenvalues (q,) of ``working^-1 covariance``, both symmetric; rounding below zero is none."""
+    """Return the eigenvalues (q,) of ``working^-1 covariance``, both symmetric; rounding below zero is none.
+
+    Not a number if the covariance is not known.
+    """
     from scipy.linalg import eigh
 
+    if not np.isfinite(covariance).all():
+        return np.full(len(covariance), np.nan)
     return np.maximum(eigh(covariance, working, eigvals_only=True), 0.0)
 
 

@@ -42,9 +42,12 @@ class Replicates:
     def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
         """Return a matrix E (R, p) with ``E'E`` the covariance of an estimate `full` (p,), from the replicates' (R, p).
 
-        Replicates with estimates that are not finite count nothing.
+        Replicates with estimates that are not finite count nothing; E is not a number if too few are left to vary.
         """
-        counts = (self.rscales > 0.0) & np.isfinite(estimates).all(axis=1)
+        varies = self.rscales > 0.0
+        counts = varies & np.isfinite(estimates).all(axis=1)
+        if varies.any() and counts.sum() < (1 if self.mse else 2):
+            return np.full(estimates.shape, np.nan)
         out = np.zeros(estimates.shape)
         if counts.any():
             centre = full if self.mse else estimates[counts].mean(axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class SurveySample:
         """Return the domain of the rows that are `chosen` (mask or positions) among those of this one."""
         return replace(self, rows=self.rows[chosen])
 
-    @property
+    @cached_property
     def df(self) -> int:
         """Degrees of freedom: clusters less strata with rows of the domain; of replicates their rank less 1."""
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
@@ -69,12 +70,22 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
     """Return whether two fits have the same sampling design, and the same rows of it."""
     if one is None or other is None:
         return one is other
-    return (
-        np.array_equal(one.rows, other.rows)
-        and np.array_equal(one.plan.strata, other.plan.strata)
-        and np.array_equal(one.plan.clusters[0], other.plan.clusters[0])
-        and (one.replicates is None) == (other.replicates is None)
-    )
+    return one.plan.lonely == other.plan.lonely and all(map(np.array_equal, _arrays(one), _arrays(other)))
+
+
+def _arrays(survey: SurveySample) -> list[np.ndarray]:
+    """Return the rows, weights, strata, populations, replicates and clusters of a design; absent ones are empty."""
+    plan, replicates = survey.plan, survey.replicates
+    scales = np.zeros(0) if replicates is None else np.append(replicates.rscales * replicates.scale, replicates.mse)
+    return [
+        survey.rows,
+        plan.weights,
+        plan.strata,
+        np.array(plan.population or ()),
+        np.array(plan.clusters),
+        np.zeros(0) if replicates is None else replicates.weights,
+        scales,
+    ]
 
 
 def check_single_rows(survey: SurveySample | None, what: str) -> None:

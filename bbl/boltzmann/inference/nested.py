@@ -206,7 +206,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         )
         coupled = {int(i): dropped[layout.start[i]] for i in touched}
         covariance, alone = influence.joint(rows, coupled)
-        scales.append(_eigenvalues(covariance, alone))
+        scales.append(design_effects(covariance, alone))
         if survey is not None:
             working.append(alone)
             deviations.append(_site_deviations(effective_rows(sample), influence, coupled, survey))
@@ -258,10 +258,3 @@ def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, onl
         total += float(chunk.weights @ field[:, layout.columns(only)].sum(axis=1))
         total -= float(chunk.weights @ log_norm[:, np.searchsorted(varies, only)].sum(axis=1))
     return total
-
-
-def _eigenvalues(covariance: np.ndarray, alone: np.ndarray) -> np.ndarray:
-    """Return the eigenvalues of ``alone^-1 covariance``, both symmetric; rounding below zero is none."""
-    from scipy.linalg import eigh
-
-    return np.maximum(eigh(covariance, alone, eigvals_only=True), 0.0)

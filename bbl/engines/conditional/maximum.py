@@ -25,7 +25,6 @@ __all__ = ["ConditionalMaximum", "design", "find_maximum", "information"]
 TOLERANCE = 1e-10  # norm of the gradient of one observation's log-likelihood; one more step follows
 HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most
 ITMAX = 200
-TRIAL_STEPS = 20  # Newton steps before the search for cells that the likelihood avoids
 OFF_FACE_LOG = 40.0  # cells that lose their probability end with at most exp(-40)
 MIN_PIVOT = 1e-6  # least pivot of linearly independent columns of the design, scaled to unit norm
 MAX_COEFFICIENTS = 5000  # of all groups, whose information is factored

@@ -22,6 +22,7 @@ from bbl.design.frames import Frame, to_frame
 from bbl.design.labels import Labels
 from bbl.design.weights import named_weights
 from bbl.errors import DataError, OptionError
+from bbl.names import distinct_names
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import plot_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
@@ -159,7 +160,8 @@ class Evaluation:
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
-        return pd.DataFrame(counts, index=groups.rename("observed"), columns=groups.rename("predicted"))
+        rows = distinct_names([*groups, "observed"])[-1]  # so that reset_index() works beside a group of that name
+        return pd.DataFrame(counts, index=groups.rename(rows), columns=groups.rename("predicted"))
 
     @cached_property
     def report(self) -> pd.DataFrame:

@@ -243,3 +243,10 @@ def test_names_of_the_package_give_way():
     np.testing.assert_allclose(why.frame["log_odds_"], np.log(p["no"] / p["yhat"]), atol=1e-9)
     np.testing.assert_allclose(why.frame.iloc[:, 2:-1].sum(axis=1), why.frame["log_odds_"], atol=1e-9)
     assert why.terms[:4] == (("log_odds",), ("group",), ("b",), ("log_odds", "group"))
+
+
+def test_a_group_of_the_name_of_the_index_of_a_confusion_matrix():
+    data, _ = table(Names("r", ("observed", "predicted"), ("a", "b", "c"), ("u", "v", "w")))
+    confusion = bbl.bbl("r ~ .", data, lambda_=0.1, verbose=0).evaluate(data).confusion
+    assert confusion.index.name == "observed_"
+    assert list(confusion.reset_index().columns) == ["observed_", "observed", "predicted"]

@@ -12,7 +12,21 @@ from bbl.model.support import Support
 from bbl.report.text import label_text
 from bbl.rows.sample import Sample
 
-__all__ = ["make_support", "refuse_impossible_rows", "refuse_observed_rows"]
+__all__ = ["ImpossibleRowsError", "make_support", "refuse_impossible_rows", "refuse_observed_rows"]
+
+
+class ImpossibleRowsError(DataError):
+    """Rows of new data are in cells that cannot occur.
+
+    Attributes
+    ----------
+    rows : ndarray of bool, shape (n,)
+        Which rows.
+    """
+
+    def __init__(self, message: str, rows: np.ndarray):
+        super().__init__(message, argument="newdata")
+        self.rows = rows
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
@@ -73,7 +87,7 @@ def refuse_impossible_rows(
     missing: np.ndarray | None,
     groups: np.ndarray | None = None,
 ) -> None:
-    """Raise a DataError for a row of new data (n, m) in a cell that cannot occur in any group.
+    """Raise an ImpossibleRowsError for rows of new data (n, m) in a cell that cannot occur in any group.
 
     With `groups` (n,) int, -1 for unknown ones, a cell that cannot occur in the group of the row is refused too.
     """
@@ -85,11 +99,11 @@ def refuse_impossible_rows(
         possible &= (groups < 0) | by_group[np.arange(len(codes)), np.maximum(groups, 0)]
     if not possible.all():
         at = int((~possible).argmax())
-        raise DataError(
+        raise ImpossibleRowsError(
             f"newdata: row {at} is in a cell that cannot occur (structural_zeros), "
             f"{_cell_text(support, labels, codes[at], _row_of(missing, at))}, so that nothing follows from it. Leave "
             "such rows out.",
-            argument="newdata",
+            np.logical_not(possible),
         )
 
 

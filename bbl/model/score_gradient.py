@@ -107,8 +107,12 @@ class ScoreGradient:
         order = np.argsort(row, kind="stable")
         row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
         energy, first = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
-        share = np.exp(energy - np.maximum.reduceat(energy, first)[row])
-        return row, expanded, share / np.add.reduceat(share, first)[row]
+        if self.layout.support is not None:
+            energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
+        largest = np.maximum.reduceat(energy, first)[row]
+        share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))
+        total = np.add.reduceat(share, first)[row]  # zero in a group in which the row cannot occur
+        return row, expanded, np.divide(share, total, out=np.zeros_like(share), where=total > 0.0)
 
     def _of_rows(self, codes: np.ndarray, change: np.ndarray, out: np.ndarray) -> None:
         """Write the sums of each row by itself into `out` (n, q, 1 + size)."""

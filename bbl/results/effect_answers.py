@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.significance import CELL
+from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import generator
 from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
@@ -28,11 +29,12 @@ DESIGN_NOTE = (
     "Standard errors from refits to {} replicates of the sampling design: t distribution of {} degrees of freedom."
 )
 DRAWS_NOTE = "Standard deviations and central intervals of {} draws from the posterior; there are no tests."
-NO_OPTIMUM = "a parameter has no finite optimum: no interval"
+UNDETERMINED = "the rows do not determine a parameter: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
 PARTIAL = "some replicates have no rows at these levels, and do not count"
 AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 UNDEFINED = "undefined: a probability is 0 or 1"
+IMPOSSIBLE = "undefined: rows would be in cells that cannot occur (structural_zeros)"
 RARE = "few rows at these levels: the interval may not hold its level"
 UNBOUNDED = "a parameter of this predictor has no finite optimum"
 TITLES = {
@@ -87,6 +89,8 @@ def _by_source(
             return values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
         values = by_delta_method(questions, rows, scores, source.delta, errors.level)
         return values, f"Delta method. {source.delta.covariance.note}", source.unbounded
+    except ImpossibleRowsError:  # of the rows themselves, which have no estimates either
+        raise
     except (DataError, OptionError) as error:
         reason = str(error).rstrip(".")
         return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
@@ -101,7 +105,7 @@ def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
             array[flat | undefined] = np.nan
         notes[flat] = AT_BOUND
-        notes[np.isnan(values.std_error) & ~flat] = NO_OPTIMUM
+        notes[np.isnan(values.std_error) & ~flat] = UNDETERMINED
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
         if values.is_partial is not None:
             notes[values.is_partial & np.isnan(values.std_error) & ~flat] = FEW_CLUSTERS
@@ -115,6 +119,8 @@ def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded
                 if rarest * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
     notes[undefined] = UNDEFINED
+    if values.is_impossible is not None:
+        notes[values.is_impossible] = IMPOSSIBLE
     return notes
 
 

@@ -20,7 +20,10 @@ from bbl.errors import BBLTypeError, OptionError
 from bbl.report.format import label_text
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
-__all__ = ["Quantity", "Questions", "comparison_questions", "level_code", "prediction_questions", "predictor_numbers"]
+__all__ = [
+    "Quantity", "Questions", "Scenario", "comparison_questions", "level_code", "prediction_questions",
+    "predictor_numbers",
+]  # fmt: skip
 
 MAX_QUANTITIES = 100_000
 Scenario = tuple[tuple[int, int], ...]

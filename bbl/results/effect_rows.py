@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, own_weights
@@ -142,8 +143,23 @@ def _grid(fit: EffectFit, grid: object) -> _Encoded:
             "predictors.",
             argument="grid",
         )
-    codes = np.array(list(itertools.product(*values))).reshape(n, len(values))
-    return _Encoded(codes.astype(code_dtype(fit.design.n_levels)), None, np.ones(n), pd.RangeIndex(n), text)
+    codes = np.array(list(itertools.product(*values))).reshape(n, len(values)).astype(code_dtype(fit.design.n_levels))
+    codes = _possible(fit, codes)
+    return _Encoded(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
+
+
+def _possible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
+    """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros)."""
+    while len(codes):
+        try:
+            fit._encoded_scores(codes, None, None, None)
+        except ImpossibleRowsError as error:
+            codes = codes[~error.rows]
+        else:
+            return codes
+    raise OptionError(
+        "The grid has no row that can occur: all are in cells of structural_zeros. Give other levels.", argument="grid"
+    )
 
 
 def _units(fit: EffectFit, rows: _Encoded, by: object) -> EffectRows:

@@ -5,14 +5,15 @@ S scenarios, Q quantities, U units of rows, K groups, R replicates (refits, or d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.memory import check_memory
 from bbl.results.effect_fit import DeltaMethod, Scores
-from bbl.results.effect_questions import Questions
+from bbl.results.effect_questions import Questions, Scenario
 from bbl.results.effect_rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values
 from bbl.stats.scores import log_probabilities
@@ -29,7 +30,8 @@ class EffectValues:
     """Estimates of all quantities, shape (Q, U, K), with standard errors and limits; nan where there are none.
 
     `has_errors` says whether standard errors were looked for, and `is_partial` which of them are those of some
-    replicates only, because others have no estimate.
+    replicates only, because others have no estimate; `is_impossible` (Q, U) says which set rows to levels that cannot
+    occur together (structural zeros).
     """
 
     estimate: np.ndarray
@@ -40,11 +42,10 @@ class EffectValues:
     p: np.ndarray
     has_errors: bool = True
     is_partial: np.ndarray | None = None
+    is_impossible: np.ndarray | None = None
 
 
-def set_levels(
-    rows: EffectRows, scenario: Iterable[tuple[int, int]]
-) -> tuple[np.ndarray, np.ndarray | None]:  # fmt: skip
+def set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
     """Return codes and missing cells of rows whose predictors are set to the levels of a scenario."""
     codes, missing = rows.codes.copy(), None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
@@ -56,11 +57,29 @@ def set_levels(
 
 def averages(questions: Questions, rows: EffectRows, scores: Scores) -> np.ndarray:
     """Return the average probabilities (S, U, K)."""
-    return np.array([_average(_probabilities(scores, *set_levels(rows, s)), rows) for s in questions.scenarios])
+    return np.array([_average(_probabilities(scores, rows, scenario)[2], rows) for scenario in questions.scenarios])
 
 
-def _probabilities(scores: Scores, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-    return np.exp(log_probabilities(scores(codes, missing)))
+def _probabilities(
+    scores: Scores, rows: EffectRows, scenario: Scenario
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+    """Return codes, missing cells and probabilities (n, K) of rows in a scenario.
+
+    Probabilities are nan where the scenario moves a row to a cell that cannot occur.
+    """
+    codes, missing = set_levels(rows, scenario)
+    try:
+        with np.errstate(invalid="ignore"):  # refits do not refuse rows, and have no score for such ones in any group
+            return codes, missing, np.exp(log_probabilities(scores(codes, missing)))
+    except ImpossibleRowsError as error:
+        if not scenario:  # the rows themselves cannot occur
+            raise
+        possible = ~error.rows
+    part = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
+    known = _probabilities(scores, part, scenario)[2] if possible.any() else np.empty((0, 1))
+    p = np.full((len(codes), known.shape[1]), np.nan)
+    p[possible] = known
+    return codes, missing, p
 
 
 def _average(p: np.ndarray, rows: EffectRows) -> np.ndarray:
@@ -76,9 +95,15 @@ def contrasts(questions: Questions, averages: np.ndarray) -> np.ndarray:
 
 def estimates(questions: Questions, rows: EffectRows, scores: Scores) -> EffectValues:
     """Return estimates without standard errors."""
-    value = contrasts(questions, averages(questions, rows, scores))
+    averaged = averages(questions, rows, scores)
+    value = contrasts(questions, averaged)
     nothing = np.full(value.shape, np.nan)
-    return EffectValues(value, *(nothing,) * 5, has_errors=False)
+    return EffectValues(value, *(nothing,) * 5, has_errors=False, is_impossible=_is_impossible(questions, averaged))
+
+
+def _is_impossible(questions: Questions, averaged: np.ndarray) -> np.ndarray:
+    """Return which quantities (Q, U) have a scenario without an average, from averages (S, U, K)."""
+    return np.array([np.isnan(averaged[q.scenarios]).any(axis=(0, 2)) for q in questions.quantities])
 
 
 def by_delta_method(
@@ -91,18 +116,18 @@ def by_delta_method(
         _delta_block(questions, rows.units(first, min(first + step, rows.n_units)), scores, delta)
         for first in range(0, rows.n_units, step)
     ]
-    value, variance = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
-    return _with_limits(questions, value, np.sqrt(variance), delta.covariance.df, level)
+    value, variance, is_impossible = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
+    found = _with_limits(questions, value, np.sqrt(variance), delta.covariance.df, level)
+    return replace(found, is_impossible=is_impossible)
 
 
 def _delta_block(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return quantities and variances (Q, U, K) of a block of units."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return quantities and variances (Q, U, K) of a block of units, and which are impossible (Q, U)."""
     averaged, derivatives = [], []
     for scenario in questions.scenarios:
-        codes, missing = set_levels(rows, scenario)
-        p = _probabilities(scores, codes, missing)
+        codes, missing, p = _probabilities(scores, rows, scenario)
         averaged.append(_average(p, rows))
         weights = rows.weights * delta.temperature
         if missing is not None:  # a row without known predictors has the shares of the groups, at no temperature
@@ -117,7 +142,7 @@ def _delta_block(
             )
             variances.append(delta.covariance.variances(gradient))
         values.append(value)
-    return np.array(values), np.array(variances)
+    return np.array(values), np.array(variances), _is_impossible(questions, by_scenario)
 
 
 def by_replicates(
@@ -127,12 +152,12 @@ def by_replicates(
 
     `has_tests` says whether there are statistics and p-values, by a normal distribution.
     """
-    value, drawn = _replicated(questions, rows, scores, replicates)
+    value, drawn, is_impossible = _replicated(questions, rows, scores, replicates)
     with np.errstate(divide="ignore", invalid="ignore"):
         se = drawn.std(axis=0, ddof=1)
         low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         z = (value - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(value.shape, np.nan)
-    return EffectValues(value, se, low, high, z, two_sided_p(z, np.inf))
+    return EffectValues(value, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible)
 
 
 def by_design_replicates(
@@ -145,7 +170,7 @@ def by_design_replicates(
 ) -> EffectValues:
     """Return estimates with errors from refits to the replicate weights of a survey, and limits of a t distribution."""
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
-    value, drawn = _replicated(questions, rows, scores, replicates)
+    value, drawn, is_impossible = _replicated(questions, rows, scores, replicates)
     flat, full = drawn.reshape(len(drawn), -1), value.reshape(-1, 1)
     is_partial = ~np.isfinite(flat).all(axis=0)
     E = survey.replicates.deviations(np.where(is_partial, 0.0, flat), np.where(is_partial, 0.0, full[:, 0]))
@@ -153,19 +178,21 @@ def by_design_replicates(
         E[:, [k]] = survey.replicates.deviations(flat[:, [k]], full[k])
     se = np.sqrt((E**2).sum(axis=0)).reshape(value.shape)
     found = _with_limits(questions, value, se, survey.df, level)
-    return replace(found, is_partial=is_partial.reshape(value.shape))
+    return replace(found, is_partial=is_partial.reshape(value.shape), is_impossible=is_impossible)
 
 
 def _replicated(
     questions: Questions, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the quantities (Q, U, K), and those of every replicate (R, Q, U, K)."""
-    value = contrasts(questions, averages(questions, rows, scores))
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the quantities (Q, U, K), those of every replicate (R, Q, U, K), and which are impossible (Q, U)."""
+    averaged = averages(questions, rows, scores)
+    value = contrasts(questions, averaged)
     check_memory(
         8.0 * value.size * len(replicates), f"{len(replicates)} replicates of {value.size:,} effects",
         "Name fewer predictors in variables, or average over rows.",
     )  # fmt: skip
-    return value, np.array([contrasts(questions, averages(questions, rows, replicate)) for replicate in replicates])
+    drawn = np.array([contrasts(questions, averages(questions, rows, replicate)) for replicate in replicates])
+    return value, drawn, _is_impossible(questions, averaged)
 
 
 def _with_limits(questions: Questions, value: np.ndarray, se: np.ndarray, df: float, level: float) -> EffectValues:

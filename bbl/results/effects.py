@@ -94,7 +94,7 @@ def avg_predictions(
         Rows with the predictors' columns. None for the training rows, with their weights.
     grid : {"balanced", "mode"} or dict of name to levels, optional
         Made rows in place of `newdata`: all combinations of levels; the most frequent level of every predictor; or the
-        given levels of some predictors, others at their most frequent level.
+        given levels of some predictors, others at their most frequent level. Cells of `structural_zeros` are left out.
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows in the average.
     se : {"auto", "bootstrap", False}, default "auto"

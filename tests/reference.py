@@ -298,9 +298,12 @@ def term_probabilities(tables, L):
     return np.exp(E - logsumexp(E))
 
 
-def term_marginal_energy(tables, L, x):
-    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing)."""
-    grid = states(L)
+def term_marginal_energy(tables, L, x, possible=slice(None)):
+    """Return ``ln sum exp E`` over all states that agree with what is known of each row of `x` (-1: missing).
+
+    `possible` (S,) says which of all `states` can occur.
+    """
+    grid = states(L)[possible]
     E = term_energy(tables, grid)
     return np.array([logsumexp(E[((row == grid) | (row < 0)).all(axis=1)]) for row in np.asarray(x)])
 

@@ -51,6 +51,8 @@ def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
     if name == "method" and s.family == "bbl":
         if value not in (*ENGINES, "auto") or value == s.method:  # a complaint about the method names it
             return None
+        if value == "conditional" and not s.response:  # advised of formulas that have one
+            return None
         names = known_arguments(dataclasses.replace(s, method=value, options={}))
         return dataclasses.replace(s, method=value, options={k: v for k, v in s.options.items() if k in names})
     if name in QUOTING or name not in known_arguments(s) or s.family == "average":

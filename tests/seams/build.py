@@ -43,6 +43,10 @@ class Table:
         -1 is missing.
     y : ndarray of int, shape (n,)
     weights : ndarray, shape (n,), or None
+    zeros : dict of int to list of int
+        Codes of the cells that cannot occur, by the position of a predictor; -1 is the response.
+    design : dict of str to ndarray
+        The columns of the sampling design beside the weights.
     """
 
     names: list[str]
@@ -57,6 +61,8 @@ class Table:
     codes: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
+    zeros: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    design: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -66,9 +72,10 @@ class Table:
     def take(self, rows: Any) -> Table:
         """Return the table of these rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return dataclasses.replace(self, codes=self.codes[rows], y=self.y[rows], weights=weights)
+        design = {name: values[rows] for name, values in self.design.items()}
+        return dataclasses.replace(self, codes=self.codes[rows], y=self.y[rows], weights=weights, design=design)
 
-    def frame(self, response: bool = True, weights: bool = True) -> pd.DataFrame:
+    def frame(self, response: bool = True, weights: bool = True, design: bool = True) -> pd.DataFrame:
         """Return the table as a pandas frame."""
         columns = {}
         if response:
@@ -77,6 +84,8 @@ class Table:
             columns[name] = column(self.values[i], self.codes[:, i], self.kinds[i], self.orders[i])
         if weights and self.weights is not None:
             columns[self.weight_name] = pd.Series(self.weights)
+        if design:
+            columns |= {name: pd.Series(values) for name, values in self.design.items()}
         return pd.DataFrame(columns)
 
 
@@ -142,28 +151,100 @@ def make_table(s: Scenario) -> Table:
     }
     weights = made[s.weights]
     names = column_names(s.names, m, s.seed)
+    weight_name = "weights" if s.names == "words" and "weights" not in names else "w"
     lazy = s.source not in ("pandas", "dict")
     kinds = tuple("str" if lazy and kind == "object" else kind for kind in s.kinds)
     orders = np.random.default_rng([s.seed, 4])
     table = Table(
-        names[1:], names[0], "weights" if s.names == "words" and "weights" not in names else "w",
+        names[1:], names[0], weight_name,
         [level_values(kind, L, s.names, s.seed + i) for i, (kind, L) in enumerate(zip(kinds, s.levels, strict=True))],
         level_values(s.group_kind, K, s.names, s.seed + 99), kinds, s.group_kind,
         [orders.permutation(L) for L in s.levels], orders.permutation(K), codes, y, weights,
+        make_zeros(s, codes, y) if s.zeros else {}, design_columns(s, [*names, weight_name]) if s.design else {},
     )  # fmt: skip
     if s.columns is not None:
         keep = list(s.columns)
+        at = {i: k for k, i in enumerate(keep)} | {-1: -1}
+        zeros = {at[i]: codes for i, codes in table.zeros.items()} if at.keys() >= table.zeros.keys() else {}
         table = dataclasses.replace(
             table, names=[table.names[i] for i in keep], values=[table.values[i] for i in keep],
             kinds=tuple(table.kinds[i] for i in keep), orders=[table.orders[i] for i in keep],
-            codes=table.codes[:, keep],
+            codes=table.codes[:, keep], zeros=zeros,
         )  # fmt: skip
     return table if s.rows is None else table.take(list(s.rows))
 
 
+def make_zeros(s: Scenario, codes: np.ndarray, y: np.ndarray) -> dict[int, list[int]]:
+    """Return cells of two predictors, or of a predictor and the response, that never occur."""
+    rng = np.random.default_rng([s.seed, 9])
+    columns = {-1: y, **{i: codes[:, i] for i in s.used}}
+    one = int(rng.choice(s.used))
+    other = int(rng.choice([i for i in columns if i != one and (i >= 0 or s.response)] or [one]))
+    n_one, n_other = (int(columns[i].max(initial=0)) + 1 for i in (one, other))
+    seen = set(zip(columns[one].tolist(), columns[other].tolist(), strict=True))
+    cells = [(a, b) for a in range(n_one) for b in range(n_other) if (a, b) not in seen]
+    chosen = [cells[k] for k in rng.permutation(len(cells))[: s.zeros]] if one != other else []
+    return {one: [a for a, _ in chosen], other: [b for _, b in chosen]} if chosen else {}
+
+
+def design_columns(s: Scenario, names: list[str]) -> dict[str, np.ndarray]:
+    """Return the columns of a sampling design beside the weights, by names that the table does not have."""
+    rng, d, columns = np.random.default_rng([s.seed, 10]), s.design, {}
+    strata = rng.integers(0, d.get("strata", 1), s.n)
+    if "strata" in d:
+        columns["strata"] = strata
+    for k, count in enumerate(d.get("cluster", [])):
+        columns[f"cluster{k}"] = rng.integers(0, count, s.n)
+    if "fpc" in d:
+        columns |= {f"fpc{k}": np.full(s.n, 10 * s.n) for k in range(max(1, len(d.get("cluster", []))))}
+    for k in range(d.get("replicates", 0)):
+        columns[f"replicate{k}"] = rng.exponential(size=s.n).round(3) + 0.001
+    if "domain" in d:
+        columns["domain"] = rng.random(s.n) < d["domain"]
+    return {name + "_" * (name in names): values for name, values in columns.items()}
+
+
+def survey(s: Scenario, table: Table) -> Any:
+    """Return the sampling design of a scenario."""
+    options = {name: s.design[name] for name in ("lonely", "type", "mse") if name in s.design}
+    for argument in ("strata", "cluster", "fpc", "replicate", "domain"):
+        names = [name for name in table.design if name.startswith(argument)]
+        if names:
+            options["replicates" if argument == "replicate" else argument] = names[0] if argument == "domain" else names
+    if options.get("type") == "bootstrap" and "replicates" not in options:
+        options["replicates"] = 10
+    return bbl.survey(table.weight_name, **options)
+
+
+def structural_zeros(table: Table) -> dict[str, list] | None:
+    """Return the cells that cannot occur, those whose levels occur, as a table; None if there are none."""
+    present = [np.isin(codes, table.y if i < 0 else table.codes[:, i]) for i, codes in table.zeros.items()]
+    cells = np.flatnonzero(np.logical_and.reduce(present)) if present else []
+    if not len(cells):
+        return None
+    return {
+        table.response if i < 0 else table.names[i]: [
+            (table.groups if i < 0 else table.values[i])[codes[k]] for k in cells
+        ]
+        for i, codes in table.zeros.items()
+    }
+
+
+def impossible(table: Table, codes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return which rows are in cells that cannot occur."""
+    wrong = np.zeros(len(y), dtype=bool)
+    for cell in zip(*table.zeros.values(), strict=True):
+        wrong |= np.logical_and.reduce(
+            [(y if i < 0 else codes[:, i]) == code for i, code in zip(table.zeros, cell, strict=True)]
+        )
+    return wrong
+
+
 def kept_rows(s: Scenario, table: Table) -> np.ndarray:
-    """Return which rows a fit uses: of positive weight, and complete where the others are dropped."""
+    """Return which rows a fit uses: of positive weight, in the domain, and complete where the others are dropped."""
     kept = np.ones(table.n, dtype=bool) if table.weights is None else table.weights > 0
+    for name in [name for name in table.design if name.startswith("domain")]:
+        kept &= table.design[name]
     return kept & (table.codes >= 0).all(axis=1) if s.missing == "drop" else kept
 
 
@@ -182,7 +263,11 @@ def new_table(s: Scenario, table: Table, n: int = 12) -> Table:
         if blank or (s.gaps and (summed or s.missing == "drop")):  # a gap is a level where the training rows have one
             codes[gaps, i] = -1
     y = rng.choice(np.unique(table.y[present]), n) if present.any() else np.zeros(n, dtype=int)
-    return dataclasses.replace(table, codes=codes, y=y, weights=None)
+    wrong = impossible(table, codes, y)
+    if wrong.any() and present.any():
+        rows = rng.choice(np.flatnonzero(present), int(wrong.sum()))
+        codes[wrong], y[wrong] = table.codes[rows], table.y[rows]
+    return dataclasses.replace(table, codes=codes, y=y, weights=None, design={})
 
 
 def quoted(name: str) -> str:
@@ -208,6 +293,10 @@ def arguments(s: Scenario, table: Table) -> dict[str, Any]:
         options["priors"] = "equal"  # groups that are declared count, whether they occur or not
     if s.family == "bbl":
         options["method"] = s.method
+        if (zeros := structural_zeros(table)) is not None:
+            options["structural_zeros"] = zeros
+        if table.design or s.design:
+            options["design"] = survey(s, table)
     if isinstance(options.get("priors"), list):  # by name, of the groups that occur
         p = np.array(options["priors"][: len(table.groups)])
         present = np.unique(table.y[kept_rows(s, table)])
@@ -219,7 +308,7 @@ def arguments(s: Scenario, table: Table) -> dict[str, Any]:
 def fit(s: Scenario, table: Table, data: Any, **changes: Any) -> Any:
     """Fit a scenario's model to data that hold its table."""
     options = arguments(s, table) | changes
-    options.setdefault("weights", None if table.weights is None else table.weight_name)
+    options.setdefault("weights", None if table.weights is None or "design" in options else table.weight_name)
     text = options.pop("formula", None) or formula(s, table)
     if s.family == "bbl":
         return bbl.bbl(text, data, **options)

@@ -78,6 +78,11 @@ class Case:
         return self.table.frame()
 
     @cached_property
+    def plain_frame(self) -> pd.DataFrame:
+        """The table without the columns of a sampling design."""
+        return self.table.frame(design=False)
+
+    @cached_property
     def new(self) -> Table:
         """Rows to predict."""
         return build.new_table(self.s, self.table)

@@ -21,7 +21,7 @@ def tests_are_there(case: Case) -> bool:
         engine is not None
         and engine.has_tests
         and case.in_memory
-        and case.s.weights != "real"
+        and (case.s.weights != "real" or bool(case.s.design))
         and case.s.options.get("symmetrize", True)
         and case.fit.parameters.layout.size <= 200
         and len(case.fit.labels.groups) <= 4
@@ -106,7 +106,7 @@ def conf_int_is_the_table(case: Case) -> None:
 def may_have_a_design(case: Case) -> bool:
     """Whether the scenario's call may be made with a sampling design."""
     engine = case.engine
-    return engine is not None and engine.has_tests and case.in_memory and not case.is_tuned
+    return engine is not None and engine.has_tests and case.in_memory and not (case.is_tuned or case.s.design)
 
 
 @law(may_have_a_design, cost=60)

@@ -37,7 +37,7 @@ def weights_of(case: Case) -> Any:
 def structure(case: Case, learner: str, **options: Any) -> Any:
     """Learn a structure from the scenario's table."""
     return getattr(networks, learner)(
-        build.formula(case.s, case.table), case.frame, weights=weights_of(case), **case_options(case), **options
+        build.formula(case.s, case.table), case.plain_frame, weights=weights_of(case), **case_options(case), **options
     )
 
 
@@ -51,7 +51,8 @@ def validated(case: Case) -> Any:
     for name in ("priors", "testNull"):
         options.pop(name, None)
     options |= {"nfold": 2, "shuffle": True, "seed": 1}
-    return bbl.crossVal(build.formula(case.s, case.table), case.frame, weights_of(case), **options)
+    weights = None if case.s.design else weights_of(case)
+    return bbl.crossVal(build.formula(case.s, case.table), case.frame, weights, **options)
 
 
 def networks_cv(case: Case) -> Any:
@@ -59,7 +60,7 @@ def networks_cv(case: Case) -> Any:
 
 
 def lp(case: Case) -> Any:
-    return networks.lp(structure(case, "nb"), case.frame, 1.0, weights=weights_of(case), **case_options(case))
+    return networks.lp(structure(case, "nb"), case.plain_frame, 1.0, weights=weights_of(case), **case_options(case))
 
 
 def searches(learner: str) -> Callable[[Case], Any]:
@@ -74,12 +75,12 @@ VERBS: dict[str, Callable[[Case], Any]] = {
     "anova": lambda case: bbl.anova(case.fit, case.fit),
     "etable": lambda case: bbl.etable({"one": case.fit, "other": case.fit}),
     "step": lambda case: bbl.step(case.fit, scope=("~ 1", "~ .^2"), verbose=0),
-    "graphs": lambda case: bbl.graphs(case.frame, weights_of(case), verbose=0, **case_options(case)),
+    "graphs": lambda case: bbl.graphs(case.plain_frame, weights_of(case), verbose=0, **case_options(case)),
     "log_scores": lambda case: bbl.log_scores(case.fit, case.new_frame),
     "crossVal": validated,
     "mcSample": lambda case: bbl.mcSample(case.fit, nsteps=4, nchains=4, seed=1, verbose=0),
     "bicluster": lambda case: bbl.bicluster(None, complete_codes(case), groups=(2, 2), n_init=1, verbose=0),
-    "bin": lambda case: bbl.bin(case.frame, weights=weights_of(case)),
+    "bin": lambda case: bbl.bin(case.plain_frame, weights=weights_of(case)),
     "lump": lambda case: bbl.lump(case.frame, min_count=3, weights=weights_of(case)),
     "removeConst": lambda case: bbl.removeConst(case.frame, case.table.response),
     "freq2raw": lambda case: bbl.freq2raw(case.frame.head(3), np.arange(len(case.frame.head(3)))),
@@ -91,7 +92,9 @@ VERBS: dict[str, Callable[[Case], Any]] = {
         dict(zip(case.table.names, case.table.values, strict=True)), case.table.groups, nsample=3, seed=1
     ),
     "sample_xi": lambda case: bbl.sample_xi(3, dict(zip(case.table.names, case.table.values, strict=True)), seed=1),
-    "cmi": lambda case: networks.cmi(case.table.names[0], case.table.response, case.frame, weights=weights_of(case)),
+    "cmi": lambda case: networks.cmi(
+        case.table.names[0], case.table.response, case.plain_frame, weights=weights_of(case)
+    ),
     "cv": networks_cv,
     "lp": lp,
     "nb": lambda case: structure(case, "nb"),

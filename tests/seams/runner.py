@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import bbl
-from seams import laws_answers, laws_equivalence, laws_inference, laws_predictions, laws_verbs  # noqa: F401
+from seams import laws_answers, laws_effects, laws_equivalence, laws_inference, laws_predictions, laws_verbs  # noqa: F401
 from seams.case import Case, Fall, strict_warnings
 from seams.exceptions import exception
 from seams.laws import LAWS, Law

@@ -57,6 +57,11 @@ class Scenario:
         Method of `bbl`, or the learner of a network.
     options : dict
         Arguments of the call beside formula, data, weights and method.
+    zeros : int
+        How many cells that never occur are structural zeros.
+    design : dict
+        Arguments of `bbl.survey`: for columns how many distinct values they have, options as they are. Empty for rows
+        that were drawn one by one.
     """
 
     seed: int
@@ -77,6 +82,8 @@ class Scenario:
     terms: int | tuple[tuple[int, ...], ...] = 1
     method: str = "pseudo"
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    zeros: int = 0
+    design: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def used(self) -> tuple[int, ...]:
@@ -111,7 +118,7 @@ def from_json(text: str) -> Scenario:
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value
 
-    return Scenario(**{k: v if k == "options" else tuples(v) for k, v in plain.items()})
+    return Scenario(**{k: v if k in ("options", "design") else tuples(v) for k, v in plain.items()})
 
 
 def draw(seed: int) -> Scenario:
@@ -163,7 +170,33 @@ def draw(seed: int) -> Scenario:
     if "priors" in options and options["priors"] == "drawn":
         options["priors"] = [round(float(p), 3) + 0.01 for p in rng.dirichlet(np.full(K, 1.0))]
     assert style in NAME_STYLES
-    return dataclasses.replace(draft, options=options, **changes)
+    scenario = dataclasses.replace(draft, options=options, **changes)
+    return dataclasses.replace(scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21])))
+
+
+def _draw_beside(s: Scenario, rng: Any) -> dict[str, Any]:
+    """Return structural zeros or a sampling design, for methods that take one (and now and then for others)."""
+    may_take = s.family == "bbl" and s.source in MEMORY
+    if may_take and s.method == "ml" and rng.random() < 0.25:
+        return {"zeros": int(rng.integers(1, 4))}
+    takes = s.method in ("naive", "pseudo", "ml") or (s.method == "conditional" and s.options.get("ridge") == 0.0)
+    if not (may_take and rng.random() < (0.12 if takes else 0.01)):
+        return {}
+    design: dict[str, Any] = {"lonely": str(rng.choice(["adjust", "remove", "average"]))}
+    if rng.random() < 0.6:
+        design["strata"] = int(rng.integers(1, 4))
+    if rng.random() < 0.6:
+        design["cluster"] = [int(v) for v in rng.integers(4, 30, 1 + int(rng.random() < 0.2))]
+    kind = rng.random()
+    if kind < 0.15:
+        design["fpc"] = True
+    elif kind < 0.3:
+        design |= {"type": str(rng.choice(["JKn", "bootstrap"])), "mse": bool(rng.random() < 0.5)}
+    elif kind < 0.4:
+        design = {"replicates": int(rng.integers(8, 30)), "type": "bootstrap"}
+    if rng.random() < 0.2:
+        design["domain"] = 0.7
+    return {"design": design, "weights": s.weights if s.weights in ("counts", "real", "huge") else "real"}
 
 
 def _terms(m: int, order: int, rng: Any, chance: Any) -> int | tuple:

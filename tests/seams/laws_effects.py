@@ -1,0 +1,142 @@
+"""Laws of effects: predictions and comparisons on the scale of probabilities."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from bbl.results.effect_table import Effects
+from seams.build import Table, impossible, kept_rows
+from seams.case import Case, expect, expect_close
+from seams.laws import law
+
+NUMBERS = ("estimate", "std_error", "p_value", "conf_low", "conf_high")
+
+
+def numbers(effects: Effects, groups: list | None = None) -> np.ndarray:
+    """Return the numbers of effects, shape (effects, K, 5), the groups in their order or in that of `groups`."""
+    own = list(effects.labels.groups)
+    columns = [effects.columns[name] for name in NUMBERS]
+    values = effects.frame[columns].to_numpy(float).reshape(-1, len(own), len(columns))
+    return values if groups is None else values[:, [own.index(g) for g in groups]]
+
+
+def set_to(table: Table, at: int, level: Any) -> Table:
+    """Return the rows with predictor `at` at a level; missing for a level that stands for missing cells."""
+    known = table.values[at]
+    codes = table.codes.copy()
+    codes[:, at] = next((a for a, v in enumerate(known) if type(v) is type(level) and v == level),
+                        known.index(level) if level in known else -1)  # fmt: skip
+    return dataclasses.replace(table, codes=codes)
+
+
+def unseen(table: Table, at: int, level: Any) -> bool:
+    """Return whether no cell can have a level, though the model has it: of declared categories, or of lone levels."""
+    return level not in table.values[at] and level != "(missing)"
+
+
+def compares(case: Case) -> bool:
+    """Whether there are classes, and a predictor with two levels."""
+    return case.classes and any(len(levels) > 1 for levels in case.fit.labels.levels)
+
+
+def compared(case: Case) -> tuple[Any, list]:
+    """Return a predictor with two levels, and its levels."""
+    labels = case.fit.labels
+    at = [i for i, levels in enumerate(labels.levels) if len(levels) > 1]
+    i = int(case.rng.choice(at))
+    return labels.names[i], list(labels.levels[i])
+
+
+def asked_rows(case: Case) -> tuple[Table, dict[str, Any], np.ndarray]:
+    """Return rows, the arguments that ask effects of them, and their weights."""
+    if case.in_memory and case.rng.random() < 0.5:
+        table = case.table.take(np.flatnonzero(kept_rows(case.s, case.table)))
+        weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
+        return dataclasses.replace(table, design={}), {}, weights
+    table = case.new
+    kept = (table.codes >= 0).all(axis=1) | (case.s.missing != "drop")
+    weights = case.rng.uniform(0.2, 3.0, table.n)
+    return table.take(np.flatnonzero(kept)), {"newdata": table.frame(), "weights": weights}, weights[kept]
+
+
+@law(compares, cost=40)
+def effects_follow_from_predictions(case: Case) -> None:
+    """Averages of predictions, and their comparisons, are those of predict() of rows that are set to each level."""
+    name, levels = compared(case)
+    table, asked, weights = asked_rows(case)
+    at = case.table.names.index(name)
+    levels = [level for level in levels if not unseen(table, at, level)]
+    if not table.n or not levels:
+        return
+    means = []
+    for level in levels:
+        rows = set_to(table, at, level)
+        p = np.full((1, len(case.fit.labels.groups)), np.nan)
+        if not impossible(table, rows.codes, np.full(table.n, -1)).any():
+            p = case.fit.predict(rows.frame(), type="prob").iloc[:, :-1].to_numpy(float)
+        means.append(np.average(p, axis=0, weights=weights if len(p) > 1 or table.n == 1 else None))
+    wanted = np.array(means)
+    found = numbers(case.fit.avg_predictions(variables={name: levels}, se=False, **asked))[..., 0]
+    expect_close(found, wanted, f"avg_predictions(variables={name!r})")
+    pairs = list(itertools.pairwise(levels[::-1]))
+    if pairs:
+        contrast = numbers(case.fit.avg_comparisons({name: pairs}, se=False, **asked))[..., 0]
+        expect_close(contrast, np.diff(wanted, axis=0)[::-1], f"avg_comparisons({name!r})")
+    whole = numbers(case.fit.avg_predictions(se=False, **asked))[0, :, 0]
+    effects = case.fit.avg_predictions(by=name, se=False, **asked)
+    cells = [None if level is None or level == "(missing)" else level for level in unit_values(effects, name)]
+    masses = [
+        weights[table.codes[:, at] == (-1 if v is None else set_to(table, at, v).codes[0, at])].sum() for v in cells
+    ]
+    expect_close(np.array(masses) / weights.sum() @ numbers(effects).reshape(len(cells), -1, 5)[..., 0], whole, "by=")
+
+
+def unit_values(effects: Effects, name: Any) -> list:
+    """Return the values of a column of `by`, one for each unit."""
+    values = effects.frame[name].to_numpy(object)[:: len(effects.labels.groups)]
+    return [None if v is None or v != v else v for v in values]
+
+
+@law(compares, cost=50)
+def intervals_of_effects_agree(case: Case) -> None:
+    """p of an effect is below 0.05 if and only if its 95 % interval leaves out the value without effect."""
+    name, levels = compared(case)
+    transform = str(case.rng.choice(["difference", "ratio", "lnoddsratio"]))
+    pair = (levels[-1], levels[0])
+    asked = {} if case.in_memory else {"newdata": case.new_frame}
+    effects = case.fit.avg_comparisons({name: pair}, transform=transform, **asked)
+    value, se, p, low, high = numbers(effects)[0].T
+    there = ~np.isnan(p)
+    expect(((p[there] >= 0) & (p[there] <= 1)).all(), "a p-value is outside 0 to 1")
+    expect((np.isnan(se) == np.isnan(low)).all() and (np.isnan(low) == np.isnan(high)).all(), "limits without errors")
+    expect(not (se < 0).any() and not (low > high).any(), "a standard error or an interval is negative")
+    out = (low > effects.null) | (high < effects.null)
+    clear = there & (np.abs(p - 0.05) > 1e-6)
+    expect(not (clear & (out != (p < 0.05))).any(), f"p and interval: {effects.frame.to_dict('records')}")
+    notes = effects.frame[effects.columns["note"]].to_numpy(object)
+    silent = np.isnan(se) & (notes == "") & ("no standard errors" not in effects.note)
+    expect(not silent.any(), f"no standard error, and nothing says why: {effects.frame.to_dict('records')}")
+    turned = case.fit.avg_comparisons({name: pair[::-1]}, transform=transform, **asked)
+    if transform != "ratio":
+        expect_close(numbers(turned)[0, :, :3], np.column_stack([-value, se, p]), "the pair turned round", rtol=1e-6)
+    if transform == "difference":
+        expect_close(value.sum(), 0.0, "sum of differences over the groups")
+        if len(value) == 2:
+            expect_close(se[0], se[1], "standard errors of two groups", rtol=1e-6)
+
+
+@law(lambda case: case.classes, cost=40)
+def a_row_is_an_average_of_one(case: Case) -> None:
+    """Predictions and comparisons of a row are the averages over that row alone, with their standard errors."""
+    kept = np.flatnonzero((case.new.codes >= 0).all(axis=1) | (case.s.missing != "drop"))
+    if not len(kept):
+        return
+    frame = case.new.take(kept[:3]).frame()
+    by_row = numbers(case.fit.predictions(frame))
+    alone = np.concatenate([numbers(case.fit.avg_predictions(newdata=frame.iloc[[k]])) for k in range(len(frame))])
+    expect_close(by_row, alone, "predictions of a row", rtol=1e-7)
+    expect_close(by_row[..., 0], case.probabilities(case.fit, frame), "predictions() and predict()")

@@ -231,8 +231,8 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
         raise OptionError("design names the weights already; leave weights out.", argument="weights")
     if not engine.has_tests:
         raise OptionError(
-            f"{engine.refusals()['survey']}. Take method='pseudo', 'ml' or 'naive', or 'conditional' with ridge=0 if the "
-            "formula has a response; or give weights= in place of design, for estimates without standard errors.",
+            f"{engine.refusals()['survey']}. Take method='pseudo', 'ml' or 'naive', or 'conditional' with ridge=0 if "
+            "the formula has a response; or give weights= in place of design, for estimates without standard errors.",
             argument="design",
         )
     refuse_batches(training.data, "A sampling design", "design")

@@ -85,7 +85,7 @@ def plot_effects(
         if null is not None:
             ax.axvline(null, color="0.5", linewidth=1, zorder=1)
         ax.set(ylim=(n - 0.5, -0.5))
-        ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], MAX_FONT, 2)[0], fontsize=MAX_FONT)
+        ax.set_xlabel(wrap_names([title], 0.9 * axes_inches(ax)[0], MAX_FONT, 2)[0], fontsize=MAX_FONT)
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
         plain_numbers(ax)

@@ -237,6 +237,9 @@ def test_what_has_no_interval_says_why():
     assert frame.loc[("d - a", 1), "note"] != "" and frame.loc[("b - a", 1), "note"] == ""
     ratio = model.avg_comparisons({"a": ("a", "d")}, transform="ratio").frame.set_index("group")
     assert "undefined" in ratio.loc[1, "note"] or np.isnan(ratio.loc[1, "std_error"])
+    with pytest.warns(bbl.ConvergenceWarning, match="never occurs"):
+        naive = bbl.bbl("y ~ a", data, "n", method="naive", prior_count=0.0, verbose=0)
+    assert naive.avg_comparisons("a").frame["note"].ne("").all()
     mean_field = fit(method="mf").avg_comparisons("Sex")
     assert mean_field.frame["std_error"].isna().all() and "no standard errors" in mean_field.note
     assert "as se=False asks" in fit().avg_comparisons("Sex", se=False).note

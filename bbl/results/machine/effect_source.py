@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delta_method", "machine_error_source"]
 
+LARGEST_LOG_ODDS = 100.0  # naive Bayes without a prior count has logarithms of numbers that stand for zero
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
@@ -29,9 +30,7 @@ def machine_error_source(self: BBLResults, rng: np.random.Generator) -> ErrorSou
             "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
             "were read in batches. Save it with store_data=True."
         )
-    estimate = self.estimate
-    fits = estimate.fits[: len(self.labels.groups)]
-    unbounded = frozenset(int(one[0]) for fit in fits for one in fit.unbounded)
+    estimate, unbounded = self.estimate, _unbounded(self)
     if self.engine.posterior:
         if estimate.predictive is None:
             lacking = self.engine.refusals().get("effects", "The draws of this fit are not kept with an exact ln Z")
@@ -42,6 +41,16 @@ def machine_error_source(self: BBLResults, rng: np.random.Generator) -> ErrorSou
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(None, (), unbounded, self.survey)
     return ErrorSource(self._delta_method, (), unbounded)
+
+
+def _unbounded(fit: BBLResults) -> frozenset[int]:
+    """Return the predictors with a parameter that has no finite optimum: that the fit names, or that is huge."""
+    layout, theta = fit.parameters.layout, fit.parameters.theta
+    named = {int(one[0]) for group in fit.estimate.fits[: len(theta)] for one in group.unbounded}
+    is_huge = (np.abs(theta) > LARGEST_LOG_ODDS).any(axis=0)
+    if not is_huge.any():
+        return frozenset(named)
+    return frozenset(named.union(*(scope for scope in layout.scopes if layout.table(is_huge, *scope).any())))
 
 
 def delta_method(self: BBLResults) -> DeltaMethod:

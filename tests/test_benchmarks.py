@@ -32,11 +32,12 @@ from benchmarks.studies import (  # noqa: E402
     blocks,
     coverage,
     digits,
+    effects,
     efficiency,
     level,
     likelihood,
     pooled,
-    posterior,  # noqa: E402
+    posterior,
 )
 
 LIBRARY = {"sklearn": "sklearn", "glum": "glum", "statsmodels": "statsmodels", "dwave": "dwave.samplers"}
@@ -478,12 +479,21 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
 
 
 def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
-    for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv"):
+    for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv", "effects.csv"):
         (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
     monkeypatch.setattr(sys, "argv", ["coverage", "--only", "--out", str(tmp_path)])
     coverage.main()
     assert (tmp_path / "coverage.md").read_bytes() == (report.RESULTS / "coverage.md").read_bytes()
     assert "Differences from the pooled fit" in capsys.readouterr().out
+
+
+def test_the_effects_study_counts_covered_effects():
+    found = [row for number in range(2) for row in effects.replicate(number, 200)]
+    frame = pd.DataFrame(found, columns=effects.COLUMNS)
+    assert set(frame["method"]) == set(effects.METHODS) and (frame["covered"] <= frame["with limits"]).all()
+    assert frame.groupby(["method", "sample"])["effects"].sum().eq(3 + 4 * 3 + 2).all()
+    text = "\n".join(effects.summarise(pd.concat([frame.assign(n=200), frame.assign(n=2000)])))
+    assert "## Effects on probabilities" in text and "| 2,000 | ml | **all** | 2 |" in text
 
 
 def test_the_level_study_counts_tests_made_and_rejected():

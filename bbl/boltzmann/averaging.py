@@ -24,7 +24,7 @@ from bbl.stats.averaging import averaged_scores, convex_weights
 from bbl.stats.loss_record import HELD_OUT, LossRecord
 from bbl.stats.scores import log_probabilities
 
-__all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "out_of_fold", "silent_rows", "weigh"]
+__all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out_of_fold", "silent_rows", "weigh"]
 
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
@@ -80,7 +80,7 @@ class Averaged:
         """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m)."""
         silent = [silent_rows(bool(member.engine.joint), missing) for member in self.members]
         scores = [
-            member.estimate.class_scores(codes, missing if rows is None else blank(missing, rows))
+            member.estimate.class_scores(codes, hide_rows(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
         ]
         return averaged_scores(scores, self.weights, silent)
@@ -91,12 +91,13 @@ def silent_rows(needs_complete_rows: bool, missing: np.ndarray | None) -> np.nda
     return np.asarray(missing.any(axis=1)) if missing is not None and needs_complete_rows else None
 
 
-def blank(missing: np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """Return a mask (n, m) of missing values: all predictors of the incomplete `rows` (n,), and none of the others.
+def hide_rows(missing: np.ndarray | None, silent: np.ndarray | None) -> np.ndarray | None:
+    """Return the missing cells (n, m) of rows, with all cells missing in the rows that are `silent` (n,).
 
-    Every method scores a row without known predictors by the shares of the groups.
+    Every method scores a row without known predictors by the shares of the groups. `silent` is as `silent_rows` returns
+    it: if it is an array, the other rows are complete.
     """
-    return np.repeat(rows[:, None], 0 if missing is None else missing.shape[1], axis=1)
+    return missing if missing is None or silent is None else np.repeat(silent[:, None], missing.shape[1], axis=1)
 
 
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:

@@ -67,8 +67,9 @@ def contrasts(L: int) -> np.ndarray:
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
     """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of its levels.
 
-    Rows are the non-reference levels, each less the reference level: for their indicators o, ``basis.T @ o`` are the
-    contrasts of a row up to a constant. Another reference level only rotates the contrasts.
+    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o``, of the indicators
+    ``o`` (L - 1,) of an observed level, are the contrasts of that level up to a constant vector. Another reference
+    level only rotates the contrasts.
     """
     contrasts_and_norms = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
     return [(C[1:] - C[0]) * norm for C, norm in contrasts_and_norms]

@@ -60,7 +60,7 @@ def plot_effects(
     null : float or None
         Where a vertical line is drawn.
     top : int
-        Rows that are drawn.
+        Largest number of rows that are drawn.
     axes : sequence of matplotlib Axes, optional
     """
     n = min(len(names), top)

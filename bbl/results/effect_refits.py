@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.averaging import blank, silent_rows
+from bbl.boltzmann.averaging import hide_rows, silent_rows
 from bbl.checks import choice, generator, integer, share
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.moments import level_counts
@@ -116,8 +116,7 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
     def averaged(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
         by_member = [
-            model.class_scores(codes, missing if quiet is None else blank(missing, quiet))
-            for model, quiet in zip(refits, silent, strict=True)
+            model.class_scores(codes, hide_rows(missing, rows)) for model, rows in zip(refits, silent, strict=True)
         ]
         return averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
 

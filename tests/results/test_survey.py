@@ -298,3 +298,8 @@ def test_what_counts_single_rows_is_refused():
     for ask in (model.bootstrap, model.goodness_of_fit, model.odds_ratios, lambda: model.claic):
         with pytest.raises((DataError, OptionError), match="sampling design|composite|likelihood"):
             ask()
+
+
+def test_the_text_of_one_cluster_is_singular():
+    model = fit("naive", bbl.survey("w", cluster="psu", lonely="adjust"), "y ~ a", DATA.assign(psu=0))
+    assert "(1 cluster; 0 degrees of freedom)" in model.inference().note

@@ -262,7 +262,7 @@ cdef class PseudoProblem:
 
     cdef check_shapes(self, const double[:, ::1] theta, const double[::1] more=None,
                       const double[:, ::1] linear=None):
-        """Raise ValueError unless theta and linear are (D_s, 1 + D) and more is (D,)."""
+        """Raise ValueError unless `theta` and `linear` are (D_s, 1 + D) and `more` is (D,), as of `solve`."""
         if theta.shape[0] != self.D_s or theta.shape[1] != 1 + self.p.D:
             raise ValueError(f"theta must have shape ({self.D_s}, {1 + self.p.D})")
         if linear is not None and (linear.shape[0] != self.D_s or linear.shape[1] != 1 + self.p.D):

@@ -150,7 +150,7 @@ def _warn_unmixed(rhat: pd.Series) -> None:
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
             f"The chains have not mixed: split R-hat of the energy is {shown}, and should be below {MAX_RHAT}. "
-            "Raise nsteps, and do not take the draws for a sample before it is.",
+            "Raise nsteps; until then the draws are no sample of the model.",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.averaging import blank, silent_rows
+from bbl.boltzmann.averaging import hide_rows, silent_rows
 from bbl.capabilities import MACHINE_ONLY, lacking
 from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
@@ -156,7 +156,7 @@ class AverageResults(ClassifierResults):
         # for each member a mask (n,) of the rows that it leaves to the others, or None
         silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
         scores = [
-            member.class_scores(codes, missing if rows is None else blank(missing, rows))
+            member.class_scores(codes, hide_rows(missing, rows))
             for member, rows in zip(self.members, silent, strict=True)
         ]
         return averaged_scores(scores, self.member_weights, silent)

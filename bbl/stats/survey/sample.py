@@ -58,7 +58,8 @@ class SurveySample:
         """The design in words, for summaries."""
         n_strata, n_clusters = len(np.unique(self.strata)), len(np.unique(self.clusters))
         words = [f"{n_strata:,} strata"] if n_strata > 1 else []
-        words += [f"{n_clusters:,} clusters" if n_clusters < len(self.rows) else f"{n_clusters:,} single rows"]
+        noun = "single row" if n_clusters == len(self.rows) else "cluster"
+        words += [f"{n_clusters:,} {noun}{'s' * (n_clusters != 1)}"]
         if self.plan.population is not None:
             words.append("finite populations")
         if self.replicates is not None:

@@ -22,7 +22,6 @@ from bbl.stats.contrasts import TRANSFORMS
 
 __all__ = ["find_effects"]
 
-FEW = 5.0  # training rows of a level in a group below which a normal distribution is a poor guide
 BOUND = 1e-9  # a standard error below this belongs to a probability of 0 or 1
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {}."
 DESIGN_NOTE = (
@@ -57,21 +56,17 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
     if errors.se is False:
         values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
-        replicates, what = bootstrap_scores(fit, errors)
+        replicates, description = bootstrap_scores(fit, errors)
         values = by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
-        note = BOOTSTRAP_NOTE.format(what)
+        note = BOOTSTRAP_NOTE.format(description)
     else:
         values, note, unbounded = _by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
-    title = kind if rows.text == "" else f"{kind}, {'averaged over ' if not _is_rowwise(rows) else ''}{rows.text}"
+    title = kind if rows.text == "" else f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
     notes = _notes(fit, questions, values, unbounded)
     frame, columns = _frame(fit, questions, rows, values, notes)
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
     return Effects(frame, columns, title, note, fit.labels, errors.level, null)
-
-
-def _is_rowwise(rows: EffectRows) -> bool:
-    return list(rows.keys.columns) == ["row"] and len(rows.codes) == rows.n_units
 
 
 def _by_source(
@@ -137,22 +132,22 @@ def _frame(
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """Return the frame of effects, and the names in it of the package's columns."""
     Q, U, K = values.estimate.shape
-    is_rowwise = _is_rowwise(rows)
-    users: list[Any] = [] if is_rowwise else list(rows.keys.columns)
-    ours = ["group", "term", "contrast", *(["row"] if is_rowwise else []), "estimate", "std_error", "statistic",
+    users: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
+    ours = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error", "statistic",
             "p_value", "conf_low", "conf_high", "note"]  # fmt: skip
     columns = dict(zip(ours, distinct_names([*users, *ours])[len(users) :], strict=True))
 
-    def objects(items: list, repeat: int) -> pd.Series:
-        return pd.Series([item for item in items for _ in range(repeat)], dtype=object).infer_objects()
+    def repeated(items: list, times: int) -> pd.Series:
+        column = pd.Series([item for item in items for _ in range(times)], dtype=object)
+        return column if column.isna().any() else column.infer_objects()  # 1 beside a missing value would become 1.0
 
     frame: dict[Any, Any] = {
         columns["group"]: pd.Series(list(fit.labels.groups) * (Q * U), dtype=object).infer_objects(),
-        columns["term"]: objects([q.term for q in questions.quantities], U * K),
-        columns["contrast"]: objects([q.contrast for q in questions.quantities], U * K),
+        columns["term"]: repeated([q.term for q in questions.quantities], U * K),
+        columns["contrast"]: repeated([q.contrast for q in questions.quantities], U * K),
     }
     for name in rows.keys.columns:
-        frame[columns["row"] if is_rowwise else name] = objects(rows.keys[name].tolist() * Q, K)
+        frame[columns["row"] if rows.is_rowwise else name] = repeated(rows.keys[name].tolist() * Q, K)
     numbers = (values.estimate, values.std_error, values.statistic, values.p, values.low, values.high)
     names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
     frame |= {columns[name]: array.ravel() for name, array in zip(names, numbers, strict=True)}

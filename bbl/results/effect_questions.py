@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from bbl.report.format import label_text
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
 __all__ = [
-    "Quantity", "Questions", "Scenario", "comparison_questions", "level_code", "prediction_questions",
+    "Quantity", "Questions", "Scenario", "comparison_questions", "level_codes", "prediction_questions",
     "predictor_numbers",
 ]  # fmt: skip
 
@@ -76,28 +76,22 @@ class Questions:
 
 def predictor_numbers(labels: Labels, names: object, argument: str) -> list[int]:
     """Return the positions of predictors that are given as a name, or as a sequence of names."""
-    known = list(labels.names)
-    if isinstance(names, Hashable) and names in known:
-        return [known.index(names)]
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise OptionError(
-            f"{names!r} is no predictor{near_match(names, known) or '.'} Predictors are {_listed(known)}.",
-            argument=argument,
-        )
-    numbers = [predictor_numbers(labels, name, argument)[0] if name in known else _refuse(name, known, argument)
-               for name in names]  # fmt: skip
+    predictors = list(labels.names)
+    is_name = isinstance(names, str) or not isinstance(names, Iterable)
+    is_name = is_name or (isinstance(names, Hashable) and names in predictors)  # a tuple may be a name
+    several = [names] if is_name else list(cast(Iterable, names))
+    for name in several:
+        if name not in predictors:
+            raise OptionError(
+                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are {_listed(predictors)}.",
+                argument=argument,
+            )
+    numbers = [predictors.index(name) for name in several]
     if len(set(numbers)) < len(numbers):
-        raise OptionError(f"{argument} names a predictor twice: {list(names)!r}.", argument=argument)
+        raise OptionError(f"{argument} names a predictor twice: {several!r}.", argument=argument)
     if not numbers:
         raise OptionError(f"{argument} is empty; name at least one predictor.", argument=argument)
     return numbers
-
-
-def _refuse(name: object, known: list, argument: str) -> int:
-    """Raise an OptionError: `name` is no predictor."""
-    raise OptionError(
-        f"{name!r} is no predictor{near_match(name, known) or '.'} Predictors are {_listed(known)}.", argument=argument
-    )
 
 
 def _listed(names: Sequence) -> str:
@@ -105,16 +99,27 @@ def _listed(names: Sequence) -> str:
     return ", ".join(map(repr, names[:10])) + (f", ... {len(names)} in all" if len(names) > 10 else "")
 
 
-def level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
+def level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
+    """Return the codes of levels of a predictor; one level may be given by itself."""
+    several = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str | bytes) else [levels]
+    if not several:
+        raise OptionError(
+            f"{argument} has no level of {labels.names[predictor]!r}; name at least one, or leave the predictor out.",
+            argument=argument,
+        )
+    return [_level_code(labels, predictor, level, argument) for level in several]
+
+
+def _level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
     """Return the code of a level of a predictor."""
     levels = list(labels.levels[predictor])
-    for code, known in enumerate(levels):
-        if known is level or (type(known) is type(level) and known == level):
+    for code, candidate in enumerate(levels):
+        if candidate is level or (type(candidate) is type(level) and candidate == level):
             return code
-    for code, known in enumerate(levels):  # 1 and numpy's 1 are one level
-        if not isinstance(level, str | bool) and not isinstance(known, str | bool) and known == level:
+    for code, candidate in enumerate(levels):  # 1 and numpy's 1 are one level
+        if not isinstance(level, str | bool) and not isinstance(candidate, str | bool) and candidate == level:
             return code
-    texts = [label_text(known) for known in levels]  # intervals and numbers by what is printed
+    texts = [label_text(candidate) for candidate in levels]  # intervals and numbers by what is printed
     if isinstance(level, str) and texts.count(level) == 1:
         return texts.index(level)
     raise OptionError(
@@ -134,10 +139,7 @@ def prediction_questions(labels: Labels, variables: object) -> Questions:
     numbers = predictor_numbers(labels, variables, "variables")
     codes = [list(range(len(labels.levels[i]))) for i in numbers]
     if isinstance(variables, Mapping):
-        codes = [
-            [level_code(labels, i, level, "variables") for level in _levels(variables[labels.names[i]])]
-            for i in numbers
-        ]
+        codes = [level_codes(labels, i, variables[labels.names[i]], "variables") for i in numbers]
     _check_number(math.prod(len(c) for c in codes))
     scenarios: list[Scenario] = [tuple(zip(numbers, row, strict=True)) for row in itertools.product(*codes)]
     quantities = [
@@ -145,11 +147,6 @@ def prediction_questions(labels: Labels, variables: object) -> Questions:
         for k, scenario in enumerate(scenarios)
     ]
     return Questions(scenarios, quantities, "difference", False)
-
-
-def _levels(levels: object) -> list:
-    """Return levels as a list; one level may be given by itself."""
-    return list(levels) if isinstance(levels, list | tuple | np.ndarray) else [levels]
 
 
 def comparison_questions(
@@ -169,8 +166,8 @@ def comparison_questions(
     """
     choice("transform", transform, tuple(TRANSFORMS))
     numbers = list(range(len(labels.names))) if variables is None else predictor_numbers(labels, variables, "variables")
-    asked: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
-    pairs = [_pairs(labels, i, asked.get(labels.names[i], contrast), bool(asked)) for i in numbers]
+    contrast_of: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
+    pairs = [_pairs(labels, i, contrast_of.get(labels.names[i], contrast), bool(contrast_of)) for i in numbers]
     if is_crossed and len(numbers) < 2:
         raise OptionError("cross=True takes two predictors or more; name them in variables.", argument="cross")
     if is_crossed:
@@ -203,7 +200,7 @@ def _pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> 
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):
         return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))
-    pairs = contrast if isinstance(contrast, list) else [contrast]
+    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
     out = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -212,7 +209,7 @@ def _pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> 
                 f"{', '.join(map(repr, CONTRASTS))}; got {contrast!r}.",
                 argument=argument,
             )
-        high, low = (level_code(labels, predictor, level, argument) for level in pair)
+        high, low = (_level_code(labels, predictor, level, argument) for level in pair)
         if high == low:
             raise OptionError(f"{argument} compares level {pair[0]!r} with itself.", argument=argument)
         out.append((high, low))

@@ -67,8 +67,10 @@ def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores]
     streams = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
     with progress_bar(len(streams), "bootstrap", errors.verbose) as step:
         scores = run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
-    what = "draws of the tables from Dirichlet distributions" if is_redrawn else "refits to rows drawn with replacement"
-    return scores, f"{errors.nboot} {what}"
+    description = (
+        "draws of the tables from Dirichlet distributions" if is_redrawn else "refits to rows drawn with replacement"
+    )
+    return scores, f"{errors.nboot} {description}"
 
 
 def replicate_scores(fit: EffectFit, survey: SurveySample, errors: ErrorOptions) -> list[Scores]:

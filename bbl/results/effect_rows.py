@@ -17,7 +17,7 @@ from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, own_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.results.effect_fit import EffectFit
-from bbl.results.effect_questions import level_code, predictor_numbers
+from bbl.results.effect_questions import level_codes, predictor_numbers
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["GRIDS", "EffectRows", "effect_rows"]
@@ -40,9 +40,11 @@ class EffectRows:
     starts : ndarray of int, shape (U + 1,)
         Unit u has the rows ``starts[u]:starts[u + 1]``.
     keys : DataFrame
-        A row for each unit, and a column for each name of `by`.
+        A row for each unit, and a column for each name of `by`; of single rows the column ``row`` with their labels.
     text : str
         What the rows are, for the note under tables.
+    is_rowwise : bool
+        Whether units are single rows.
     """
 
     codes: np.ndarray
@@ -51,6 +53,7 @@ class EffectRows:
     starts: np.ndarray
     keys: pd.DataFrame
     text: str
+    is_rowwise: bool
 
     @property
     def n_units(self) -> int:
@@ -63,6 +66,7 @@ class EffectRows:
         return EffectRows(
             self.codes[rows], None if self.missing is None else self.missing[rows], self.weights[rows],
             self.starts[first : stop + 1] - self.starts[first], self.keys.iloc[first:stop], self.text,
+            self.is_rowwise,
         )  # fmt: skip
 
 
@@ -90,7 +94,7 @@ def effect_rows(
     if is_rowwise:
         starts = np.arange(len(rows.codes) + 1)
         keys = pd.DataFrame({"row": rows.index.to_numpy()}).reset_index(drop=True)
-        return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text)
+        return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, True)
     return _units(fit, rows, by)
 
 
@@ -125,8 +129,7 @@ def _grid(fit: EffectFit, grid: object) -> _Encoded:
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
             i = predictor_numbers(labels, [name], "grid")[0]
-            given = list(levels) if isinstance(levels, list | tuple | np.ndarray) else [levels]
-            values[i] = [level_code(labels, i, level, "grid") for level in given]
+            values[i] = level_codes(labels, i, levels, "grid")
         text = "a grid"
     elif not isinstance(grid, str):
         raise BBLTypeError(
@@ -179,8 +182,9 @@ def _units(fit: EffectFit, rows: _Encoded, by: object) -> EffectRows:
         missing if missing is not None and missing.any() else None,
         np.concatenate([p.weights / p.weights.sum() for p in parts]),
         np.cumsum([0, *(p.n for p in parts)]),
-        pd.DataFrame(keys, columns=pd.Index(names, dtype=object, tupleize_cols=False)),
+        pd.DataFrame(keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object),
         rows.text,
+        False,
     )
 
 
@@ -188,8 +192,8 @@ def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.
     """Return the names of `by`, the number of the unit of each row (n,), and the values of each unit."""
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]
-    known = list(fit.labels.names)
-    names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in known) else None
+    predictors = list(fit.labels.names)
+    names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
     if names is None:
         if not isinstance(by, list | tuple | np.ndarray):
             raise BBLTypeError(f"by must be a name or a list of names; got {by!r}.", argument="by")
@@ -198,14 +202,14 @@ def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.
         return _by(fit, rows, None)
     columns, values = [], []
     for name in names:
-        if name in known:
-            i = known.index(name)
+        if name in predictors:
+            i = predictors.index(name)
             column, levels = rows.codes[:, i].astype(np.intp), list(fit.labels.levels[i])
             if rows.missing is not None:
                 column = np.where(rows.missing[:, i], len(levels), column)
                 levels.append(None)
         else:
-            column, levels = _new_column(rows, name, known)
+            column, levels = _new_column(rows, name, predictors)
         columns.append(column)
         values.append(levels)
     if len(set(names)) < len(names):
@@ -215,10 +219,10 @@ def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.
     return names, numbers.ravel(), keys
 
 
-def _new_column(rows: _Encoded, name: Hashable, known: list) -> tuple[np.ndarray, list]:
+def _new_column(rows: _Encoded, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
     """Return codes (n,) and values of a column of the new rows that is no predictor."""
     if rows.frame is None or not rows.frame[0].has(name):
-        columns = known if rows.frame is None else [*known, *rows.frame[0].columns]
+        columns = predictors if rows.frame is None else [*predictors, *rows.frame[0].columns]
         raise OptionError(
             f"by={name!r} is no predictor{near_match(name, columns) or '.'} Name predictors, or columns of newdata.",
             argument="by",

@@ -97,9 +97,7 @@ class Effects:
         if groups is None and len(numbers) == 2 and self.null == 0.0:
             numbers = numbers[1:]
         frame, names = self.frame, [self.labels.groups[k] for k in numbers]
-        values = frame[self.columns["group"]].tolist()
-        n = len(frame) // max(len(self.labels.groups), 1)
-        of_group = [[k for k, value in enumerate(values) if value == name][:n] for name in names]
+        of_group = [list(range(k, len(frame), len(self.labels.groups))) for k in numbers]  # groups change fastest
         columns = [self.columns[name] for name in ("estimate", "conf_low", "conf_high")]
         arrays = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in of_group])
         texts = [self._row_text(k) for k in of_group[0]]
@@ -146,7 +144,9 @@ class Effects:
         if self.columns["note"] in shown and shown[self.columns["note"]].any():
             table["note"] = shown[self.columns["note"]].to_numpy()
         numeric = table.select_dtypes("number").columns
-        table[numeric] = table[numeric].round(4)
+        table[numeric] = table[numeric].round({name: 4 for name in numeric if name != "p"})
+        if "p" in table:
+            table["p"] = [float(f"{p:.4g}") for p in table["p"]]  # digits: rounding would leave zeros
         table.index = pd.Index(names, dtype=object)
         hidden = len(self.frame) - len(shown)
         heading = f"{self.title}, {100 * self.level:g} % intervals"

@@ -177,8 +177,8 @@ def by_design_replicates(
     for k in np.flatnonzero(is_partial & np.isfinite(full[:, 0])):  # each has replicates of its own
         E[:, [k]] = survey.replicates.deviations(flat[:, [k]], full[k])
     se = np.sqrt((E**2).sum(axis=0)).reshape(value.shape)
-    found = _with_limits(questions, value, se, survey.df, level)
-    return replace(found, is_partial=is_partial.reshape(value.shape), is_impossible=is_impossible)
+    values = _with_limits(questions, value, se, survey.df, level)
+    return replace(values, is_partial=is_partial.reshape(value.shape), is_impossible=is_impossible)
 
 
 def _replicated(

@@ -146,6 +146,34 @@ def test_predictors_in_the_columns_of_the_frame_keep_their_names():
     mpl.pyplot.close("all")
 
 
+def test_levels_may_be_any_sequence():
+    data = pd.DataFrame({"y": ["a", "b", "b", "a"] * 5, "x": [1, 2, 3, 2] * 5})
+    model = bbl.bbl("y ~ x", data, method="ml", prior_count=1.0)
+    expected = model.avg_predictions(grid={"x": [1, 2]}).frame
+    for levels in (pd.Series([1, 2]), pd.Index([1, 2]), range(1, 3), np.array([1, 2])):
+        pd.testing.assert_frame_equal(model.avg_predictions(grid={"x": levels}).frame, expected)
+
+
+def test_whole_numbers_stay_so_beside_a_missing_value():
+    data = pd.DataFrame({"y": ["a", "b"] * 20, "x": pd.array([1, 2, 1, None] * 10, dtype="Int64")})
+    frame = bbl.bbl("y ~ x", data, method="ml", missing="marginal", prior_count=1.0).avg_predictions(by="x").frame
+    assert list(map(repr, frame["x"])) == ["1", "1", "2", "2", "None", "None"]
+
+
+def test_a_column_of_the_name_row_is_no_number_of_a_row():
+    data = pd.DataFrame({"y": ["a", "b", "b", "a"] * 5, "row": ["p", "q"] * 10})
+    model = bbl.bbl("y ~ row", data, method="ml", prior_count=1.0)
+    assert model.avg_predictions(by="row").title == "Probability, averaged over training rows"
+    assert model.predictions().title == "Probability, training rows"
+
+
+def test_small_p_values_are_printed():
+    effects = fit("Survived ~ Sex + Age").avg_comparisons("Sex")
+    assert 0.0 < effects.frame["p_value"].max() < 1e-5
+    printed = effects._summary.sections[0].table["p"].to_numpy(float)
+    np.testing.assert_allclose(printed, effects.frame["p_value"], rtol=1e-3)
+
+
 def test_groups_contrasts_and_transforms_agree():
     model = fit()
     p = model.avg_predictions(variables="Sex").frame.set_index(["contrast", "group"])["estimate"]
@@ -280,6 +308,11 @@ def test_loaded_models_answer_alike_and_ask_for_rows(tmp_path):
         (lambda m: m.avg_predictions(se=True), BBLTypeError, "se must be"),
         (lambda m: m.avg_predictions(level=1.0), OptionError, "level"),
         (lambda m: m.avg_predictions(variables=[]), OptionError, "empty"),
+        (lambda m: m.avg_predictions(variables={"Sex": []}), OptionError, "no level of 'Sex'"),
+        (lambda m: m.avg_predictions(grid={"Sex": []}), OptionError, "no level of 'Sex'"),
+        (lambda m: m.avg_predictions(by="Age", grid={"Sex": []}), OptionError, "no level of 'Sex'"),
+        (lambda m: m.predictions(grid={"Sex": []}), OptionError, "no level of 'Sex'"),
+        (lambda m: m.avg_comparisons({"Sex": []}), BBLTypeError, "pair"),
     ],
 )
 def test_refusals_name_the_argument(call, error, text):

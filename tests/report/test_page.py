@@ -171,6 +171,40 @@ def test_what_was_dropped_binned_and_lumped_is_told_and_names_are_escaped(tmp_pa
     Outline(text)
 
 
+def section(fit, heading, folder):
+    """The section of a fit's report under a heading, as text without its figure."""
+    fit.report(folder / "page.html")
+    text = (folder / "page.html").read_text(encoding="utf-8")
+    part = next(part for part in re.split("<h2", text) if f">{heading}</h2>" in part)
+    return html.unescape(re.sub("<[^>]*>", "  ", part))
+
+
+def test_the_zeros_of_a_reference_group_are_no_interactions(titanic, tmp_path):
+    fit = bbl.bbl("Survived ~ Class + Sex * Age", titanic, "Freq", "conditional", ridge=0)
+    text = section(fit, "Interactions", tmp_path)
+    assert "Yes: Sex and Age" in text and "No: " not in text and "say too little" not in text
+
+
+def test_interactions_name_all_their_predictors_and_small_p_values(tmp_path):
+    rng = np.random.default_rng(0)
+    a, b, c = rng.integers(0, 2, (3, 600))
+    y = np.where(rng.random(600) < 0.2 + 0.6 * (a ^ b ^ c), "yes", "no")
+    data = pd.DataFrame({"y": y, "a": a, "b": b, "c": c})
+    fit = bbl.bbl("y ~ a * b * c", data, method="ml")
+    p = fit.interactions()["p"].min()
+    assert p < 1e-10 and f"{p:.4g}" in section(fit, "Interactions", tmp_path)
+    fit.save(tmp_path / "fit.bbl")
+    text = section(bbl.load(tmp_path / "fit.bbl"), "Interactions", tmp_path)  # without tests, and so of all terms
+    assert "yes: a and b and c" in text and "yes: a and b  " in text
+
+
+def test_intervals_without_tests_are_of_the_differences_too(titanic, tmp_path):
+    fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq", "conditional")
+    row = fit.inference().table(of=("Yes", "No")).iloc[0]
+    text = section(fit, "Differences between the groups", tmp_path)
+    assert "Yes - No: Sex=Male" in text and all(f"{row[name]:.5f}" in text for name in ("estimate", "lower", "upper"))
+
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from bbl.errors import BBLError
+from bbl.report.machine.inference_table import absent, parameter_names
 from bbl.report.markup import html_table
 from bbl.report.page import Part, figure_html
 from bbl.report.text import label_text
-from bbl.results.machine.estimates import Compared
+from bbl.results.machine.estimates import Compared, without_reference
 from bbl.results.machine.figures import plot
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.machine import MachineResults
@@ -45,7 +46,7 @@ def _parameters_part(fit: MachineResults) -> Part:
         if isinstance(inference, Inference):
             table = inference.summary(of).as_html()
         else:
-            table = html_table(fit.tidy().head(MAX_TABLE_ROWS), "Parameters")
+            table = html_table(_intervals(inference.table(of).head(MAX_TABLE_ROWS)), "Parameters")
         text = [] if of == "group" else [f"Log odds ratios: {what}. At zero a level tells nothing of the group."]
         return Part(heading, text, [table, image])
     except BBLError as error:
@@ -56,21 +57,35 @@ def _parameters_part(fit: MachineResults) -> Part:
         return Part("Parameters", [f"No standard errors: {error}"], [image])
 
 
+def _intervals(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the estimates and intervals in a table of parameters without tests, under the parameters' names."""
+    names = zip(table["group"], parameter_names(table), strict=True)
+    index = pd.Index([f"{label_text(group)}: {name}" for group, name in names], dtype=object)
+    return table[["estimate", "se", "lower", "upper"]].round(5).set_axis(index)
+
+
+def _term_names(table: pd.DataFrame) -> list[str]:
+    """Return the predictors of each row of a table of interactions, such as "a and b"."""
+    columns = [name for name in table.columns if str(name).startswith("predictor")]
+    terms = zip(*(table[name] for name in columns), strict=True)
+    return [" and ".join(label_text(name) for name in term if not absent(name)) for term in terms]
+
+
 def _interactions_part(fit: MachineResults) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
     if not len(fit.parameters.layout.pairs):
         return Part("Interactions", ["The model has none: given the group, predictors are independent."])
-    ranking = interactions(fit)
+    ranking = without_reference(interactions(fit))
     has_test = ranking["p"].notna()
     shown = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
-    pairs = zip(shown["predictor"], shown["predictor2"], strict=True)
-    names = [f"{label_text(one)} and {label_text(other)}" for one, other in pairs]
+    names = _term_names(shown)
     if len(fit.labels.groups) > 1:
         names = [f"{label_text(g)}: {name}" for g, name in zip(shown["group"], names, strict=True)]
     columns = [column for column in ("strength", "sd", "inclusion", "p", "p_holm", "test") if column in shown]
     shown = shown[columns].set_axis(pd.Index(names, dtype=object))
-    numbers = shown.select_dtypes("number").columns
-    shown[numbers] = shown[numbers].round(4)
+    shown = shown.round({name: 4 for name in ("strength", "sd", "inclusion")})
+    for name in ("p", "p_holm"):
+        shown[name] = [float(f"{p:.4g}") for p in shown[name]]
     is_cut, untested = len(ranking) > len(shown), int((~has_test).sum()) if has_test.any() else 0
     title = f"The {len(shown)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
     title += f", without {untested} that the rows say too little of" * bool(untested)

@@ -1,5 +1,7 @@
 """Interactions of machines as graphs: the pairs of interactions() with their strengths, in networkx, GraphML, DOT."""
 
+import re
+
 import networkx
 import pytest
 
@@ -26,6 +28,13 @@ def test_graphml_keeps_groups_and_strengths(tmp_path):
     graph = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=0.01, verbose=0).to_networkx()
     networkx.write_graphml(graph, tmp_path / "fit.graphml")
     assert edges(networkx.read_graphml(tmp_path / "fit.graphml", force_multigraph=True)) == edges(graph)
+
+
+def test_edges_of_a_graphml_file_have_names_of_their_own(tmp_path):
+    graph = bbl.bbl("Survived ~ .^2", TITANIC, "Freq", lambda_=0.01, verbose=0).to_networkx()
+    networkx.write_graphml(graph, tmp_path / "fit.graphml", edge_id_from_attribute="edge")
+    names = re.findall(r'<edge [^>]*id="(\w+)"', (tmp_path / "fit.graphml").read_text(encoding="utf-8"))
+    assert len(set(names)) == len(names) == graph.number_of_edges() == 6
 
 
 def test_pairs_without_coupling_have_no_edge():

@@ -24,7 +24,8 @@ def to_networkx(self: MachineArrays) -> Any:
         Nodes are the predictors. Edges, with the group as their key, have the attributes ``group`` and ``strength``,
         the Frobenius norm of the couplings in the zero-sum gauge as in `interactions`; pairs of strength 0 have none.
         Terms of three predictors and more are in `terms`; of them the graph has what they add to its pairs.
-        ``networkx.write_graphml(fit.to_networkx(), path)`` writes it for Gephi, Cytoscape or igraph.
+        ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")`` writes it for Gephi,
+        Cytoscape or igraph: the attribute ``edge`` is a name of each edge, as GraphML wants them unique.
 
     Raises
     ------
@@ -43,8 +44,8 @@ def to_networkx(self: MachineArrays) -> Any:
     """
     graph = require_networkx().MultiGraph()
     graph.add_nodes_from(self.labels.names)
-    for group, first, second, strength in _edges(self):
-        graph.add_edge(first, second, key=group, group=group, strength=strength)
+    for number, (group, first, second, strength) in enumerate(_edges(self), 1):
+        graph.add_edge(first, second, key=group, group=group, strength=strength, edge=f"e{number}")
     return graph
 
 

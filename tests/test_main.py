@@ -466,6 +466,14 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert status == 1 and "--report" in err
 
 
+def test_new_data_of_a_report_may_be_standard_input(titanic, tmp_path, run, monkeypatch):
+    page = tmp_path / "fit.html"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(titanic.read_bytes())))
+    status, out, _ = run(FORMULA, titanic, "--weights", "Freq", "--newdata", "-", "--report", page)
+    assert status == 0 and len(frame(out)) == 32
+    assert "new rows" in page.read_text(encoding="utf-8")
+
+
 SURVEY = """id;moving, soon?;mood;age;weight
 007;yes;often;40;1.5
 008;no;never;-;0.5

@@ -24,7 +24,7 @@ from bbl.names import distinct_names
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.density import DensityResults
 
-__all__ = ["predict", "read_judged", "run_saved"]
+__all__ = ["NewTable", "predict", "read_new", "run_saved"]
 
 Model = ClassifierResults | DensityResults
 # cells that usually mean a missing value, beside those that are read so
@@ -35,7 +35,7 @@ class NewTable(NamedTuple):
     """A table for a saved model: the rows, and the columns that are copied to the result as they are."""
 
     rows: pd.DataFrame
-    kept: pd.DataFrame
+    copied: pd.DataFrame
 
 
 def run_saved(args: argparse.Namespace) -> None:
@@ -49,8 +49,11 @@ def run_saved(args: argparse.Namespace) -> None:
     sessions[args.command](bbl.load(args.model), args)
 
 
-def predict(fit: Model, args: argparse.Namespace) -> None:
-    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes."""
+def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None) -> None:
+    """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes.
+
+    `table` is --newdata where it has been read already: standard input can be read but once.
+    """
     if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
             text = f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it out."
@@ -60,20 +63,20 @@ def predict(fit: Model, args: argparse.Namespace) -> None:
             batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
             header = False
         return
-    table = _read_new(fit, args)
+    table = table or read_new(fit, args)
     with _marker_remedy(fit, table.rows, args):
         if isinstance(fit, ClassifierResults):
             result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
         else:
             result = fit.score_samples(table.rows, args.unseen)
-    _print_beside(table.kept, result)
+    _print_beside(table.copied, result)
 
 
 def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     """Print the evaluation of predictions; draw it into --plot, write the model's page to --report."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("the model has no response, so that there are no predictions to evaluate.")
-    rows = read_judged(fit, args)
+    rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
     with _marker_remedy(fit, rows, args):
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
@@ -89,7 +92,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     """Print the contributions of terms to the log-odds of each row as CSV; draw those of one row into --plot."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("the model has no response, so that there are no predictions to explain.")
-    table = _read_new(fit, args)
+    table = read_new(fit, args)
     of = None if args.of is None else tuple(_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
         raise OptionError(f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row")
@@ -97,16 +100,16 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
         explanation = fit.explain(table.rows, of, args.unseen)  # type: ignore[arg-type]  # a pair
     if args.plot is not None:
         save_figure(lambda: _figure(explanation.plot(args.row - 1)), args.plot)
-    _print_beside(table.kept, explanation.frame)
+    _print_beside(table.copied, explanation.frame)
 
 
 def _effects(fit: Model, args: argparse.Namespace) -> None:
     """Print comparisons of levels as CSV, and draw them into --plot; notes go to standard error."""
     rows: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
-        rows["newdata"] = _read_new(fit, args).rows
+        rows["newdata"] = read_new(fit, args).rows
     names = {str(name): name for name in fit.labels.names}
-    variables, by = ([names.get(x, x) for x in given] if given else None for given in (args.variables, args.by))
+    variables, by = ([names.get(x, x) for x in texts] if texts else None for texts in (args.variables, args.by))
     refits = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
     effects = fit.avg_comparisons(
         variables, args.contrast, args.transform, by, cross=args.cross, seed=args.seed, **rows, **refits
@@ -117,12 +120,7 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
     effects.frame.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
-def read_judged(fit: ClassifierResults, args: argparse.Namespace) -> pd.DataFrame:
-    """Return the rows of --newdata in which the response is known."""
-    return drop_unknown_groups(_read_new(fit, args).rows, fit.design.response.name)
-
-
-def _read_new(fit: Model, args: argparse.Namespace) -> NewTable:
+def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
     """Return the table --newdata with columns of the types and names that the model knows, and its --keep columns."""
     texts = missing_texts(args.na)
     keep = getattr(args, "keep", None) or []
@@ -134,15 +132,15 @@ def _read_new(fit: Model, args: argparse.Namespace) -> NewTable:
             raise DataError(
                 f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}", column=name
             )
-    kept = rows[keep]
-    return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), kept)
+    copied = rows[keep]
+    return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), copied)
 
 
-def _print_beside(kept: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
-    """Print a result as CSV, after the kept columns of its rows; of equal names the later one gets an underscore."""
+def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
+    """Print a result as CSV, after the copied columns of its rows; of equal names the later one gets an underscore."""
     frame = result.to_frame() if isinstance(result, pd.Series) else result
-    names = distinct_names([*kept.columns, *frame.columns])
-    joined = pd.concat([kept.loc[frame.index], frame], axis=1) if len(kept.columns) else frame
+    names = distinct_names([*copied.columns, *frame.columns])
+    joined = pd.concat([copied.loc[frame.index], frame], axis=1) if len(copied.columns) else frame
     joined.columns = pd.Index(names, dtype=object)
     joined.to_csv(sys.stdout, index=False, lineterminator="\n")
 
@@ -165,23 +163,23 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
     They are named in the error of an unknown level; where the model takes unknown levels for its level "(rare)", in a
     warning.
     """
-    found: dict[str, str] = {}  # the first column of each marker
+    column_of_marker: dict[str, str] = {}  # the first column of each marker
     for factor in fit.design.predictors:
         if factor.name not in rows.columns:
             continue
         for cell in rows[factor.name].dropna().unique():
             if isinstance(cell, str) and MARKER.fullmatch(cell) and cell not in factor.levels:
-                found.setdefault(cell, str(factor.name))
-    options = " ".join(f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(found))
+                column_of_marker.setdefault(cell, str(factor.name))
+    options = " ".join(f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(column_of_marker))
     try:
         yield
     except LevelError as error:
-        if not found or error.argument != "newdata":
+        if not column_of_marker or error.argument != "newdata":
             raise
-        text = f"{error} Or {next(iter(found))!r} stands for a missing value: then give {options}."
+        text = f"{error} Or {next(iter(column_of_marker))!r} stands for a missing value: then give {options}."
         raise LevelError(text, column=error.column, argument=error.argument) from error
-    if found:
-        marker, name = next(iter(found.items()))
+    if column_of_marker:
+        marker, name = next(iter(column_of_marker.items()))
         text = (
             f"column {name!r} has cells {marker!r}, which are no level of the model. If they are missing values, give "
         )

@@ -13,9 +13,9 @@ import pandas as pd
 import bbl
 from bbl.cli.options import engine_options
 from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, note, save_figure, show
-from bbl.cli.saved import predict, read_judged, run_saved
+from bbl.cli.saved import NewTable, predict, read_new, run_saved
 from bbl.cli.tables import STDIN, in_batches
-from bbl.cli.training import TrainingInput, training_input
+from bbl.cli.training import TrainingInput, drop_unknown_groups, training_input
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.density import DensityResults
@@ -96,21 +96,24 @@ def _finish(
         note(f"The model is in {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
+    table = None
     if args.report is not None:
         draw_into_files()
-        _report(args, fit)
+        is_table = args.newdata is not None and not in_batches(args.newdata)
+        table = read_new(fit, args) if is_table else None
+        _report(args, fit, table)
         note(f"The report is in {args.report}")
     if args.newdata is None:
         for title, value in shown.items():
             show(title, value() if callable(value) else value)
     else:
-        predict(fit, args)
+        predict(fit, args, table)
 
 
-def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults) -> None:
-    """Write the page of a fit; its evaluation is of --newdata where that table has the response."""
-    if args.newdata is not None and isinstance(fit, ClassifierResults) and not in_batches(args.newdata):
-        rows = read_judged(fit, args)
+def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults, table: NewTable | None) -> None:
+    """Write the page of a fit; its evaluation is of the new `table` where that has the response."""
+    if table is not None and isinstance(fit, ClassifierResults):
+        rows = drop_unknown_groups(table.rows, fit.design.response.name)
         if fit.design.response.name in rows.columns and rows[fit.design.response.name].notna().all():
             weights = args.weights if args.weights in rows.columns else None
             fit.report(args.report, rows, weights)

@@ -113,12 +113,12 @@ def _columns_of_levels(table: pd.DataFrame, levels: list[str], text: str) -> lis
     """Return the columns that hold two or more of the levels, and nothing else; warn of those that hold more."""
     names: list[Hashable] = []
     for name in table.columns:
-        found = set(table[name].dropna().map(str))
-        if len(found & set(levels)) < 2:
+        texts = set(table[name].dropna().map(str))
+        if len(texts & set(levels)) < 2:
             continue
-        if more := sorted(found - set(levels)):
+        if unlisted := sorted(texts - set(levels)):
             warnings.warn(
-                f"column {name!r} has the level {more[0]!r} beside those of --levels, and keeps the order of the "
+                f"column {name!r} has the level {unlisted[0]!r} beside those of --levels, and keeps the order of the "
                 "alphabet.",
                 DataWarning,
                 stacklevel=2,
@@ -145,7 +145,7 @@ def _order_one(series: pd.Series, levels: list[str]) -> pd.Categorical:
 
 def _warn_of_markers(table: pd.DataFrame) -> None:
     """Warn of columns that would be numbers but for cells such as "-" or "?", which may be missing values."""
-    found: dict[str, list[str]] = {}
+    markers_by_column: dict[str, list[str]] = {}
     for name in table.columns:
         texts = table[name].dropna()
         if pd.api.types.is_numeric_dtype(texts.dtype) or pd.api.types.is_bool_dtype(texts.dtype):
@@ -154,10 +154,10 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         is_marker = cells.str.fullmatch(MARKER).to_numpy(bool)
         numbers = pd.to_numeric(cells[~is_marker], errors="coerce").to_numpy(float)
         if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
-            found[str(name)] = cells[is_marker].tolist()
-    if found:
-        name, marks = next(iter(found.items()))
-        others = f" (as in {len(found) - 1} more)" if len(found) > 1 else ""
+            markers_by_column[str(name)] = cells[is_marker].tolist()
+    if markers_by_column:
+        name, marks = next(iter(markers_by_column.items()))
+        count_text = f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
         options = " ".join(f"--na {mark}" for mark in marks)
-        text = f"column {name!r} has cells {marks[0]!r} among numbers{others}, and is read as text. If they are "
+        text = f"column {name!r} has cells {marks[0]!r} among numbers{count_text}, and is read as text. If they are "
         warnings.warn(f"{text}missing values, add --na NA {options}.", DataWarning, stacklevel=2)

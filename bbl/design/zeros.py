@@ -78,9 +78,9 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
 def _listed_cells(table: Frame, design: Design) -> ImpossibleCells:
     """Return the combinations in the rows of a table whose columns are predictors, and perhaps the response."""
     names = [factor.name for factor in design.predictors]
-    known = [*names, *([design.response.name] if design.classes else [])]
+    formula_names = [*names, *([design.response.name] if design.classes else [])]
     for name in table.columns:
-        if name not in known:
+        if name not in formula_names:
             raise DataError(
                 f"structural_zeros has the column {name!r}, which the formula does not have. Its columns are the "
                 "predictors whose combinations cannot occur; leave others out.",

@@ -214,9 +214,11 @@ class Influence(RowInfluence):
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) the effect of psi_i (n, p) on the fields by zero-sum averaging.
+        """Add to `influence` (size, n) what averaging in the zero-sum gauge makes of psi_i (n, p) in the fields.
 
-        See `reference_fields`.
+        Each of the two sites of a pair has half of its coupling. The half of site i that the average gives away goes
+        into the fields as its mean over the levels of the other predictor (see `bbl.model.gauge.reference_fields`):
+        ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
         layout, columns = self.layout, self._columns[i][1:] - 1
         L = int(layout.n_levels[i])

@@ -231,9 +231,9 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
     most_letters = 0
     for step in (1, *range(max(2, math.ceil(len(positions) / MAX_NAMED_TICKS)), max(3, len(positions)))):
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
-            line, kept = LINE_HEIGHT * size / 72, positions[::step]
-            moved = kept + (spread_apart(unit * kept, line) - unit * kept) / unit
-            if len(positions) and unit * np.abs(moved - kept).max() > 0.5 * line:
+            line, shown_positions = LINE_HEIGHT * size / 72, positions[::step]
+            moved = shown_positions + (spread_apart(unit * shown_positions, line) - unit * shown_positions) / unit
+            if len(positions) and unit * np.abs(moved - shown_positions).max() > 0.5 * line:
                 continue
             texts = wrap_names(names[::step], max_depth, size, max_lines(gap * step, size))
             if count_letters(texts) > MORE_LETTERS * most_letters:

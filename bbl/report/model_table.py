@@ -49,8 +49,8 @@ class ModelTable:
         if n_hidden <= 0:
             return self.frame, self.note
         table = pd.concat([self.frame.head(SHOWN_COEFFICIENTS), self.frame.tail(self.n_facts)])
-        rest = f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= choose."
-        return table, f"{rest} {self.note}"
+        hidden_note = f"{n_hidden:,} more coefficients: .frame and as_html() have all; keep= and pairs= choose."
+        return table, f"{hidden_note} {self.note}"
 
     def __repr__(self) -> str:
         table, note = self._shown()

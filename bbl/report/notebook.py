@@ -37,5 +37,5 @@ def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -
     if isinstance(table.index, pd.RangeIndex):  # numbers of rows say nothing
         table = table.set_axis([""] * len(table), axis=0)
     n_hidden = len(frame) - len(table)
-    rest = [f"... ({n_hidden:,} more rows; {source} has all)"] if n_hidden else []
-    return Section(heading, table, " ".join([*rest, *([note] if note else [])]))
+    hidden_note = [f"... ({n_hidden:,} more rows; {source} has all)"] if n_hidden else []
+    return Section(heading, table, " ".join([*hidden_note, *([note] if note else [])]))

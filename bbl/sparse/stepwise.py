@@ -145,7 +145,11 @@ def _additions(problem: Problem, model: Model, sources: set[Term]) -> list[tuple
 
 
 def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> list[State]:
-    """Return states of a source (term) and one more predictor, best first by score statistics without the model."""
+    """Return states of a term in `sources` and one more predictor, best first by their score statistics less costs.
+
+    The score statistic is that of the state's indicator alone; its correlation with the indicators of the model is
+    left to `_additions`. Each source gives at most ``2 * MAX_PROJECTED`` states.
+    """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
     singles = [State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])]
     predictors = np.array([state.term[0] for state in singles])

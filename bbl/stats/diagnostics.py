@@ -111,8 +111,18 @@ def _per_quantity(
 ) -> np.ndarray:
     """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the values (...).
 
-    `transform` is applied to the split chains, which lack the middle draw of an odd number, or to the whole chains
-    with `before_split`; then come normal scores if `rank`.
+    Parameters
+    ----------
+    draws : array_like, shape (n_chains, n_draws, ...)
+        The middle draw of an odd number is in neither half of its chain.
+    rank : bool
+        Whether the split chains are replaced by their normal scores, just before `function`.
+    function : callable
+        From split chains to a number.
+    transform : callable, optional
+        Change of the draws before all this, such as an indicator of a tail: of the whole chains with `before_split`,
+        else of the split chains.
+    before_split : bool
     """
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():

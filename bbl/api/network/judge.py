@@ -135,9 +135,9 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
             count = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
             by_name[f"{learner}.{count}" if count else learner] = model
         models = by_name
-    others = [m for m in models.values() if not isinstance(m, NetworkResults)]
-    if others or not models:
-        type_name = f"{type(others[0]).__name__}" if others else "none"
+    not_networks = [m for m in models.values() if not isinstance(m, NetworkResults)]
+    if not_networks or not models:
+        type_name = f"{type(not_networks[0]).__name__}" if not_networks else "none"
         raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {type_name}.", argument="models")
     return dict(models)
 

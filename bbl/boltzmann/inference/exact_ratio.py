@@ -102,7 +102,7 @@ def _sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engine: En
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
             return (i,)
     terms = [tuple(int(i) for i in scope) for scope in layout.scopes]
-    for scope in _largest(terms):
+    for scope in _maximal_terms(terms):
         if touched.isdisjoint(scope):
             continue
         inside = [term for term in terms if set(term) <= set(scope)]
@@ -117,10 +117,10 @@ def _sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engine: En
     return None
 
 
-def _largest(terms: list[Term]) -> list[Term]:
+def _maximal_terms(terms: list[Term]) -> list[Term]:
     """Return the terms that no other term contains."""
     sets = [frozenset(term) for term in terms]
-    return [term for term, own in zip(terms, sets, strict=True) if not any(own < other for other in sets)]
+    return [term for term, scope in zip(terms, sets, strict=True) if not any(scope < larger for larger in sets)]
 
 
 def _margin(

@@ -225,11 +225,13 @@ def _site_deviations(
     layout, at = influence.layout, influence.site_positions(coupled)
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
+        """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
         columns = regressors(layout).columns
         by_site = [site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[k] for i, k in at.items()]
         return np.concatenate(by_site)
 
     def estimate(chosen: Sample) -> np.ndarray:
+        """Return these couplings, estimated from a replicate's rows without a penalty."""
         sites = np.array(list(at), dtype=np.intp)
         return couplings(unpenalised(chosen.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
 

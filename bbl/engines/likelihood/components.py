@@ -61,6 +61,6 @@ def components(layout: Layout) -> list[Component]:
         support = layout.support
         if support is not None:
             support = support.renumbered(number) if label[support.scope[0]] == k else None
-        part = Layout(layout.n_levels[predictors], terms, support)
-        out.append(Component(predictors, part, np.concatenate(positions)))
+        sublayout = Layout(layout.n_levels[predictors], terms, support)
+        out.append(Component(predictors, sublayout, np.concatenate(positions)))
     return out

@@ -132,9 +132,9 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
     support, direction = possible.copy(), np.zeros(layout.size)
     observed = counts.reshape(table.shape)
     for scope in layout.scopes:
-        others = tuple(i for i in range(layout.m) if i not in scope)
-        is_empty = (observed.sum(axis=others, keepdims=True) == 0.0) & possible.any(axis=others, keepdims=True)
-        step = step_down(layout, scope, is_empty.squeeze(others))
+        other_axes = tuple(i for i in range(layout.m) if i not in scope)
+        is_empty = (observed.sum(axis=other_axes, keepdims=True) == 0.0) & possible.any(axis=other_axes, keepdims=True)
+        step = step_down(layout, scope, is_empty.squeeze(other_axes))
         if step is not None and free[step != 0.0].all():
             support &= ~is_empty
             direction += step

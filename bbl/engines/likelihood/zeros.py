@@ -16,13 +16,14 @@ __all__ = ["check_zeros", "determined_by_states"]
 
 def check_zeros(layout: Layout) -> None:
     """Raise an OptionError if the predictors that structural zeros join have too many states or parameters."""
-    for part in (component.layout for component in components(layout)):
-        if part.support is not None and (n_states(part) > MAX_STATES or part.size > MAX_INFORMATION_SIZE):
+    for sublayout in (component.layout for component in components(layout)):
+        n = n_states(sublayout)
+        if sublayout.support is not None and (n > MAX_STATES or sublayout.size > MAX_INFORMATION_SIZE):
             raise OptionError(
-                f"structural_zeros and interactions join {part.m} predictors with {n_states(part):.3g} states and "
-                f"{part.size:,} parameters, and such a model is fitted on a table of all states: up to {MAX_STATES:,} "
-                f"of them and {MAX_INFORMATION_SIZE:,} parameters. Give a frame with only the columns that the zeros "
-                "are about, or a formula with fewer predictors or interactions.",
+                f"structural_zeros and interactions join {sublayout.m} predictors with {n:.3g} states and "
+                f"{sublayout.size:,} parameters, and such a model is fitted on a table of all states: up to "
+                f"{MAX_STATES:,} of them and {MAX_INFORMATION_SIZE:,} parameters. Give a table with only the columns "
+                "that the zeros are about, or a formula with fewer predictors or interactions.",
                 argument="structural_zeros",
             )
 

@@ -180,10 +180,10 @@ class BlockTables:
         rows      1.0       1.0
         columns   1.0       1.0
         """
-        others = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
-        if len(others) != 2 or any(len(p) != n for p, n in zip(others, self.table.shape, strict=False)):
+        partitions = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
+        if len(partitions) != 2 or any(len(p) != n for p, n in zip(partitions, self.table.shape, strict=False)):
             raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
-        values = [rand_index(self.rows, np.asarray(others[0])), rand_index(self.columns, np.asarray(others[1]))]
+        values = [rand_index(self.rows, np.asarray(partitions[0])), rand_index(self.columns, np.asarray(partitions[1]))]
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _predicted(self, means: np.ndarray) -> np.ndarray:

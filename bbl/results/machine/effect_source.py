@@ -84,8 +84,8 @@ def _draws(fit: BBLResults, rng: np.random.Generator) -> list[Scores]:
             return energy(codes, missing)
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            found = drawn.scores_by(with_hidden, codes, missing)
-            return found if priors is None else with_priors(found, shares[t], priors)
+            class_scores = drawn.scores_by(with_hidden, codes, missing)
+            return class_scores if priors is None else with_priors(class_scores, shares[t], priors)
 
         return scores
 

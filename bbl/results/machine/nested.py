@@ -85,8 +85,8 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         raise DataError("the rows determine no more parameters of the larger model than of the smaller one.")
     if large.survey is not None:
         layout = large.parameters.layout
-        kept = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
-        is_kept = [frozenset(large.labels.names[i] for i in scope) in kept for scope in layout.scopes]
+        small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
+        is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
         dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
         test = large._inference._joint_tests.corrected_ratio(ratio, dropped)
         _check_degrees(test.p)

@@ -122,7 +122,7 @@ def _ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_lev
     from scipy.special import ndtri
 
     half_width = float(ndtri(0.5 + conf_level / 2)) * ratios.se
-    given = [
+    modifier_texts = [
         ", ".join(
             f"{label_text(labels.names[k])}={label_text(labels.levels[k][level])}"
             for k, level in zip(ratios.modifiers, row[2:], strict=True)
@@ -131,9 +131,9 @@ def _ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_lev
     ]
     columns: dict[str, list] = {}
     for number, (k, suffix) in enumerate(((i, ""), (j, "2"))):
-        columns[f"predictor{suffix}"] = [labels.names[k]] * len(given)
+        columns[f"predictor{suffix}"] = [labels.names[k]] * len(modifier_texts)
         columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, number]]
-        columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(given)
+        columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(modifier_texts)
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     with np.errstate(over="ignore"):
         limits = {
@@ -141,4 +141,4 @@ def _ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_lev
             "lower": np.exp(ratios.estimate - half_width),
             "upper": np.exp(ratios.estimate + half_width),
         }
-    return frame.assign(given=given, **limits, log_odds_ratio=ratios.estimate, se=ratios.se)
+    return frame.assign(given=modifier_texts, **limits, log_odds_ratio=ratios.estimate, se=ratios.se)

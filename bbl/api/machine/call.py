@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bbl.api.machine.data_warnings import warn_of_table
 from bbl.api.machine.zeros import check_zeros_call, support_of
 from bbl.api.training_data import FEWER_PREDICTORS, EncodedData, TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
@@ -213,6 +214,7 @@ def prepare(
         )
     if engine.has_tests and not encoded.sample.whole and training.survey is None:
         warnings.warn(NO_COUNTS, DataWarning, stacklevel=3)
+    warn_of_table(training, encoded, stacklevel=3)
     support = support_of(training, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
         layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms, support)

@@ -1,0 +1,62 @@
+"""Warnings about training tables: amounts taken for groups, and tables of counts whose counts were not named."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+from bbl.api.training_data import EncodedData, TrainingData
+from bbl.design.frames import Frame
+from bbl.errors import DataWarning
+
+__all__ = ["warn_of_table"]
+
+MANY_GROUPS = 25  # more groups that are whole numbers are probably amounts
+FEWEST_CELLS = 8  # of a table of counts
+
+
+def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int) -> None:
+    """Warn if the response looks like an amount, or the rows like the cells of a table of counts without weights."""
+    response = encoded.design.response
+    if encoded.K > MANY_GROUPS and set(response.kinds) == {"number"} and all(x == int(x) for x in response.levels):
+        warnings.warn(
+            f"response {response.name!r} has {encoded.K} groups that are numbers, each with a model of its own. If it "
+            f"is an amount, cut it into intervals first: bbl.bin(data, {response.name!r}).",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+    if training.weights is None and training.survey is None and encoded.frame is not None:
+        counts = _unused_counts(encoded.frame, encoded)
+        if counts is not None and _has_each_combination_equally(encoded):
+            warnings.warn(
+                "Each combination of levels is in equally many rows, so that all coefficients are 0. If column "
+                f"{counts!r} has the counts, give weights={counts!r}.",
+                DataWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
+    """Return the name of the first column of different whole numbers that the formula does not use; else None."""
+    used = {encoded.design.response.name, *(factor.name for factor in encoded.design.predictors)}
+    for name in frame.columns:
+        series = frame.column(name)
+        if name in used or not pd.api.types.is_numeric_dtype(series.dtype) or pd.api.types.is_bool_dtype(series.dtype):
+            continue
+        values = series.to_numpy(dtype=float, na_value=np.nan)
+        if len(values) and (values >= 0).all() and (values == np.floor(values)).all() and np.ptp(values) > 0:
+            return name
+    return None
+
+
+def _has_each_combination_equally(encoded: EncodedData) -> bool:
+    """Return whether all combinations of groups and levels occur in equally many rows."""
+    sample = encoded.rows
+    shape = (encoded.K, *map(int, encoded.design.n_levels))
+    n_cells = int(np.prod(shape, dtype=float))
+    if sample.missing is not None or not FEWEST_CELLS <= n_cells <= sample.n or sample.weights.sum() % n_cells:
+        return False
+    cells = np.ravel_multi_index((sample.response, *sample.codes.T.astype(np.intp)), shape)
+    return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,11 +11,15 @@ from bbl.boltzmann.inference.score_covariance import score_covariance
 from bbl.errors import DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
-from bbl.results.effect_fit import DeltaMethod, ErrorSource, Scores
+from bbl.results.effect_fit import DeltaMethod, EffectFit, ErrorSource, Scores
 from bbl.stats.scores import with_priors
 
 if TYPE_CHECKING:
-    from bbl.results.machine.fit import BBLResults
+    from bbl.boltzmann.estimate import Estimate
+    from bbl.engines import Engine
+    from bbl.model.parameters import Parameters
+    from bbl.rows.sample import Sample
+    from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["delta_method", "machine_error_source"]
 
@@ -23,7 +27,24 @@ LARGEST_LOG_ODDS = 100.0  # naive Bayes without a prior count has logarithms of 
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
-def machine_error_source(self: BBLResults, rng: np.random.Generator) -> ErrorSource:
+class MachineFit(EffectFit, Protocol):
+    """The part of a fitted machine with classes that its error source needs; see `BBLResults` for each member."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def parameters(self) -> Parameters: ...
+    @property
+    def survey(self) -> SurveySample | None: ...
+    @property
+    def _delta_method(self) -> DeltaMethod: ...
+    def nobs(self) -> float: ...
+    def _testable_rows(self) -> Sample: ...
+
+
+def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSource:
     """Return the covariance of a fit, its draws, or its replicates; an OptionError or DataError if it has none."""
     if self.training is None and not self.engine.posterior:
         raise DataError(
@@ -43,7 +64,7 @@ def machine_error_source(self: BBLResults, rng: np.random.Generator) -> ErrorSou
     return ErrorSource(self._delta_method, (), unbounded)
 
 
-def _unbounded(fit: BBLResults) -> frozenset[int]:
+def _unbounded(fit: MachineFit) -> frozenset[int]:
     """Return the predictors with a parameter that has no finite optimum: that the fit names, or that is huge."""
     layout, theta = fit.parameters.layout, fit.parameters.theta
     named = {int(one[0]) for group in fit.estimate.fits[: len(theta)] for one in group.unbounded}
@@ -53,7 +74,7 @@ def _unbounded(fit: BBLResults) -> frozenset[int]:
     return frozenset(named.union(*(scope for scope in layout.scopes if layout.table(is_huge, *scope).any())))
 
 
-def delta_method(self: BBLResults) -> DeltaMethod:
+def delta_method(self: MachineFit) -> DeltaMethod:
     """Return what the delta method needs of the fit; an OptionError or DataError if it has no covariance."""
     estimate, parameters = self.estimate, self.parameters
     covariance = score_covariance(self._testable_rows(), estimate, self.engine, self.priors is not None, self.survey)
@@ -63,7 +84,7 @@ def delta_method(self: BBLResults) -> DeltaMethod:
     return DeltaMethod(covariance, ScoreGradient(parameters.layout, parameters.theta), estimate.calibration.temperature)
 
 
-def _draws(fit: BBLResults, rng: np.random.Generator) -> list[Scores]:
+def _draws(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
     """Return class scores under each draw of the parameters, with class shares drawn from a Dirichlet distribution."""
     estimate, priors = fit.estimate, fit.priors
     draws = estimate.predictive

@@ -236,9 +236,10 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         if chance(0.08):
             options["symmetrize"] = False
     elif method == "ml":
-        many_states = math.prod(draft.levels) > 1000
-        if draft.gaps and many_states:
-            order = min(order, 2)
+        n_states = math.prod(draft.levels)
+        many_states = n_states > 1000
+        if draft.gaps and many_states:  # tables of 10,000 states with gaps take a minute or more
+            order = min(order, 2 if n_states <= 10_000 else 1)
         if chance(0.3):
             options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning and not many_states else one((1e-3, 0.1))
         if chance(0.1):

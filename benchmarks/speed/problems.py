@@ -103,6 +103,29 @@ def mixed(m: int, n: int = 2000, seed: int = 1) -> list[Part]:
     return [Part(codes.astype(np.uint8), layout.n_levels) for codes in drawn]
 
 
+def alignment(n: int, m: int, L: int = 21, mutations: float = 0.1, coupling: float = 0.7, seed: int = 1) -> Part:
+    """Draw `n` sequences of `m` sites as of an alignment: each descends from a random earlier one.
+
+    A share `mutations` of the sites is drawn anew from the profiles of the sites; two sequences then agree in about a
+    third of 200 sites. One pair of sites in every ten is coupled: after a mutation of either, the second follows from
+    the first in a share `coupling` of the cases. Levels are in the order of their frequency in the profile, and of the
+    rarest some are absent.
+    """
+    rng = np.random.default_rng(seed)
+    cuts = np.cumsum(-np.sort(-rng.dirichlet(np.full(L, 0.3), m), axis=1), axis=1)[:, :-1]
+    first = np.arange(0, m - 5, 10)  # each is coupled to the site five further
+    partner = np.array([rng.permutation(L) for _ in first], dtype=np.uint8).reshape(len(first), L)
+    codes = np.zeros((n, m), dtype=np.uint8)
+    for k in range(n):
+        mutated = (rng.random(m) < mutations) | (k == 0)
+        drawn = (rng.random(m)[:, None] > cuts).sum(axis=1, dtype=np.uint8)
+        row = np.where(mutated, drawn, codes[rng.integers(max(k, 1))])
+        follows = (mutated[first] | mutated[first + 5]) & (rng.random(len(first)) < coupling)
+        row[first + 5] = np.where(follows, partner[np.arange(len(first)), row[first]], row[first + 5])
+        codes[k] = row
+    return Part(codes, np.full(m, L))
+
+
 # -- problems ---------------------------------------------------------------------------------------------------------
 
 PROBLEMS: dict[str, Callable[..., Problem | Table]] = {}
@@ -172,6 +195,12 @@ def grid(quick: bool = False, n: int = 2000, m: int = 50, L: int = 2) -> Problem
     if quick:
         n, m = max(200, n // 10), max(4, m // 5)
     return Problem([potts(n, m, L, min(1.0, 4.0 / m))], "generated")
+
+
+@problem
+def family(quick: bool = False, n: int = 5000, m: int = 60) -> Problem:
+    """Return rows like those of an alignment of `n` sequences with `m` sites of 21 levels."""
+    return Problem([alignment(n // 20, 20, 5) if quick else alignment(n, m)], "generated")
 
 
 def pick_sites(problem: Problem, count: int, seed: int = 0) -> list[tuple[int, int]] | None:

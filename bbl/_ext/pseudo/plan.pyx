@@ -29,6 +29,10 @@ cdef enum:
     TILE_ROWS = 256  # rows that are transposed at a time: they stay in the first-level cache
 
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # doubles in a vector; sse2 stands for any vectors of 128 bits
+LEADING = 32  # eigenvectors of the covariance where only the leading ones are used, a multiple of eight (case family)
+SUBSPACE, POWERS = 40, 4  # vectors with which they are found, and multiplications by the covariance: 1 % is enough
+LEAST_COMMON = 1.0  # largest eigenvalue up to which they save nothing: W4 has .7, related rows have 1.2 to 5 (family)
+MOST_LOGITS = 40  # logits of a predictor up to which they are used: the kernel's PSEUDO_MAX_ROTATED
 LEAST_RIDGE = 1e-5  # with which a covariance is inverted, as a share of its mean eigenvalue: digits of a float
 SOLVED_AT_ONCE = 256  # blocks of the inverse covariance that are solved in one call, which bounds the memory
 WIDE_COLUMNS = 512  # D above which the metric takes most of the time of an iteration (cases W2, MNIST, wide)
@@ -60,6 +64,23 @@ def choose_lanes(n_levels, width, size_t number_bytes):
     return lanes
 
 
+def check_problem(codes, weights, n_levels, neighbours):
+    """Raise a ValueError unless the arrays of a problem fit together, weights are positive and levels in range."""
+    n, m = codes.shape
+    if not (n and 1 <= len(neighbours) <= m == len(n_levels) == neighbours.shape[1] and len(weights) == n):
+        raise ValueError("codes, weights, n_levels and mask do not fit together")
+    if not (np.isfinite(weights).all() and np.min(weights) > 0.0):
+        raise ValueError("weights must be positive numbers")
+    if np.min(n_levels) < 2 or np.max(n_levels) > 65535:
+        raise ValueError("n_levels must lie between 2 and 65535")
+
+
+def share_of_neighbours(neighbours):
+    """Return the share of pairs of a site and another predictor that are neighbours; `neighbours` is (n_sites, m)."""
+    n_sites, m = neighbours.shape
+    return (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, n_sites * (m - 1))
+
+
 def composite_sizes(n, n_levels):
     """Return the most joint states of a composite, and the bytes of the tables of one logit that are used together.
 
@@ -78,6 +99,16 @@ def kronecker_pays(n, n_levels, D, density):
     if D > WIDE_COLUMNS:
         max_columns = 4 * n if max_levels == 2 else n
     return bool(density >= 0.5 and D <= min(max_columns, MOST_COLUMNS) and max_levels <= 8)
+
+
+def leading_pays(n_levels, D, density):
+    """Return whether leading eigenvectors of the covariance may be used, where `kronecker_pays` is false (case family).
+
+    Related rows, as in an alignment of sequences, have a few large eigenvalues, which slow an optimiser down that knows
+    each predictor's own columns alone. Where the largest is small, `leading_metric` finds that they do not pay.
+    """
+    max_levels = np.max(n_levels)
+    return bool(density >= 0.5 and D > WIDE_COLUMNS and 8 < max_levels <= MOST_LOGITS + 1)
 
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
@@ -114,6 +145,30 @@ def kronecker_metric(covariance, D_padded):
     project = np.ascontiguousarray(V[:D].reshape(D, D_padded // 8, 8).transpose(1, 0, 2))
     expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, D_padded).transpose(0, 2, 1))
     return project, expand, np.concatenate((eigenvalues, np.full(D_padded - D, eigenvalues[D - 1])))
+
+
+def leading_metric(second, mean, D_padded):
+    """Return what `kronecker_metric` does for the `LEADING` eigenvectors, or None if the largest eigenvalue is small.
+
+    `expand` is (D_padded / 8, LEADING, 8). The covariance ``second - mean mean'``, for `second` (D, D) and `mean` (D,),
+    is not formed. Eigenvalues beyond the leading ones are the mean of the others.
+    """
+    D = len(mean)
+    product = np.random.default_rng(0).standard_normal((D, SUBSPACE))
+    for _ in range(POWERS):
+        basis = np.linalg.qr(product)[0]
+        product = second @ basis - np.outer(mean, mean @ basis)
+    eigenvalues, vectors = np.linalg.eigh(basis.T @ product)
+    leading = eigenvalues[::-1][:LEADING]
+    if leading[0] <= LEAST_COMMON:
+        return None
+    V = np.zeros((D_padded, LEADING), dtype=np.float32)
+    V[:D] = basis @ vectors[:, ::-1][:, :LEADING]
+    project = np.ascontiguousarray(V[:D].reshape(D, LEADING // 8, 8).transpose(1, 0, 2))
+    expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, LEADING).transpose(0, 2, 1))
+    trace = np.trace(second) - mean @ mean
+    others = max(trace - leading.sum(), 1e-7 * trace + 1e-300) / (D - LEADING)
+    return project, expand, np.concatenate((np.maximum(leading, others), np.full(D_padded - LEADING, others)))
 
 
 def largest_eigenvalue(matrix):

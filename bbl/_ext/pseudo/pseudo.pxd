@@ -16,8 +16,8 @@ cdef extern from "pseudo.h" nogil:
         double *second
         double *independent_field
     ctypedef struct pseudo_metric_data:
-        int wide
-        Py_ssize_t D_padded
+        int wide, leading
+        Py_ssize_t D_padded, n_vectors
         double *sigma
         const float *project
         const float *expand

@@ -12,7 +12,8 @@ import numpy as np
 
 from bbl._ext.model.moments import shared_counts
 from bbl._ext.pseudo.plan import (
-    WIDE_COLUMNS, choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, read_columns, wide_metric,
+    WIDE_COLUMNS, check_problem, choose_lanes, composite_sizes, kronecker_metric, kronecker_pays, leading_metric,
+    leading_pays, read_columns, share_of_neighbours, wide_metric,
 )
 
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
@@ -40,8 +41,7 @@ cdef int check_signals() noexcept nogil:
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
     """Set the bytes of a number, mixed precision, and how many lane blocks are solved together.
 
-    A problem is wide if it has more than WIDE_COLUMNS columns and the metric uses their covariance (`has_covariance`).
-    Wide problems in double precision are solved in mixed precision.
+    A problem is wide, and then mixed instead of double, if it has more than WIDE_COLUMNS columns and `has_covariance`.
     """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
@@ -75,8 +75,7 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
             raise MemoryError
     finally:
         pseudo_free(&p)
-    if has_covariance:
-        shared += 40.0 * p.D * p.D
+    shared += 40.0 * p.D * p.D if has_covariance else 2000.0 * p.D if leading_pays(levels, p.D, 1.0) else 0.0
     return shared, task
 
 
@@ -124,8 +123,8 @@ cdef class PseudoProblem:
     nbytes : int
         Memory that the problem holds, without the metric's eigenvectors or inverse.
     metric : str
-        What the metric uses: the "inverse" of the columns' covariance, its eigenvectors ("kronecker"), or the "blocks"
-        of each predictor's own columns.
+        What the metric uses: the "inverse" of the columns' covariance, its eigenvectors ("kronecker"), the "leading"
+        ones of these, or the "blocks" of each predictor's own columns.
 
     Raises
     ------
@@ -155,19 +154,12 @@ cdef class PseudoProblem:
         cdef uint8_t[:, ::1] narrow
         cdef uint16_t[:, ::1] wide
         cdef pseudo_columns columns
-        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad_predictor
-        cdef Py_ssize_t max_states, table_bytes, n_sites
+        cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad_predictor, max_states, table_bytes, n_sites
         cdef int failed = 0
         memset(&self.p, 0, sizeof(pseudo_problem))
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
         n_sites = neighbours.shape[0]
-        if (n < 1 or not 1 <= n_sites <= m or levels.shape[0] != m or row_weights.shape[0] != n
-                or neighbours.shape[1] != m):
-            raise ValueError("codes, weights, n_levels and mask do not fit together")
-        if not (np.isfinite(row_weights).all() and np.min(row_weights) > 0.0):
-            raise ValueError("weights must be positive numbers")
-        if np.min(levels) < 2 or np.max(levels) > 65535:
-            raise ValueError("n_levels must lie between 2 and 65535")
+        check_problem(codes, row_weights, levels, neighbours)
         columns.narrow, columns.wide = NULL, NULL
         if np.max(levels) <= 256:
             narrow = np.empty((m, n), dtype=np.uint8)
@@ -183,16 +175,19 @@ cdef class PseudoProblem:
         self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
         max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])
-        density = (np.count_nonzero(neighbours) - np.count_nonzero(np.diagonal(neighbours))) / max(1, n_sites * (m - 1))
+        density = share_of_neighbours(np.asarray(neighbours))
         has_covariance = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
         set_precision(&self.p, precision, has_covariance)
+        self.p.metric.leading = counted and n_sites == m and leading_pays(levels, self.p.D, density)
         self.p.lanes = choose_lanes(np.asarray(levels), width, self.p.number_bytes)
         self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
         unmerged = self.p.rows.equal_weights and self.p.rows.n == n
         if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
-            self.count_pairs(codes)
+            second = self.second_and_mean()[0]
+            shared_counts(codes, np.asarray(<Py_ssize_t[:m]> self.p.first_column), second)
+            second *= self.p.rows.scale
         else:
             for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
                 raise_signals()
@@ -201,25 +196,23 @@ cdef class PseudoProblem:
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.rows.uniform_share = prior_count / (self.p.rows.total + prior_count)
-        self.lock = threading.Lock()
-        self.wide_metric_at = (None,)
-        if has_covariance and not self.p.metric.wide:
+        self.lock, self.wide_metric_at = threading.Lock(), (None,)
+        if self.p.metric.leading or has_covariance and not self.p.metric.wide:
             self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
 
-    cdef count_pairs(self, codes):
-        """Write the second moments of the columns, for rows of equal weights: counts of pairs times the scale."""
-        second = np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second)
-        shared_counts(codes, np.asarray(<Py_ssize_t[:self.p.m]> self.p.first_column), second)
-        second *= self.p.rows.scale
+    cdef tuple second_and_mean(self):
+        """Return the second moments (D, D) of the predictors' columns, and their means (D,)."""
+        return (np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second),
+                np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))
 
     cdef covariance(self):
         """Return the covariance of the predictors' columns, shape (D, D)."""
-        mean = np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1))
+        second, mean = self.second_and_mean()
         covariance = np.multiply.outer(mean, mean)
-        return np.subtract(np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second), covariance, out=covariance)
+        return np.subtract(second, covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
         """Return (lambda_, panels, site_correction, ridge, lowest, highest), lambda_ and what wide_metric returns."""
@@ -232,10 +225,16 @@ cdef class PseudoProblem:
             return self.wide_metric_at
 
     cdef decompose(self):
-        """Set the metric's eigenvectors and eigenvalues of the columns' covariance; see kronecker_metric."""
+        """Set the metric's eigenvectors and eigenvalues of the columns' covariance: all, or the leading ones."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
-        project, expand, eigenvalue = kronecker_metric(self.covariance(), self.p.metric.D_padded)
+        found = (leading_metric(*self.second_and_mean(), self.p.metric.D_padded) if self.p.metric.leading
+                 else kronecker_metric(self.covariance(), self.p.metric.D_padded))
+        if found is None:
+            self.p.metric.leading = 0
+            return
+        project, expand, eigenvalue = found
+        self.p.metric.n_vectors = 8 * project.shape[0]
         self.arrays += (project, expand, eigenvalue)
         self.p.metric.project, self.p.metric.expand = &project[0, 0, 0], &expand[0, 0, 0]
         self.p.metric.eigenvalue = &eigenvalue[0]
@@ -258,7 +257,8 @@ cdef class PseudoProblem:
 
     @property
     def metric(self):
-        return "inverse" if self.p.metric.wide else "blocks" if self.p.metric.expand == NULL else "kronecker"
+        decomposed = "leading" if self.p.metric.leading else "kronecker"
+        return "inverse" if self.p.metric.wide else "blocks" if self.p.metric.expand == NULL else decomposed
 
     cdef check_shapes(self, const double[:, ::1] theta, const double[::1] more=None,
                       const double[:, ::1] linear=None):

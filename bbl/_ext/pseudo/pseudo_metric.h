@@ -13,6 +13,7 @@
    (b) rotate_logits goes to the eigenvectors of S_i, with eigenvalues sigma_a. For each logit a there remains a system
        with the matrix sigma_a Cov + lambda. It is solved by the eigenvectors of Cov, in wide problems by an inverse of
        Cov, or with the diagonal blocks of Cov alone (solve_by_eigenvectors, solve_by_inverse, solve_by_predictor).
+       Where only leading eigenvectors are known, the mean of the other eigenvalues stands for these.
    Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. */
 
 /* Replace q (A, P, V) by E' q (back = 0) or E q (back = 1); the columns of E (A, A, V) are the eigenvectors of S_i */
@@ -103,6 +104,12 @@ TARGET static vec NAME(scale_to_float)(const pseudo_problem *p, const REAL *q, f
     return largest;
 }
 
+/* Whether the couplings of lane block `block` are solved by eigenvectors of Cov */
+static int NAME(uses_eigenvectors)(const pseudo_problem *p, const lane_block *block)
+{
+    return p->metric.expand && !block->w.column_penalty && !(p->metric.leading && !block->t.rank);
+}
+
 /* Multiply q[b] (D, V), couplings of one logit of lane block list[b], by (sigma[b] Cov + lambda)^-1 in place: Cov by
    its `rank` leading eigenvectors, with tail_eigenvalue for all others. Products are in single precision: the result is
    a search direction only, the gradient itself is not rounded. */
@@ -126,7 +133,7 @@ TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int coun
             NAME(storef)(right[b] + k * LANES, NARROW(WIDEN(NAME(loadf)(right[b] + k * LANES)) * gain));
         }
     }
-    NAME(multiply_panels)(p->metric.expand, p->metric.D_padded, p->metric.D_padded / 8, rank, count, right, left);
+    NAME(multiply_panels)(p->metric.expand, p->metric.n_vectors, p->metric.D_padded / 8, rank, count, right, left);
     for (int b = 0; b < count; b++) {
         const vec tail_gain = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (ptrdiff_t c = 0; c < p->D; c++)
@@ -217,12 +224,12 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
             couplings[b] = q[b] + a * P * LANES;
             vec_store(couplings[b], vec_load(couplings[b]) / (sigma[b] + lambdah));  /* the field */
             couplings[b] += LANES;
-            if (!(p->metric.expand || p->metric.inverse) || list[b]->w.column_penalty)
+            if (!(NAME(uses_eigenvectors)(p, list[b]) || p->metric.inverse) || list[b]->w.column_penalty)
                 NAME(solve_by_predictor)(p, &list[b]->w, sigma[b], lambda, couplings[b]);
         }
         if (p->metric.inverse && !list[0]->w.column_penalty)
             NAME(solve_by_inverse)(p, count, list, sigma, lambda, couplings);
-        else if (p->metric.expand && !list[0]->w.column_penalty)
+        else if (NAME(uses_eigenvectors)(p, list[0]))
             NAME(solve_by_eigenvectors)(p, count, list, sigma, lambda, couplings);
     }
     for (int b = 0; b < count; b++) {
@@ -246,7 +253,7 @@ TARGET static vec NAME(metric_form_of_logit)(const pseudo_problem *p, const lane
     const lane_memory *w = &block->w;
     const REAL half_row = (REAL)p->rows.half_row;  /* least mean: of an empty level */
     vec sum = vec_fill(0.0);
-    if (p->metric.expand && !w->column_penalty) {
+    if (NAME(uses_eigenvectors)(p, block)) {
         const vec size = NAME(scale_to_float)(p, q, w->left);
         const vec tail_gain = vec_fill(1.0) / (sigma * (REAL)block->t.tail_eigenvalue + ridge);
         NAME(multiply_panels)(p->metric.project, p->D, block->t.rank / 8, p->D, 1, &w->left, &w->right);

@@ -19,6 +19,9 @@
 /* In brackets: the cases of `python -m benchmarks.run --suite fit` whose times depend on the value */
 #define PSEUDO_MAX_PAIRS 10             /* curvature pairs that L-BFGS keeps (all) */
 #define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which it keeps half as many (W4) */
+#define PSEUDO_LEADING_PAIRS 3          /* and with leading eigenvectors in the metric (family) */
+#define PSEUDO_LEADING_RATIO 2.5        /* ratio of curvatures above which these pay (family, W4) */
+#define PSEUDO_EMPTY_SHARE 0.1          /* share of half a row that an empty level then has in S_i (family) */
 #define PSEUDO_LOGITS_AT_ONCE 3         /* logits that one pass over the row codes computes (W3, W4) */
 #define PSEUDO_BLOCK_BYTES 32768        /* bytes of a plane's row block: a first-level cache (W1 to W4) */
 #define PSEUDO_ALL_PLANES_BYTES 655360  /* bytes of all planes held at once: a second-level cache (W1 to W4) */
@@ -66,13 +69,15 @@ typedef struct {
 /* The optimiser's metric: S_i times Cov, the covariance of all columns; see pseudo_metric.h */
 typedef struct {
     int wide;                    /* the metric uses the inverse of Cov, and most of the time is spent in it */
+    int leading;                 /* it uses few eigenvectors of Cov, the leading ones, in lane blocks where they pay */
+    ptrdiff_t n_vectors;         /* eigenvectors in `project` and `expand`, a multiple of 8 */
     ptrdiff_t D_padded;          /* D rounded up to a multiple of 8 */
     double *sigma, *trace;       /* (D,) eigenvalues and (m,) trace of each site's S_i */
     double *rotation;            /* eigenvectors of S_i, (A, A) for each site i, at rotation_start[i] */
     ptrdiff_t *rotation_start;   /* (m,) */
-    const float *project;        /* (D_padded / 8, D, 8) eigenvectors of Cov in panels, or NULL */
-    const float *expand;         /* (D_padded / 8, D_padded, 8) the same transposed, or NULL */
-    const double *eigenvalue;    /* (D_padded,) of Cov, largest first */
+    const float *project;        /* (n_vectors / 8, D, 8) eigenvectors of Cov in panels, or NULL */
+    const float *expand;         /* (D_padded / 8, n_vectors, 8) the same transposed, or NULL */
+    const double *eigenvalue;    /* (D_padded,) of Cov, largest first; the mean of the others beyond n_vectors */
     const float *inverse;        /* (D_padded / 8, D, 8) M = (Cov + ridge I)^-1 in panels, of wide problems, or NULL */
     const float *site_correction;  /* (D_s, D), with `inverse`: rows inv(M[i, i]) M[i, :] for each site's columns i */
     double ridge, lowest_eigenvalue, highest_eigenvalue;  /* of `inverse`; of Cov, about */
@@ -189,7 +194,8 @@ static ptrdiff_t pseudo_plane_blocks(const pseudo_problem *p, ptrdiff_t A)
 static ptrdiff_t pseudo_max_pairs(const pseudo_problem *p, ptrdiff_t A)
 {
     const ptrdiff_t vector_bytes = A * (1 + p->D) * p->lanes * (ptrdiff_t)p->number_bytes;
-    return vector_bytes > PSEUDO_LONG_VECTOR ? PSEUDO_MAX_PAIRS / 2 : PSEUDO_MAX_PAIRS;
+    return vector_bytes <= PSEUDO_LONG_VECTOR ? PSEUDO_MAX_PAIRS
+        : p->metric.leading ? PSEUDO_LEADING_PAIRS : PSEUDO_MAX_PAIRS / 2;
 }
 
 /* Working memory of a lane block with A logits, in numbers of its precision; see allocate_lane_block */

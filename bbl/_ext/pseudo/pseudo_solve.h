@@ -19,8 +19,9 @@
 #define SLOPE_HALVED 0.5      /* and up to this share if slopes alone decide */
 #define SHORT_STEP 0.4        /* slope left at an accepted point, as a share, above which the step was far too short */
 #define NORM_PROGRESS 0.9     /* gradient norm, as a share of the best so far, above which a step makes no progress */
-#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck; with slopes alone, */
-#define MAX_STALLED_SLOPES 100  /* which tell less, more */
+#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck; in single precision, */
+#define MAX_STALLED_SINGLE 60 /* whose objective hides more of it, and with slopes alone, which tell less, more */
+#define MAX_STALLED_SLOPES 100
 #define RESTART_AFTER 12      /* refused trial points after which the pairs are dropped */
 #define MAX_REFUSED 40        /* refused trial points, the restart included, after which a lane is stuck */
 
@@ -255,7 +256,8 @@ static int NAME(line_search_lane)(search_state *s, int v)
             const int stalled =
                 (s->by_slopes || f_trial > f - noise) && s->trial.norm[v] > NORM_PROGRESS * s->best_norm[v];
             s->n_stalled[v] = stalled ? s->n_stalled[v] + 1 : 0;
-            s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
+            if (!stalled)  /* so that slow but steady progress is no standstill */
+                s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
             return 1;
         }
         shrink = slope_trial > slope ? slope / (slope - slope_trial) : 0.5;  /* to where the interpolated slope is 0 */
@@ -281,7 +283,8 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         s->n_refused[v] = 0;
         lane->n_iter++;
         lane->status = s->now.norm[v] <= s->target_norm[v] ? SOLVER_CONVERGED
-            : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES : MAX_STALLED) ? SOLVER_STUCK
+            : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES
+                                  : sizeof(REAL) == sizeof(float) ? MAX_STALLED_SINGLE : MAX_STALLED) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
         for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)

@@ -51,9 +51,9 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
         value_out[a] = S[a * A + a];
 }
 
-/* Write the level frequencies of site i to f_out (n_levels[i],), none of them zero: an empty level counts as half
-   a row */
-static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_out)
+/* Write the level frequencies of site i to f_out (n_levels[i],), none of them below `least`, to which an empty level is
+   set */
+static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double least, double *f_out)
 {
     const double *mean = p->moments.mean + p->first_column[i];
     double sum = 0.0;
@@ -62,7 +62,7 @@ static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_
         f_out[0] -= mean[a];
     for (ptrdiff_t a = 0; a < p->n_levels[i]; a++) {
         f_out[a] = a ? mean[a] : f_out[0];
-        f_out[a] = f_out[a] > p->rows.half_row ? f_out[a] : p->rows.half_row;
+        f_out[a] = f_out[a] > least ? f_out[a] : least;
         sum += f_out[a];
     }
     for (ptrdiff_t a = 0; a < p->n_levels[i]; a++)
@@ -70,9 +70,12 @@ static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double *f_
 }
 
 /* Write metric.rotation, sigma and trace, from S_i of every site, and moments.independent_field, ln f(a) / f(0). Sites
-   of more than PSEUDO_MAX_ROTATED logits use the diagonal of S_i. Without moments all are zero. */
+   of more than PSEUDO_MAX_ROTATED logits use the diagonal of S_i. Without moments all are zero.
+   The probability of an empty level falls far below half a row; with leading eigenvectors, whose other directions are
+   fast, waiting for its field would take most of the iterations. */
 static void pseudo_site_metrics(pseudo_problem *p)
 {
+    const double least = p->metric.leading ? PSEUDO_EMPTY_SHARE * p->rows.half_row : p->rows.half_row;
     ptrdiff_t i, a, b, max_levels = 1, size = 0;
     double *f, *S;
     for (i = 0; i < p->n_sites; i++) {
@@ -91,10 +94,12 @@ static void pseudo_site_metrics(pseudo_problem *p)
     for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
         double *sigma = p->metric.sigma + p->first_column[i];
-        pseudo_level_shares(p, i, f);
+        pseudo_level_shares(p, i, p->rows.half_row, f);
+        for (a = 0; a < A; a++)
+            p->moments.independent_field[p->first_column[i] + a] = log(f[a + 1] / f[0]);
+        pseudo_level_shares(p, i, least, f);
         for (a = 0; a < A; a++) {
             sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
-            p->moments.independent_field[p->first_column[i] + a] = log(f[a + 1] / f[0]);
             p->metric.trace[i] += sigma[a];
             for (b = 0; b < A && A <= PSEUDO_MAX_ROTATED; b++)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
@@ -102,7 +107,7 @@ static void pseudo_site_metrics(pseudo_problem *p)
         if (A <= PSEUDO_MAX_ROTATED)
             pseudo_eigen_jacobi(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
         for (a = 0; a < A; a++)  /* rounding must leave them positive */
-            sigma[a] = sigma[a] > 0.25 * p->rows.half_row ? sigma[a] : 0.25 * p->rows.half_row;
+            sigma[a] = sigma[a] > 0.25 * least ? sigma[a] : 0.25 * least;
     }
     free(f);
 }

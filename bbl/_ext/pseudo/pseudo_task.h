@@ -54,7 +54,8 @@ TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_bl
 }
 
 /* Set t->rank and t->tail_eigenvalue: use leading eigenvectors of Cov until, for the site with the largest eigenvalue
-   `top` of S_i, top times the next eigenvalue plus lambda is near top times the mean of all others plus lambda */
+   `top` of S_i, top times the next eigenvalue plus lambda is near top times the mean of all others plus lambda. Of
+   leading eigenvectors use all, or none where already the largest eigenvalue is near. */
 TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, double top, double lambda)
 {
     /* near: ratio at which to stop, less where eigenvectors are cheaper than rows (`benchmarks.run --suite fit`: W3) */
@@ -64,6 +65,12 @@ TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, d
     t->tail_eigenvalue = 0.0;
     if (!p->metric.expand)
         return;
+    if (p->metric.leading) {
+        t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];
+        if (top * p->metric.eigenvalue[0] + lambda > PSEUDO_LEADING_RATIO * (top * t->tail_eigenvalue + lambda))
+            t->rank = p->metric.n_vectors;
+        return;
+    }
     for (ptrdiff_t c = 0; c < p->D; c++)
         sum_left += p->metric.eigenvalue[c];
     while (t->rank < p->D) {

@@ -1,6 +1,6 @@
 """Capabilities: rows of the table "what works with what"; each kind of model declares those that it lacks.
 
-A *kind of model* is an engine or a class of results.
+A *kind of model* is an engine or a class of results. `MethodTraits` say what single fits are like.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "ABSENT", "CAPABILITIES", "MACHINE_ONLY", "OF_MACHINES", "NOT_COUNTS", "NO_RESPONSE", "WITH_ZEROS", "Capability",
-    "lacking",
+    "MethodTraits", "lacking",
 ]  # fmt: skip
 
 ABSENT = ""  # the reason if a kind of model does not have the argument or attribute at all
@@ -94,3 +94,40 @@ WITH_ZEROS: dict[str, str] = {  # what a fit with structural zeros lacks, in Mar
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
     """Return the capabilities that a kind of model lacks, with reasons: `absent` ones have the reason ABSENT."""
     return dict.fromkeys(absent, ABSENT) | reasons
+
+
+@dataclass(frozen=True)
+class MethodTraits:
+    """Properties of the method of a fit, for averages and tables of several fits.
+
+    Attributes
+    ----------
+    name : str
+        The engine of a Boltzmann machine, the kind of any other model.
+    learner : str
+        `name`, or the learner of a Bayesian network's structure.
+    setting : str
+        Tuned options as ``option=value``, comma-separated.
+    converged : bool
+        Whether the optimum was reached; True for estimates in closed form.
+    stops_early : bool
+        Whether the method is meant to stop before its optimum.
+    needs_complete_rows : bool
+        Whether rows with missing values have no class scores, because the method cannot sum the values out.
+    calibration : str
+        ``"temperature"`` or ``"none"``.
+    can_calibrate : bool
+        Whether the method can be calibrated, and the fit is not.
+    models_predictors : bool
+        Whether a likelihood is that of response and predictors, P(x, y), not P(y|x).
+    """
+
+    name: str
+    learner: str
+    setting: str = ""
+    converged: bool = True
+    stops_early: bool = False
+    needs_complete_rows: bool = False
+    calibration: str = "none"
+    can_calibrate: bool = False
+    models_predictors: bool = True

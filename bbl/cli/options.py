@@ -15,7 +15,7 @@ from bbl.design.design import MISSING
 from bbl.engines import DEFAULT, ENGINES
 from bbl.model.gauge import GAUGES
 from bbl.model.logz import LOG_Z
-from bbl.results.effect_rows import GRIDS
+from bbl.results.effects.rows import GRIDS
 from bbl.results.evaluation import FIGURES
 from bbl.results.predictions import TYPES as PREDICTIONS
 from bbl.stats.calibration import CALIBRATE

@@ -29,8 +29,8 @@ from bbl.errors import BBLError, OptionError
 from bbl.report.format import WIDTH
 from bbl.report.page import Part
 from bbl.results.comparison import compare_fits
-from bbl.results.effect_fit import ErrorSource
-from bbl.results.effects import avg_comparisons, avg_predictions, comparisons, effects_part, predictions
+from bbl.results.effects.fit import ErrorSource
+from bbl.results.effects.verbs import avg_comparisons, avg_predictions, comparisons, effects_part, predictions
 from bbl.results.evaluation import Evaluation, encode_groups, evaluate_rows, judged_rows
 from bbl.results.explanation import Attribution, Explanation, Importance, explain_rows
 from bbl.results.model import ModelResults

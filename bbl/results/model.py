@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from bbl.capabilities import MethodTraits
 from bbl.checks import flag, verb
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
@@ -25,7 +26,6 @@ from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
 from bbl.results.report_page import data_part
-from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 

@@ -11,7 +11,7 @@ from bbl.boltzmann.inference.score_covariance import score_covariance
 from bbl.errors import DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
-from bbl.results.effect_fit import DeltaMethod, EffectFit, ErrorSource, Scores
+from bbl.results.effects.fit import DeltaMethod, EffectFit, ErrorSource, Scores
 from bbl.stats.scores import with_priors
 
 if TYPE_CHECKING:

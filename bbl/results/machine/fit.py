@@ -22,7 +22,7 @@ from bbl.model.attribution import zero_sum_factors
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
-from bbl.results.effect_fit import no_redraw
+from bbl.results.effects.fit import no_redraw
 from bbl.results.explanation import Attribution
 from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack

@@ -18,6 +18,7 @@ import pandas as pd
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning
+from bbl.capabilities import MethodTraits
 from bbl.checks import choice
 from bbl.engines import Engine
 from bbl.errors import DataError, OptionError
@@ -38,7 +39,6 @@ from bbl.results.machine.estimates import without_reference
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults, training_log_likelihood
-from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.scores import log_probabilities
 from bbl.stats.survey.sample import SurveySample, check_single_rows

@@ -19,7 +19,7 @@ from bbl.bayesnet.averaged import Averaged, Refitted
 from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, draw_tables, fit, standard_errors
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
-from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
+from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
 from bbl.checks import near_match
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Decisions
@@ -30,7 +30,7 @@ from bbl.report.network.summary import network_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
-from bbl.results.effect_fit import no_error_source
+from bbl.results.effects.fit import no_error_source
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test
 from bbl.results.network.archive import pack, unpack
@@ -41,7 +41,6 @@ from bbl.results.network.structure import AveragedStructure, SingleGraph, Struct
 from bbl.results.network.tables import attribution, by_feature, cell_tables
 from bbl.results.predictions import fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.report_page import MAX_TABLE_ROWS
-from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Rows, Sample
 
 __all__ = ["NetworkResults"]

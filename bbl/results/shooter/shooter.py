@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, final
 import numpy as np
 import pandas as pd
 
-from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, lacking
+from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
 from bbl.checks import choice
 from bbl.choices import EvaluationFigure
 from bbl.report.machine.summary import Summary
@@ -25,13 +25,12 @@ from bbl.report.shooter.plot import plot_path, plot_terms
 from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.effect_fit import no_error_source, no_redraw
+from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.shooter.archive import pack, unpack
-from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.sparse.products import contrasts
 from bbl.sparse.tables import log_odds, reference_tables, term_links, zero_sum_table

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import hide_rows, silent_rows
-from bbl.capabilities import MACHINE_ONLY, lacking
+from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
 from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary
@@ -24,10 +24,9 @@ from bbl.report.page import Part
 from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
 from bbl.results.classifier import ClassifierResults, no_refit
-from bbl.results.effect_fit import no_error_source, no_redraw
+from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
-from bbl.results.traits import MethodTraits
 from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio

@@ -16,8 +16,8 @@ from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, own_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
-from bbl.results.effect_fit import EffectFit
-from bbl.results.effect_questions import level_codes, predictor_numbers
+from bbl.results.effects.fit import EffectFit
+from bbl.results.effects.questions import level_codes, predictor_numbers
 from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["GRIDS", "EffectRows", "effect_rows"]

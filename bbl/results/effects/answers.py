@@ -12,12 +12,12 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import generator
 from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
-from bbl.results.effect_fit import EffectFit, Scores
-from bbl.results.effect_questions import Questions
-from bbl.results.effect_refits import ErrorOptions, bootstrap_scores, replicate_scores
-from bbl.results.effect_rows import EffectRows
-from bbl.results.effect_table import Effects
-from bbl.results.effect_values import EffectValues, by_delta_method, by_design_replicates, by_replicates, estimates
+from bbl.results.effects.fit import EffectFit, Scores
+from bbl.results.effects.questions import Questions
+from bbl.results.effects.refits import ErrorOptions, bootstrap_scores, replicate_scores
+from bbl.results.effects.rows import EffectRows
+from bbl.results.effects.table import Effects
+from bbl.results.effects.values import EffectValues, by_delta_method, by_design_replicates, by_replicates, estimates
 from bbl.stats.contrasts import TRANSFORMS
 
 __all__ = ["find_effects"]

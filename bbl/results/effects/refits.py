@@ -11,7 +11,7 @@ from bbl.checks import choice, generator, integer, share
 from bbl.errors import BBLTypeError, OptionError
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
-from bbl.results.effect_fit import EffectFit, Scores
+from bbl.results.effects.fit import EffectFit, Scores
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.scores import with_priors

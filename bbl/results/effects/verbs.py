@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from bbl.checks import flag, verb
 from bbl.errors import BBLError
 from bbl.report.page import Part, figure_html
-from bbl.results.effect_answers import find_effects
-from bbl.results.effect_fit import EffectFit
-from bbl.results.effect_questions import comparison_questions, prediction_questions
-from bbl.results.effect_refits import ErrorOptions
-from bbl.results.effect_rows import effect_rows
-from bbl.results.effect_table import Effects
+from bbl.results.effects.answers import find_effects
+from bbl.results.effects.fit import EffectFit
+from bbl.results.effects.questions import comparison_questions, prediction_questions
+from bbl.results.effects.refits import ErrorOptions
+from bbl.results.effects.rows import effect_rows
+from bbl.results.effects.table import Effects
 
 __all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.score_covariance import ScoreCovariance
+from bbl.capabilities import MethodTraits
 from bbl.crossval import Classifier
 from bbl.design.decisions import Priors
 from bbl.design.design import Design
 from bbl.design.labels import Labels
 from bbl.errors import OptionError
 from bbl.model.score_gradient import ScoreGradient
-from bbl.results.traits import MethodTraits
 from bbl.rows.sample import Sample
 from bbl.stats.survey.sample import SurveySample
 

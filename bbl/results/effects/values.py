@@ -12,9 +12,9 @@ import numpy as np
 
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.memory import check_memory
-from bbl.results.effect_fit import DeltaMethod, Scores
-from bbl.results.effect_questions import Questions, Scenario
-from bbl.results.effect_rows import EffectRows
+from bbl.results.effects.fit import DeltaMethod, Scores
+from bbl.results.effects.questions import Questions, Scenario
+from bbl.results.effects.rows import EffectRows
 from bbl.stats.contrasts import TRANSFORMS, contrast_values
 from bbl.stats.scores import log_probabilities
 from bbl.stats.student import t_quantile, two_sided_p

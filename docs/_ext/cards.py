@@ -48,7 +48,8 @@ def fill(app, doctree, docname) -> None:
             card = nodes.list_item()
             if found:
                 picture = found[min(number, len(found) - 1)]
-                image = nodes.image(uri=picture["uri"], candidates=dict(picture["candidates"]), alt="")
+                alt = f"Figure of {title}"
+                image = nodes.image(uri=picture["uri"], candidates=dict(picture["candidates"]), alt=alt)
                 card += nodes.paragraph("", "", nodes.reference("", "", image, refuri=uri, internal=True))
             link = nodes.reference("", title, refuri=uri, internal=True)
             card += nodes.paragraph("", "", link, classes=["title"])

@@ -303,3 +303,15 @@ def test_what_counts_single_rows_is_refused():
 def test_the_text_of_one_cluster_is_singular():
     model = fit("naive", bbl.survey("w", cluster="psu", lonely="adjust"), "y ~ a", DATA.assign(psu=0))
     assert "(1 cluster; 0 degrees of freedom)" in model.inference().note
+
+
+@pytest.mark.parametrize("groups", [("small", "big"), ("small", "big", "other")])
+def test_a_difference_from_the_pooled_fit_is_as_uncertain_as_the_other_groups(groups):
+    """With two groups "big against all" is the hypothesis of "small against all": what few rows withhold, both lack."""
+    rows = [("small", 0, 24), ("small", 1, 6), ("big", 0, 2400), ("big", 1, 510), ("big", 2, 90)]
+    rows += [("other", 0, 24), ("other", 1, 6)]
+    data = pd.DataFrame([(y, a) for y, a, n in rows if y in groups for _ in range(n)], columns=["y", "a"])
+    model = bbl.bbl("y ~ a", data.assign(w=1.0), design=bbl.survey("w"), method="naive", verbose=0)
+    table = model.inference().table("pooled").set_index(["group", "level"])
+    assert table["p"].isna()[:, 2].all() and table.loc[("big", 2), "test"] != "Wald"
+    assert np.isfinite(table.loc[("big", 1), "p"])

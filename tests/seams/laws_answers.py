@@ -71,7 +71,7 @@ def lacks_rows(name: str, said: str, found: Any) -> bool:
         return bool(found["test"].astype(str).str.contains("without its training rows").all())
     if isinstance(found, Effects):  # estimates without standard errors
         return bool(WITHOUT_ROWS.search(found.note))
-    return name == "index" and found is None
+    return name in ("index", "survey") and found is None
 
 
 class Tags(HTMLParser):

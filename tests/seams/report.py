@@ -34,7 +34,7 @@ def snippet(s: Scenario) -> str:
         lines.append("})")
     data = "d" if s.source == "pandas" else f"{s.source}(d)"
     options = build.arguments(s, table)
-    weights = "" if table.weights is None else f", weights={table.weight_name!r}"
+    weights = "" if table.weights is None or "design" in options else f", weights={table.weight_name!r}"
     text = ", ".join(f"{name}={value!r}" for name, value in options.items())
     formula = build.formula(s, table)
     verb = {"bbl": "bbl.bbl(", "shooter": "bbl.shooter(", "average": f"average of {s.method}: ("}.get(

@@ -51,7 +51,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     are no exact tests.
     """
     if pooled.survey is not None:
-        return [_under_design(group, pooled) for group in groups]
+        return [_under_design(group, pooled, _rest(groups, at, pooled)) for at, group in enumerate(groups)]
     layout, with_rows = pooled.layout, [(g.influence, g.rows) for g in groups if g.influence]
     counts = np.array([g.counts for g in groups])
     shifts = iter(sandwich_of_shift(layout, with_rows, pooled.influence) if pooled.influence else [])
@@ -77,9 +77,14 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
     return comparisons
 
 
-def _under_design(one: Evidence, other: Evidence) -> Comparison:
-    """Return the test of a difference under a sampling design, by which estimates of groups are dependent."""
+def _under_design(one: Evidence, other: Evidence, rest: Evidence | None = None) -> Comparison:
+    """Return the test of a difference under a sampling design, by which estimates of groups are dependent.
+
+    A difference from the pooled fit is as uncertain as what the `rest` of the groups say.
+    """
     layout, kind = one.layout, np.maximum(one.kind, other.kind)
+    if rest is not None:
+        kind = np.maximum(kind, rest.kind)
     if one.deviations is None or other.deviations is None or one.survey is None or other.survey is None:
         return Comparison(layout, one.theta - other.theta, [], kind, _no_family)
     deviations = one.deviations - other.deviations
@@ -94,7 +99,8 @@ def _rest(groups: list[Evidence], at: int, pooled: Evidence) -> Evidence:
     other_groups = [g for k, g in enumerate(groups) if k != at]
     if len(other_groups) == 1:
         return other_groups[0]
-    return evidence(_merge([g.rows for g in other_groups]), pooled.layout, pooled.theta, pooled.engine)
+    rows = _merge([g.rows for g in other_groups])
+    return evidence(rows, pooled.layout, pooled.theta, pooled.engine, is_effective=pooled.survey is not None)
 
 
 def _merge(samples: list[Sample]) -> Sample:

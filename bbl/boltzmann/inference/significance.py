@@ -151,7 +151,12 @@ def variances(terms: list[np.ndarray]) -> np.ndarray:
 
 
 def evidence(
-    sample: Sample, layout: Layout, start: np.ndarray, engine: Engine = BASELINE, survey: SurveySample | None = None
+    sample: Sample,
+    layout: Layout,
+    start: np.ndarray,
+    engine: Engine = BASELINE,
+    survey: SurveySample | None = None,
+    is_effective: bool = False,
 ) -> Evidence:
     """Return what the rows of a group say of its parameters.
 
@@ -166,6 +171,8 @@ def evidence(
         pseudo-likelihood.
     survey : SurveySample, optional
         The sampling design of the rows.
+    is_effective : bool, default False
+        Whether rows have the weights of effective rows of a design already, so that its limits hold.
     """
     if survey is not None:
         sample = effective_rows(sample)
@@ -182,10 +189,11 @@ def evidence(
         theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
     terms, deviations = influence.terms(rows) if influence else [], None
     cell, information = CELL, INFORMATION
+    if survey is not None or is_effective:
+        cell, information = SURVEY_CELL, SURVEY_INFORMATION
     if survey is not None and influence:
         deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
-        cell, information = SURVEY_CELL, SURVEY_INFORMATION
     is_fitted = np.repeat(enough, layout.n_levels - 1).astype(float)
     all_of_them = from_sites(layout, np.broadcast_to(is_fitted[:, None], (layout.D, 1 + wide.D))) == 1.0
     least, absent = cell_sizes(rows, layout)

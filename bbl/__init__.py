@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         ShooterFeatures,
     )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "BBLError", "AverageResults", "BBLResults", "BiclusterResults", "CVResults", "Conditional", "ConvergenceWarning",

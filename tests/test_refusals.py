@@ -357,6 +357,20 @@ STATEMENTS = [
         "pairs",
         [lambda: fit("Survived ~ Class:Sex:Age", method="mf")],
     ),
+    (
+        "docs/whats_new.md",
+        "`1` and `True` in one column passed",
+        LevelError,
+        "'x' holds both True and 1",
+        [lambda: bbl.bbl("y ~ x", pd.DataFrame({"y": [0, 1] * 30, "x": pd.Series([1, True] * 30, dtype=object)}))],
+    ),
+    (
+        "docs/whats_new.md",
+        "is refused as an identifier",
+        DataError,
+        "'x' looks like an identifier",
+        [lambda: bbl.bbl("y ~ x", pd.DataFrame({"y": [0, 1] * 300, "x": [f"p{i}" for i in range(600)]}))],
+    ),
 ]
 
 
@@ -413,6 +427,11 @@ ELSEWHERE = [
         "docs/guide/survey.md",
         "What counts rows that were drawn one by one",
         "results/test_survey.py::test_what_counts_single_rows_is_refused",
+    ),
+    (
+        "docs/whats_new.md",
+        "such rows are left out, with a note",
+        "test_main.py::test_rows_without_a_response_are_left_out_and_counted",
     ),
     ("docs/matches_r.md", "one predictor alone is an error", "api/test_fit.py::test_one_predictor_and_many_groups"),
 ]

@@ -76,6 +76,12 @@ class Estimate:
     calibration: Calibration | None = None
     predictive: Predictive | None = None
 
+    @property
+    def coefficients(self) -> np.ndarray:
+        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 for a share of 0."""
+        log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
+        return np.column_stack([log_share - self.log_z, self.parameters.theta])
+
     def energy(self) -> Callable:
         """Return a function of codes (n, m) and missing values (n, m) to energies (n, K), the mean over any draws."""
         if self.predictive is not None:
@@ -181,6 +187,8 @@ def fit_group(
         fits = engine.compare(rows, layout, values, warm_starts)
     elif engine.samples:
         fits = path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
+    elif engine.takes_start and run.start is not None:
+        fits = path(rows, layout, values, run.workers, start=run.start[1:])
     else:
         fits = path(rows, layout, values, run.workers)
     for fit in fits:
@@ -241,10 +249,12 @@ def estimate_path(
     warm_starts = [None] * len(parts) if warm_start_sets is None else warm_start_sets
     # an engine that samples reports shares of a fit; of the others, each finished fit is reported
     fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
+    starts = [None] * len(parts) if run.start is None else [*run.start, *[None] * pooled]
+    runs = [Run(workers_of_fit, rng, fit_progress, start) for rng, start in zip(rngs, starts, strict=True)]
     fit_arguments = [
-        (group_sample, group_layout, engine, values, k, Run(workers_of_fit, rng, fit_progress), False, group_starts)
-        for group_sample, group_layout, k, rng, group_starts in zip(
-            parts, layouts, kinds, rngs, warm_starts, strict=True
+        (group_sample, group_layout, engine, values, k, group_run, False, group_starts)
+        for group_sample, group_layout, k, group_run, group_starts in zip(
+            parts, layouts, kinds, runs, warm_starts, strict=True
         )
     ]
     settings = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
@@ -264,12 +274,12 @@ def estimate_path(
         lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
         parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
         error = np.array([standard_error for _, _, standard_error in group_fits[:K]])
-        starts = (
+        annealing_starts = (
             [annealing_start(group_sample, layout) for group_sample in groups]
             if kind == "ais" and engine.samples
             else [None] * K
         )
-        draws = predictive(wide, fits[:K], kind, starts, rngs[:K], workers, wide.m - layout.m)
+        draws = predictive(wide, fits[:K], kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=draws))
     return out
@@ -326,7 +336,7 @@ def estimate_jointly(
     share = np.bincount(sample.response, sample.weights, K) / sample.total
     log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
     out = []
-    for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start):
+    for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start):
         ln_z = np.where(share > 0.0, log_share - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh
         out.append(Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))

@@ -41,6 +41,7 @@ def joint_path(
     generative: Callable[..., list],
     rng: np.random.Generator,
     start: tuple[OutOfFoldScores, Any] | None = None,
+    coefficients: np.ndarray | None = None,
 ) -> list[Joint]:
     """Fit all groups at each of `values` of the engine's tuned option.
 
@@ -50,6 +51,8 @@ def joint_path(
         ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
     start : (OutOfFoldScores, Estimate), optional
         Out-of-fold scores of the start and its fit to all rows, if they are known already.
+    coefficients : ndarray, shape (K, 1 + layout.size), optional
+        Of a fit to other weights, at which the iteration of a fit without a penalty begins.
     """
     oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
     if start is None:  # so that neither the order nor the repetition of rows matters
@@ -61,7 +64,7 @@ def joint_path(
         theta = full_fit.parameters.theta
         constant = np.log(np.where(full_fit.class_prior > 0.0, full_fit.class_prior, 1.0)) - full_fit.log_z
     out = []
-    for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng):
+    for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng, coefficients):
         theta_change, T = joint_fit.theta, joint_fit.temperature
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):

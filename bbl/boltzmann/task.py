@@ -57,11 +57,15 @@ class Run:
         Source of random numbers; default: from a fixed seed.
     progress : callable, optional
         ``progress(share=1.0, note="")`` is called as the fit goes on.
+    start : ndarray, optional
+        Coefficients (K, 1 + layout.size), intercepts and parameters, of a fit to the same rows with other weights, at
+        which engines that iterate begin; (1 + layout.size,) where a run is of one group.
     """
 
     workers: int = 1
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     progress: Callable | None = None
+    start: np.ndarray | None = None
 
     def reporting(self, progress: Callable | None) -> Run:
         """Return the same run with another `progress`."""

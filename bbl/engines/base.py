@@ -68,6 +68,9 @@ class Engine:
         Where the standard errors come from, for notes under tables.
     samples : bool
         Whether `path` draws random numbers; it then takes `rng` and `progress` too.
+    takes_start : bool
+        Whether `path` takes ``start``, parameters (layout.size,) at which it begins, such as those of a fit to the same
+        rows with other weights; its solution agrees with that of a fit without to the tolerance of the engine.
     chooses : bool
         Whether the engine chooses the terms of each group; each fit then has a layout of its own.
     posterior : PosteriorTraits or None
@@ -93,6 +96,7 @@ class Engine:
     has_likelihood: ClassVar[bool] = False
     errors: ClassVar[str] = "Sandwich (Godambe) standard errors of the pseudo-likelihood estimator."
     samples: ClassVar[bool] = False
+    takes_start: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
     posterior: ClassVar[PosteriorTraits | None] = None
     sized_by: ClassVar[tuple[str, ...]] = ()
@@ -303,11 +307,23 @@ class Engine:
         """
         return self.path(sample, layout, values)
 
-    def fit(self, sample: Any, layout: Layout, workers: int = 1, rng: np.random.Generator | None = None) -> EngineFit:
-        """Fit one group at the engine's own setting; only an engine that `samples` uses `rng`."""
+    def fit(
+        self,
+        sample: Any,
+        layout: Layout,
+        workers: int = 1,
+        rng: np.random.Generator | None = None,
+        start: np.ndarray | None = None,
+    ) -> EngineFit:
+        """Fit one group at the engine's own setting.
+
+        Only an engine that `samples` uses `rng`, and only one that `takes_start` uses `start` (layout.size,).
+        """
         path: Callable[..., list[EngineFit]] = self.path
-        drawing = {"rng": rng, "progress": None} if self.samples else {}
-        return path(sample, layout, None, workers, **drawing)[0]
+        options: dict[str, Any] = {"rng": rng, "progress": None} if self.samples else {}
+        if self.takes_start:
+            options["start"] = start
+        return path(sample, layout, None, workers, **options)[0]
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""

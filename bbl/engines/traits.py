@@ -72,8 +72,9 @@ class JointTraits:
     Attributes
     ----------
     fit_groups : callable
-        ``fit_groups(engine, sample, layout, K, values, oof_scores, rng)`` returns a `JointFit` of all K groups for each
-        of `values` of the tuned option; the fit is added to `oof_scores`, out-of-fold scores of the start, if not None.
+        ``fit_groups(engine, sample, layout, K, values, oof_scores, rng, start)`` returns a `JointFit` of all K groups
+        for each of `values` of the tuned option; the fit is added to `oof_scores`, out-of-fold scores of the generative
+        start, if not None. Without a penalty it begins at the coefficients `start` (K, 1 + size), if not None.
     start : callable
         ``start(engine)`` returns the generative engine that the fit starts from and the settings that are tried for
         it; None where the fit starts from equal scores.
@@ -87,8 +88,8 @@ class JointTraits:
         ``coefficients(engine, codes, weights, p, layout)`` returns the covariance of the intercepts and parameters of
         all groups of a penalised fit; see `Conditional.coefficients`.
     maximum : callable
-        ``maximum(engine, sample, layout, K)`` returns the maximum of the likelihood P(group | row) without a penalty,
-        as a `JointInfluence` with the Fisher information.
+        ``maximum(engine, sample, layout, K, start)`` returns the maximum of the likelihood P(group | row) without a
+        penalty, as a `JointInfluence` with the Fisher information; `start` is as of `fit_groups`.
     """
 
     fit_groups: Callable[..., list[JointFit]]

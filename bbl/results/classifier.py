@@ -166,8 +166,11 @@ class ClassifierResults(ModelResults):
         """Return the terms whose sums are the class scores; an OptionError if class scores are no sums of terms."""
 
     @abstractmethod
-    def _refit(self, train: Sample, rng: np.random.Generator) -> Classifier:
-        """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`."""
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Classifier:
+        """Return a fit to other rows with the same settings; an OptionError unless `_can_refit`.
+
+        Iterations begin at this fit's solution if `warm`: for its own rows with other weights, not for other rows.
+        """
 
     @abstractmethod
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Classifier, np.ndarray] | None:
@@ -439,7 +442,7 @@ class ClassifierResults(ModelResults):
         return training_rows(rows, n_levels, K, K * (1.0 + len(n_levels)))
 
 
-def no_refit(self: ClassifierResults, train: Sample, rng: np.random.Generator) -> NoReturn:
+def no_refit(self: ClassifierResults, train: Sample, rng: np.random.Generator, warm: bool = False) -> NoReturn:
     """Raise an OptionError: this kind of classifier is not fitted to other rows."""
     raise OptionError(
         f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give newdata=.",

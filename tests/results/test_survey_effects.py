@@ -12,7 +12,9 @@ from bbl.errors import DataError
 
 METHODS = {"pseudo": {"lambda_": 0.0}, "ml": {}, "naive": {"prior_count": 0.0}, "conditional": {"ridge": 0}}
 NEEDS_R = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
-MEANS = ["strat_fpc", "clus1_nofpc", "clus1_fpc", "clus2_twostage_fpc", "rep_jk1", "rep_bootstrap", "rep_jkn"]
+MEANS = [
+    "strat_fpc", "clus1_nofpc", "clus1_fpc", "clus2_twostage_fpc", "rep_jk1", "rep_bootstrap", "rep_jkn", "rep_brr",
+]  # fmt: skip
 DESIGN = bbl.survey("w", strata="stratum", cluster="psu")
 
 
@@ -45,7 +47,12 @@ def test_saturated_models_have_the_domain_means_of_r(name, method):
     case, table = rsurvey.read(name)
     theirs = next(a for a in case["analyses"] if a["analysis"] == "mean_by")
     design, table = rsurvey.design(case, table)
-    effects = fit(method, design, "awards ~ stype", table).avg_predictions(by="stype", verbose=0)
+    options = {}
+    if (method, name) == ("pseudo", "rep_brr"):
+        # in half of the replicates a class has one type of school only. Without a prior count, however small,
+        # pseudo-likelihood adds a row of another type (section 2.2 of the paper), and its errors are 0.8 % smaller
+        options = {"prior_count": 1e-12}
+    effects = fit(method, design, "awards ~ stype", table, **options).avg_predictions(by="stype", verbose=0)
     frame = effects.frame.sort_values(["group", "stype"])
     np.testing.assert_allclose(frame["estimate"], theirs["estimate"], atol=1e-10)
     errors = np.array(theirs["se"], dtype=float)

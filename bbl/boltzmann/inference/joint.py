@@ -12,13 +12,13 @@ from typing import cast
 
 import numpy as np
 
+from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.significance import Comparison, Kind
 from bbl.boltzmann.inference.survey import effective_rows, joint_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.model.godambe import term_covariances
-from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.survey.rao_scott import CorrectedTest, design_effects, rao_scott
 from bbl.stats.survey.sample import SurveySample
@@ -33,22 +33,22 @@ class JointTests:
     ----------
     sample : Sample
         Training rows of all groups.
-    layout : Layout
+    estimate : Estimate
     engine : Engine
         It fits all groups together.
-    K : int
-        Number of groups.
     survey : SurveySample, optional
         The sampling design of the rows. The Fisher information, of the effective number of rows, is then the working
         one.
     """
 
-    def __init__(self, sample: Sample, layout: Layout, engine: Engine, K: int, survey: SurveySample | None = None):
+    def __init__(self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None):
+        layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
         self._survey, self._share = survey, 1.0
         if survey is not None:
             effective = effective_rows(sample)
             self._share, sample = effective.total / sample.total, effective
-        maximum = partial(cast(JointTraits, engine.joint).maximum, engine, layout=layout, K=K)
+        traits, start = cast(JointTraits, engine.joint), estimate.coefficients
+        maximum = partial(traits.maximum, engine, layout=layout, K=K, start=start)
         self.influence = maximum(sample)
         self._deviations = None if survey is None else joint_deviations(self.influence, maximum, sample, survey)
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]

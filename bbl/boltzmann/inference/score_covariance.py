@@ -156,7 +156,7 @@ def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_
             determined[g, 1:] &= occurring(sample.group(g), layout)
         note = "Standard errors from the penalised multinomial information; they describe the spread, not the bias."
     else:
-        influence = traits.maximum(engine, sample, layout, K)
+        influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
         covariance = influence.covariance()
         determined = np.array([influence.determined(g, influence.reference) for g in range(K)])
         note = engine.errors
@@ -182,7 +182,7 @@ def _under_design(
     )
     traits, deviations = engine.joint, []
     if traits:
-        maximum = partial(traits.maximum, engine, layout=layout, K=K)
+        maximum = partial(traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients)
         influence = maximum(sample)
         deviations = [*joint_deviations(influence, maximum, sample, survey).transpose(1, 0, 2)]
         is_known = np.array([influence.determined(g, influence.reference) for g in range(K)])

@@ -86,7 +86,7 @@ def penalised_deviations(
     layout = influence.layout
 
     def estimate(chosen: Sample) -> np.ndarray:
-        return engine.fit(engine.prepare(chosen.collapsed(layout.n_levels), layout), layout).theta
+        return engine.fit(engine.prepare(chosen.collapsed(layout.n_levels), layout), layout, start=theta).theta
 
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)

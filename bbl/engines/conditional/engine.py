@@ -273,6 +273,7 @@ class Conditional(Engine):
         values: Sequence[float] | None,
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
+        start: np.ndarray | None = None,
     ) -> list[JointFit]:
         """Fit all groups; return a fit for each of `values` of the ridge, or for the engine's `ridge`."""
         if isinstance(self.scale, str):
@@ -295,7 +296,7 @@ class Conditional(Engine):
         fits: list[JointFit] = []
         with serial_blas():
             if len(penalised) < len(grid):
-                unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K)
+                unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
                 fits = fit_by_basis(sample, layout, K, float(self.scale), penalised, oof_scores, tolerance)
@@ -304,16 +305,20 @@ class Conditional(Engine):
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
 
-    def maximum(self, sample: Sample, layout: Layout, K: int) -> ConditionalInfluence:
-        """Return the maximum of the likelihood without a penalty, whatever the ridge, with the influence of rows."""
+    def maximum(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None) -> ConditionalInfluence:
+        """Return the maximum of the likelihood without a penalty, whatever the ridge, with the influence of rows.
+
+        The iteration begins at the coefficients `start` (K, 1 + size) if they are given.
+        """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
         with serial_blas():
-            return ConditionalInfluence(layout, find_maximum(codes, weights, layout), codes, weights.sum(axis=1))
+            maximum = find_maximum(codes, weights, layout, start)
+        return ConditionalInfluence(layout, maximum, codes, weights.sum(axis=1))
 
-    def _unpenalised(self, sample: Sample, layout: Layout, K: int) -> JointFit:
+    def _unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
         """Fit all groups without a penalty; parameters are those of each group less those of the first with rows."""
-        found = self.maximum(sample, layout, K).maximum
+        found = self.maximum(sample, layout, K, start).maximum
         theta, constant = found.coefficients[:, 1:].copy(), found.coefficients[:, 0].copy()
         converged = found.converged and not found.is_separated
         of_groups = limits(found, sample, layout)

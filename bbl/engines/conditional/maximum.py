@@ -108,8 +108,11 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
     starts = stops - free.sum(axis=1)
     out = np.empty((int(free.sum()),) * 2)
     for a in range(len(free)):
-        for b in range(a + 1):
-            curvature = weights * (p[:, 1 + a] * (a == b) - p[:, 1 + a] * p[:, 1 + b])
+        root = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
+        scaled = Z[:, free[a]] * root[:, None]
+        out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled  # half the work of a general product
+        for b in range(a):
+            curvature = -weights * p[:, 1 + a] * p[:, 1 + b]
             block = (Z[:, free[a]] * curvature[:, None]).T @ Z[:, free[b]]
             out[starts[a] : stops[a], starts[b] : stops[b]] = block
             out[starts[b] : stops[b], starts[a] : stops[a]] = block.T
@@ -170,10 +173,12 @@ class _Table:
     codes : ndarray, shape (n, m)
     counts : ndarray, shape (n, k)
     layout : Layout
+    start : ndarray, shape (k, p)
+        Coefficients at which the iteration begins.
     """
 
-    def __init__(self, codes: np.ndarray, counts: np.ndarray, layout: Layout):
-        self.codes, self.counts, self.layout = codes, counts, layout
+    def __init__(self, codes: np.ndarray, counts: np.ndarray, layout: Layout, start: np.ndarray):
+        self.codes, self.counts, self.layout, self.start = codes, counts, layout, start
         self.Z, self.shares = design(codes, layout), counts / counts.sum()
         self.columns, self.aliased = _independent_columns(self.Z)
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
@@ -198,7 +203,9 @@ class _Table:
         """Maximise the likelihood of the cells (n, k) that keep a probability."""
         free, flat = self._free(support)
         likelihood = _Likelihood(self.Z, self.shares, support, free)
-        maximum = maximise(likelihood, np.zeros(int(free.sum())), TOLERANCE, ITMAX)
+        start = self.start[1:] - self.start[0]
+        start = start - flat @ start[self.columns & ~free]  # what is not free is zero, all else on the face the same
+        maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
         likelihood.value(maximum.theta)
         return _Face(likelihood, maximum, flat)
 
@@ -295,8 +302,13 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return columns, aliased
 
 
-def find_maximum(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> ConditionalMaximum:
-    """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each group."""
+def find_maximum(
+    codes: np.ndarray, weights: np.ndarray, layout: Layout, start: np.ndarray | None = None
+) -> ConditionalMaximum:
+    """Return the maximum of the likelihood of distinct rows (n, m) with `weights` (n, K) in each group.
+
+    The iteration begins at the coefficients `start` (K, 1 + size), such as those of a fit to other weights; else at 0.
+    """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n, K, p, k = len(codes), weights.shape[1], 1 + layout.size, len(groups)
     n_free = float(min(n, p) * max(k - 1, 1))
@@ -305,7 +317,8 @@ def find_maximum(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> Cond
         f"The information of {n_free:,.0f} coefficients",
         "Use fewer predictors or fewer interactions, or give ridge='cv'.",
     )
-    table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout)
+    start = np.zeros((K, p)) if start is None else start
+    table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups])
     separation = zero_margins(codes, table.counts, layout)
     face = table.on_face(separation.support)
     flat = face.flat

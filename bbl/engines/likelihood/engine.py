@@ -99,6 +99,7 @@ class MaximumLikelihood(Engine):
     errors = "Standard errors from the Fisher information of the exact likelihood."
     weights = "real"
     streams = True
+    takes_start = True
 
     def __post_init__(self):
         object.__setattr__(self, "lambda_", penalty_option(self.lambda_))
@@ -160,11 +161,19 @@ class MaximumLikelihood(Engine):
             ridge[start[0] : start[-1]] = value
         return Penalty(ridge, self.prior_count)
 
-    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(
+        self,
+        sample: Rows,
+        layout: Layout,
+        values: Sequence[float] | None = None,
+        workers: int = 1,
+        start: np.ndarray | None = None,
+    ):
         """Fit one group at each penalty of `values`."""
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
-        return [self._finish(sample, layout, solver.fit(sample, self.penalty(layout, value))) for value in grid]
+        penalties = [self.penalty(layout, value) for value in grid]
+        return [self._finish(sample, layout, solver.fit(sample, penalty, start)) for penalty in penalties]
 
     def _finish(self, sample: Rows, layout: Layout, solution: Solution) -> EngineFit:
         notes: tuple[Note, ...] = ()
@@ -194,13 +203,17 @@ class MaximumLikelihood(Engine):
 
     def influence(self, sample: Sample, layout: Layout) -> tuple[LikelihoodInfluence, Sample]:
         """Fit a group again; return the influence of rows on the estimate, and the rows."""
+        return self._influence(sample, layout, None), sample
+
+    def _influence(self, sample: Sample, layout: Layout, start: np.ndarray | None) -> LikelihoodInfluence:
+        """Fit a group from `start`, and return the influence of rows on the estimate."""
         penalty = self.penalty(layout, self.lambda_)
-        solution = Solver(layout, self.tolerance, self.itmax).fit(sample, penalty)
-        return LikelihoodInfluence(sample, layout, solution, penalty), sample
+        solution = Solver(layout, self.tolerance, self.itmax).fit(sample, penalty, start)
+        return LikelihoodInfluence(sample, layout, solution, penalty)
 
     def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
         """Fit the rows of a group without a penalty, all predictors together."""
-        influence, _ = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax).influence(rows, layout)
+        influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(rows, layout, start)
         return Unpenalised(influence.theta, influence.determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:

@@ -144,24 +144,29 @@ class Solver:
     def __init__(self, layout: Layout, tolerance: float, itmax: int):
         self.layout, self.tolerance, self.itmax = layout, tolerance, itmax
 
-    def fit(self, rows: Rows, penalty: Penalty) -> Solution:
-        """Fit the rows of one group; rows with missing values need a table of all states of a part."""
+    def fit(self, rows: Rows, penalty: Penalty, start: np.ndarray | None = None) -> Solution:
+        """Fit the rows of one group; rows with missing values need a table of all states of a part.
+
+        Iterations begin at `start` (size,), else at the fields of independent predictors.
+        """
         theta, (determined, basis) = np.zeros(self.layout.size), np.ones((2, self.layout.size), dtype=bool)
         value, norm, n_iter = 0.0, 0.0, 0
         with serial_blas():
             for component in components(self.layout):
-                fit = self._fit_part(component, rows, Penalty(penalty.ridge[component.positions], penalty.prior_count))
+                part_penalty = Penalty(penalty.ridge[component.positions], penalty.prior_count)
+                part_start = None if start is None else start[component.positions]
+                fit = self._fit_part(component, rows, part_penalty, part_start)
                 theta[component.positions] = fit.theta
                 determined[component.positions], basis[component.positions] = fit.determined, fit.basis
                 value, norm, n_iter = value + fit.value, float(np.hypot(norm, fit.norm)), max(n_iter, fit.n_iter)
         return Solution(theta, value, norm, n_iter, determined, basis)
 
-    def _fit_part(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_part(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         if rows.in_memory:
             rows = component.columns(cast(Sample, rows))
             component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
-            return self._fit_incomplete(component, rows, penalty)
+            return self._fit_incomplete(component, rows, penalty, start)
         has_zeros = component.layout.support is not None  # such parts were refused if they have no table of all states
         order = perfect_order(component.layout) if penalty.is_zero and not has_zeros else None
         if order is not None:
@@ -169,8 +174,8 @@ class Solver:
             if solution is not None:
                 return solution
         if n_states(component.layout) > MAX_STATES:
-            return self._fit_tree(component, rows, penalty)
-        return self._fit_states(component, rows, penalty)
+            return self._fit_tree(component, rows, penalty, start)
+        return self._fit_states(component, rows, penalty, start)
 
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
         """Fit a decomposable model by the shares of its cliques; None if it lacks terms of them."""
@@ -186,12 +191,13 @@ class Solver:
         every = np.ones(component.layout.size, dtype=bool)
         return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
 
-    def _fit_states(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_states(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
         table = StateTable(component.layout)
         counts = _sums(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
-        start, face = _start(component.layout, target), zero_margins(table, counts, free)
+        start = _independent(component.layout, target) if start is None else start
+        face = zero_margins(table, counts, free)
         basis, determined = _told_apart(table, face, penalty)
         objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
         if component.layout.size > MAX_NEWTON_SIZE:
@@ -206,14 +212,16 @@ class Solver:
             maximum = maximise(objective, start, self.tolerance, self.itmax)
         return Solution(*_on_face(table, maximum, face), determined, basis)
 
-    def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         table = StateTable(component.layout)
         extra = table.spread(penalty.prior_count)
         patterns = missing_patterns(table, component, rows)
         objective = IncompleteLikelihood(table, patterns, extra, penalty.ridge)
         face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
         objective.support = face.support
-        start = _start(component.layout, table.moments(objective.spread_evenly() / max(objective.total, 1.0)))
+        if start is None:
+            even = objective.spread_evenly() / max(objective.total, 1.0)
+            start = _independent(component.layout, table.moments(even))
         if not objective.total:  # nothing is known of these predictors
             nothing = np.zeros(len(start), dtype=bool)
             return Solution(0.0 * start, 0.0, 0.0, 0, nothing, nothing)
@@ -230,7 +238,7 @@ class Solver:
         maximum = _on_face(table, maximum._replace(value=known_share * maximum.value), face)
         return Solution(*maximum, determined & _told_apart(table, face, penalty)[1], basis)
 
-    def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty) -> Solution:
+    def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit on a junction tree by gradients alone."""
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
@@ -242,7 +250,7 @@ class Solver:
         log_support, direction = _tree_face(tree, counts, ridge == 0.0)
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)
-        start = _start(component.layout, target)
+        start = _independent(component.layout, target) if start is None else start
         maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
         every = np.ones(component.layout.size, dtype=bool)
         if log_support is None:
@@ -283,7 +291,7 @@ def _sums(component: Component, rows: Rows, name: Hashable, function: Callable[[
     )
 
 
-def _start(layout: Layout, target: np.ndarray) -> np.ndarray:
+def _independent(layout: Layout, target: np.ndarray) -> np.ndarray:
     """Return the fields of independent predictors with these moments (size,), kept from zero, and no couplings."""
     theta = np.zeros(layout.size)
     for i in range(layout.m):

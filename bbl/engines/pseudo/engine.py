@@ -32,7 +32,7 @@ from bbl.model.gauge import GAUGES, reference_fields
 from bbl.model.layout import Layout
 from bbl.model.logz import zero_sum_log_z
 from bbl.model.moments import level_counts, log_ratio, usable_rows
-from bbl.model.regressors import from_sites, regressors
+from bbl.model.regressors import from_sites, regressors, to_sites
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample, code_dtype
@@ -109,6 +109,7 @@ class PseudoLikelihood(Engine):
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     streams = True
+    takes_start = True
 
     def __post_init__(self):
         object.__setattr__(self, "lambda_", penalty_option(self.lambda_))
@@ -239,12 +240,19 @@ class PseudoLikelihood(Engine):
             return self.memory(n, layout, settings)
         return self.memory(sample_size(layout), layout, settings) + rounds_memory(layout)
 
-    def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
+    def path(
+        self,
+        sample: Rows,
+        layout: Layout,
+        values: Sequence[float] | None = None,
+        workers: int = 1,
+        start: np.ndarray | None = None,
+    ):
         """Fit one group at each penalty of `values`.
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
         """
-        return self._path(sample, layout, values, workers)
+        return self._path(sample, layout, values, workers, None, start)
 
     def compare(
         self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
@@ -265,11 +273,13 @@ class PseudoLikelihood(Engine):
         values: Sequence[float] | None,
         workers: int,
         warm_starts: WarmStarts | None = None,
+        start: np.ndarray | None = None,
     ) -> list[EngineFit]:
         """Fit as `path` or, with `warm_starts`, as `compare`."""
         grid = [self.lambda_] if values is None else [float(value) for value in values]
+        site_start = None if start is None else to_sites(layout, start)
         if not sample.in_memory:
-            return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts)
+            return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start)
         sample = cast(Sample, sample)
         if not warm_starts:
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
@@ -277,10 +287,10 @@ class PseudoLikelihood(Engine):
         fitted_rows, counts = sample, None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
-            solved = solve_complete(self, sample, layout, grid, workers, warm_starts, counts)
+            solved = solve_complete(self, sample, layout, grid, workers, warm_starts, counts, site_start)
         else:
             usable = usable_rows(sample, layout)
-            solved = solve_available(self, sample, layout, usable, grid, workers, warm_starts)
+            solved = solve_available(self, sample, layout, usable, grid, workers, warm_starts, site_start)
             sample = replace(sample, missing=~usable)
         absent: tuple[Note, ...] = ()
         if warm_starts is None and self.bare(min(grid)):
@@ -301,18 +311,24 @@ class PseudoLikelihood(Engine):
         return replace(fit, theta=theta, normaliser=partial(zero_sum_log_z, rows, layout, theta, fit.site_theta))
 
     def _path_stored(
-        self, rows: StoredSample, layout: Layout, grid: list, workers: int, warm_starts: WarmStarts | None
+        self,
+        rows: StoredSample,
+        layout: Layout,
+        grid: list,
+        workers: int,
+        warm_starts: WarmStarts | None,
+        start: np.ndarray | None,
     ) -> list[EngineFit]:
         """Fit rows in a file at each penalty of `grid`, falling, by the rounds of `Corrected`."""
         out: list[Any] = [None] * len(grid)
         engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSE_COMPARISON_NORM))
         counts = level_counts(rows, layout.n_levels)
         absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.bare(min(grid)) else ()
-        shares = [(level_weights + 1.0 / len(level_weights)) / (level_weights.sum() + 1.0) for level_weights in counts]
-        site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
-        site_theta[:, 0] = np.concatenate([log_ratio(level_shares) for level_shares in shares])
-        if warm_starts:
-            site_theta = extrapolate(warm_starts, max(grid))
+        site_theta = extrapolate(warm_starts, max(grid)) if warm_starts else start
+        if site_theta is None:
+            shares = [(of_levels + 1.0 / len(of_levels)) / (of_levels.sum() + 1.0) for of_levels in counts]
+            site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
+            site_theta[:, 0] = np.concatenate([log_ratio(level_shares) for level_shares in shares])
         rounds = Corrected(engine, rows, layout, workers)
         for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
             lambda_, site_theta = grid[k], site_theta.copy()

@@ -37,11 +37,12 @@ def solve_available(
     grid: list,
     workers: int,
     warm_starts: Mapping[float, np.ndarray] | None,
+    start: np.ndarray | None = None,
 ) -> list[Solution]:
     """Fit each site to its usable rows at each penalty of `grid`, sites with the same rows together.
 
     `usable` (n, m) marks the rows in which a site and its neighbours are known. `warm_starts` holds earlier solutions
-    by penalty.
+    by penalty; `start` is as of `solve_complete`.
     """
     all_columns = regressors(layout)
     out: list[Solution] = [(np.zeros((layout.D, 1 + all_columns.D)), Sites(layout.m), None) for _ in grid]
@@ -59,11 +60,16 @@ def solve_available(
         sub_sample = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(sub_layout.n_levels)
         entries = np.ix_(layout.columns(group), np.append(0, 1 + all_columns.positions(sub_layout, involved)))
         sub_rows, share = sub_layout.columns(position[group]), sub_sample.total / sample.total
-        sub_starts = None if warm_starts is None else WarmStarts()
-        for lambda_, start in (warm_starts or {}).items():
-            sub_starts[lambda_] = np.zeros((sub_layout.D, entries[1].size))  # type: ignore[index]
-            sub_starts[lambda_][sub_rows] = start[entries]  # type: ignore[index]
-        solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts)
+
+        def part(site_theta: np.ndarray) -> np.ndarray:
+            """Return the part of a solution that is of these sites; others begin at zero."""
+            out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
+            out[sub_rows] = site_theta[entries]  # noqa: B023
+            return out
+
+        sub_starts = None if warm_starts is None else WarmStarts({k: part(v) for k, v in warm_starts.items()})
+        sub_start = None if start is None else part(start)
+        solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, None, sub_start)
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
             site_theta[entries] = sub_theta[sub_rows]
             sites.take(group, sub_sites, position[group], share)
@@ -78,11 +84,13 @@ def solve_complete(
     workers: int,
     warm_starts: WarmStarts | None = None,
     counts: list[np.ndarray] | None = None,
+    start: np.ndarray | None = None,
 ) -> list[Solution]:
     """Fit complete rows at each penalty of `grid`, falling, each fit starting from the one before.
 
     With `warm_starts`, fits are only good enough to compare penalties, see `PseudoLikelihood.compare`, and their
-    solutions are added to it. `counts` are the weights of each predictor's levels, if known.
+    solutions are added to it. `counts` are the weights of each predictor's levels, if known. The first fit begins at
+    the solution `start` (layout.D, 1 + D), if it is given, else without couplings.
     """
     out: list[Any] = [None] * len(grid)
     solve: Any = None
@@ -91,7 +99,9 @@ def solve_complete(
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance: start there
     starts_at_stop = warm_starts is not None and not small and engine.bare(min(grid))
     site_theta = np.empty((0, 0))
-    if not warm_starts:
+    if start is not None:
+        site_theta = start.copy()
+    elif not warm_starts:
         site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, starts_at_stop)
     sample = once("codes", partial(_joint_levels, sample, layout))
     sites, fit_engine = None, engine

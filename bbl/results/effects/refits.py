@@ -110,7 +110,7 @@ def _without_levels(scores: Scores, absent: list[np.ndarray]) -> Scores:
 def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Scores:
     """Return the class scores of the refitted members of a fit, averaged with their weights."""
     members = fit._bootstrap_members
-    refits = [member._refit(train, rng) for member, _ in members]
+    refits = [member._refit(train, rng, warm=True) for member, _ in members]
     shares = train.group_totals(len(fit.labels.groups)) / train.total
     if len(refits) == 1:
         return _with_given_priors(refits[0].class_scores, fit.priors, shares)

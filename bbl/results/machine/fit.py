@@ -238,10 +238,11 @@ class BBLResults(MachineResults, ClassifierResults):
         titles = [":".join(names[i] for i in scope) for scope in terms]
         return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 
-    def _refit(self, train: Sample, rng: np.random.Generator) -> Estimate:
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration."""
         K, log_z = len(self.labels.groups), self.estimate.log_z_kind
-        refit = fit_estimate(Task(train, self.parameters.layout, K, log_z, self.labels), self.engine, Run(rng=rng))
+        run = Run(rng=rng, start=self.estimate.coefficients if warm else None)
+        refit = fit_estimate(Task(train, self.parameters.layout, K, log_z, self.labels), self.engine, run)
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:

@@ -129,8 +129,7 @@ class Inference(Estimates):
     @cached_property
     def _joint_tests(self) -> JointTests:
         """Tests of groups that are fitted together."""
-        parameters = self._parameters
-        return JointTests(self._sample, parameters.layout, self._engine, len(parameters.theta), self._survey)
+        return JointTests(self._sample, self._estimate, self._engine, self._survey)
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
         """Return what `of` selects; see `resolve_of`."""

@@ -343,7 +343,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return ``ln P(y, x)`` as a sum over families; an OptionError if networks are averaged."""
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
-    def _refit(self, train: Sample, rng: np.random.Generator) -> Refitted:
+    def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
         """Estimate the probabilities of the same graphs from the rows `train`."""
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)

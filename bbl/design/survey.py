@@ -266,10 +266,10 @@ def survey(
         was drawn by itself.
     fpc : column name or list of them, optional
         For each stage the number of units that the stratum or cluster has in the population. Without, units count as
-        drawn with replacement, and stages after the first add nothing.
+        drawn with replacement, and stages after the first add nothing. Not for ``type="BRR"`` and ``"Fay"``.
     replicates : list of column names, or int, optional
         Columns of replicate weights, times the sampling weights already; or the number of replicates that
-        ``type="bootstrap"`` draws (500).
+        ``type="bootstrap"`` draws (500). Columns do not tell which rows are a cluster: folds are then single rows.
     type : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}, optional
         The kind of replicates; without columns of `replicates` they are made. By default covariances are linearised.
     scale, rscales : float and sequence of floats, optional
@@ -394,6 +394,18 @@ def _check_together(design: SurveyDesign) -> None:
     if n_given and design.type == "Fay" and not design.rho and design.scale is None:
         raise OptionError(
             "type='Fay' needs rho, by which the replicate weights were made; without it take 'BRR'.", argument="rho"
+        )
+    if design.mse and design.type is None:
+        raise OptionError(
+            "mse is of replicates, and this design has none: its covariances are linearised. Leave mse out, or give a "
+            "type of replicates, such as 'JKn'.",
+            argument="mse",
+        )
+    if design.fpc and design.type in ("BRR", "Fay"):
+        raise OptionError(
+            f"type={design.type!r} has half of the clusters in each replicate, whatever share of the population they "
+            "are. Leave fpc out, or take 'JKn' or 'bootstrap', which count it.",
+            argument="fpc",
         )
     if design.scale is not None and not n_given:
         raise OptionError("scale is of replicates whose columns are given; leave it out.", argument="scale")

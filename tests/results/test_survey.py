@@ -7,6 +7,7 @@ import rsurvey
 
 import bbl
 from bbl.errors import BBLTypeError, DataError, DataWarning, OptionError
+from bbl.stats.survey.plan import SamplingPlan
 
 METHODS = ("pseudo", "ml", "naive", "conditional")
 UNPENALISED = {"conditional": {"ridge": 0}}
@@ -197,6 +198,32 @@ def test_folds_are_whole_clusters():
         bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=61, verbose=0)
 
 
+def test_columns_of_replicates_name_no_clusters_so_that_folds_may_be_given():
+    made = DATA.assign(**{f"r{k}": np.where(DATA["psu"] == k, 0.0, DATA["w"]) for k in range(15)})
+    design = bbl.survey("w", replicates=[f"r{k}" for k in range(15)], type="JK1")
+    assert len(np.unique(fit("naive", design, data=made).survey.clusters)) == len(DATA)
+    cluster = DATA["stratum"] + DATA["psu"].astype(str)
+    folds = [(np.flatnonzero(cluster != name), np.flatnonzero(cluster == name)) for name in cluster.unique()]
+    cv = bbl.crossVal(FORMULA, made, design=design, method="naive", cv=folds, verbose=0)
+    assert len(cv.observed) == len(DATA)
+
+
+@pytest.mark.parametrize("method", ["pseudo", "ml", "conditional"])
+def test_blocks_of_rows_go_by_the_number_of_parameters(method, monkeypatch):
+    whole = fit(method).conf_int()
+    shapes, totals = [], SamplingPlan.totals
+
+    def watched(plan, values, *arguments):
+        shapes.append(values.shape)
+        return totals(plan, values, *arguments)
+
+    monkeypatch.setattr("bbl.boltzmann.inference.survey.BLOCK", 1000)
+    monkeypatch.setattr(SamplingPlan, "totals", watched)
+    blocks = fit(method).conf_int()
+    assert all(n * size <= 1000 for n, size in shapes) and len(shapes) > 5
+    pd.testing.assert_frame_equal(blocks, whole, rtol=1e-12)
+
+
 def regressions():
     if not rsurvey.folder().exists():
         return []
@@ -274,6 +301,10 @@ def test_bad_designs_are_answered():
     replicated = DATA.assign(r1=DATA["w"], r2=DATA["w"])
     bad("rho is of type='Fay'", OptionError, replicated, replicates=["r1", "r2"], type="BRR", rho=0.5)
     bad("type='Fay' needs rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
+    bad("mse is of replicates.*Leave mse out, or give a type", OptionError, mse=True)
+    bad("Leave fpc out, or take 'JKn'", OptionError, DATA.assign(N=99.0), strata="stratum", cluster="psu", fpc="N",
+        type="BRR")  # fmt: skip
+    assert fit("naive", bbl.survey("w", "stratum", "psu", "N", type="JKn", mse=True), "y ~ a", DATA.assign(N=99.0))
     bad("more units were drawn there", data=DATA.assign(N=3.0), cluster="psu", fpc="N")
     bad("fpc names 1 columns", OptionError, cluster=["psu", "a"], fpc="N")
     bad("True and False", domain="psu")

@@ -101,7 +101,8 @@ def crossVal(
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds. As in R, each is a consecutive block of the rows of every response group, and the last takes
-        the rest. Copies of a weighted row may fall into different folds. With a `design` folds are whole clusters.
+        the rest. Copies of a weighted row may fall into different folds. With a `design` folds are whole clusters;
+        of single rows if it has columns of replicate weights, which name no clusters: then give those in `cv`.
     use_auc : bool, default True
         Whether two groups are scored by AUC (with DeLong's 95% interval); otherwise by accuracy.
     score : {"auc", "accuracy", "logloss", "brier", "pnll"}, optional

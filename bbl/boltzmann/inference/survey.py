@@ -30,7 +30,7 @@ __all__ = [
     "unpenalised_deviations",
 ]
 
-CHUNK_ROWS = 8192  # rows whose influences are computed together
+BLOCK = 2**22  # influences of rows on parameters that are held at a time
 
 
 def effective_rows(sample: Sample) -> Sample:
@@ -48,7 +48,7 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
         "Fit fewer predictors or fewer interactions.",
     )
     totals, first = np.zeros((plan.n_units, size)), 0
-    for chunk in rows.blocks(CHUNK_ROWS):
+    for chunk in rows.blocks(max(1, BLOCK // max(size, 1))):
         plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[first : first + chunk.n], totals)
         first += chunk.n
     return plan.deviations(totals, survey.rows)

@@ -408,6 +408,25 @@ def test_errors_under_a_design_know_structural_zeros(journeys):
     np.testing.assert_allclose(frame["std_error"], plain["std_error"], rtol=0.01)  # (n - 1) / n of the variance
 
 
+@pytest.mark.parametrize("design", [None, bbl.survey("w")], ids=["rows", "design"])
+@pytest.mark.parametrize("never", [["p", "r"], ["q", "r"], ["p", "t"]])
+def test_probabilities_beside_a_zero_of_reference_levels_have_errors(never, design):
+    """No single parameter is determined where the cell of a reference level cannot occur; every probability is."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"a": rng.choice(list("pq"), 600), "b": rng.choice(list("rst"), 600)})
+    data = data[(data.a != never[0]) | (data.b != never[1])].assign(w=1.0)
+    data["y"] = np.where(rng.random(len(data)) < np.where(data.a == "p", 0.3, 0.6), "yes", "no")
+    zeros = {"a": never[:1], "b": never[1:]}
+    formula = "y ~ a*b - w" if design is None else "y ~ a*b"
+    model = bbl.bbl(formula, data, design=design, method="ml", structural_zeros=zeros, verbose=0)
+    frame = model.avg_predictions(by=["a", "b"]).frame.query("group == 'yes'")
+    cells = data.groupby(["a", "b"])["y"].agg(p=lambda y: (y == "yes").mean(), n="size")
+    np.testing.assert_allclose(frame["estimate"], cells.p, rtol=1e-6)
+    error = np.sqrt(cells.p * (1 - cells.p) / cells.n * (1 if design is None else len(data) / (len(data) - 1)))
+    np.testing.assert_allclose(frame["std_error"], error, rtol=1e-6)
+    assert (frame["note"] == "").all()
+
+
 def test_levels_that_cannot_occur_together_have_no_effect(journeys):
     data, zeros = journeys
     model = bbl.bbl("y ~ a + b", data, method="ml", structural_zeros=zeros, verbose=0)

@@ -13,16 +13,18 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.estimate import Estimate
-from bbl.boltzmann.inference.covariance import full_covariance, occurring
+from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviations, share_deviations
 from bbl.engines import Engine
 from bbl.engines.likelihood.components import components
 from bbl.engines.likelihood.solve import tree_order
 from bbl.engines.likelihood.states import StateTable
 from bbl.engines.likelihood.tree import JunctionTree
+from bbl.engines.likelihood.zeros import determined_by_states
 from bbl.engines.traits import JointTraits
 from bbl.errors import OptionError
 from bbl.memory import check_memory
+from bbl.model.godambe import RowInfluence
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities
@@ -126,7 +128,8 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
             blocks.append(np.zeros((1 + layout.size, 1 + layout.size)))
             continue
         group_layout = layout.of_group(g)
-        covariance = full_covariance(rows, group_layout, engine)
+        influence, fitted_rows = _influence(rows, group_layout, engine)
+        covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
         determined[g, 1:] = is_known
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
@@ -135,6 +138,18 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
         block[0, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
         blocks.append(block)
     return ScoreCovariance(blocks, determined, engine.errors)
+
+
+def _influence(rows: Sample, layout: Layout, engine: Engine) -> tuple[RowInfluence, Sample]:
+    """Return the influence of the rows of a group on its estimate, and the rows that were fitted.
+
+    Parameters that the states which can occur do not tell apart, as next to a reference level with a structural zero,
+    count as determined: class scores do not depend on which of the values that fit as well they have.
+    """
+    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False.")
+    influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), layout)
+    influence.determined = influence.determined | ~determined_by_states(layout)
+    return influence, fitted_rows
 
 
 def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
@@ -196,7 +211,7 @@ def _under_design(
             if has_fixed_shares:
                 deviations[g][:, :1] -= share
             continue
-        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        of_rows, _ = _influence(rows, group_layout, engine)
         of_theta = penalised_deviations(of_rows, rows, group_theta, engine, domain)
         is_known[g, 1:] = of_rows.determined & np.isfinite(of_theta).all(axis=0)
         of_theta[:, ~is_known[g, 1:]] = 0.0

@@ -65,6 +65,11 @@ class MarginalEnergy(Energy):
         out = super().__call__(codes)
         if support is not None:
             out[~np.broadcast_to(support.rows(codes, unknown), out.shape)] = -np.inf
+        if self.layout.size == self.layout.D and support is None:
+            for i in np.flatnonzero(unknown.any(axis=0)):  # independent predictors: each adds its own log-sum
+                h = self.theta[:, self.layout.start[i] : self.layout.start[i + 1]]
+                out[unknown[:, i]] += np.logaddexp.reduce(np.pad(h, ((0, 0), (1, 0))), axis=1)
+            return out
         rows = np.flatnonzero(unknown.any(axis=1))
         patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):

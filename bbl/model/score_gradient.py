@@ -69,10 +69,33 @@ class ScoreGradient:
             return out
         change = -p[:, :, None] * p[:, None, :]
         change[:, np.arange(K), np.arange(K)] += p
+        if self.layout.size == self.layout.D and self.layout.support is None:
+            return self._of_independent(codes, missing, change * weights[:, None, None], starts)
         row, codes, share = self._states(codes, missing)
         change = (change * weights[:, None, None])[row] * share[:, None, :]
         starts = np.searchsorted(row, starts)
         return self._sums(codes, change.reshape(len(codes), -1), starts).reshape(len(starts) - 1, K, K, -1)
+
+    def _of_independent(
+        self, codes: np.ndarray, missing: np.ndarray, change: np.ndarray, starts: np.ndarray
+    ) -> np.ndarray:
+        """Return the sums of predictors that are independent within groups, for `change` (n, K, K).
+
+        A missing cell has the shares of its predictor's levels in a group, whatever else is known of the row.
+        """
+        layout, (K, size), q = self.layout, self.theta.shape, change[0].size
+        out = self._sums(np.where(missing, 0, codes).astype(codes.dtype), change.reshape(-1, q), starts)
+        units = itertools.pairwise(starts)
+        amount = np.array([change[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float) for lo, hi in units])
+        predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))  # of each parameter
+        log_sum = [
+            np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
+            for lo, hi in itertools.pairwise(layout.start)
+        ]
+        share = np.exp(self.theta - np.array(log_sum).T[:, predictor])
+        out = out.reshape(len(out), K, K, 1 + size)
+        out[..., 1:] += amount.reshape(len(out), K, K, layout.m)[..., predictor] * share
+        return out
 
     def _sums(self, codes: np.ndarray, change: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Return the sums (U, q, 1 + size) of ``change z`` over the rows of each unit, for `change` (n, q)."""

@@ -123,9 +123,10 @@ def test_pseudo_log_z_goes_over_many_rows_block_by_block(monkeypatch):
     assert pseudo_log_z(sample, layout, site, half=True) == pytest.approx(whole, rel=1e-14)
 
 
-def test_unknown_predictors_are_summed_out():
+@pytest.mark.parametrize("terms", [None, np.empty((0, 2), dtype=int)], ids=["all pairs", "independent"])
+def test_unknown_predictors_are_summed_out(terms):
     levels = [2, 3, 4]
-    layout = Layout(levels)
+    layout = Layout(levels, terms)
     theta = np.random.default_rng(2).normal(size=(2, layout.size))
     states = oracle.states(levels)
     E = energies(states.astype(np.uint8), layout, theta)
@@ -135,7 +136,9 @@ def test_unknown_predictors_are_summed_out():
     for k, (row, hidden) in enumerate(zip(codes, unknown, strict=True)):
         match = (states[:, ~hidden] == row[~hidden]).all(axis=1)
         np.testing.assert_allclose(got[k], np.logaddexp.reduce(E[match], axis=0), atol=1e-12)
-    # exact where the unknown predictors do not interact with each other
+
+
+def test_sums_are_exact_where_unknown_predictors_do_not_interact_with_each_other():
     star = Layout([4] * 8, [(0, j) for j in range(1, 8)])
     theta = np.random.default_rng(3).normal(size=(1, star.size))
     row = np.full((1, 8), 2, dtype=np.uint8)

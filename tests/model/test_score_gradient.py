@@ -10,11 +10,11 @@ from bbl.model.score_gradient import ScoreGradient
 STEP = 1e-5
 
 
-def model(rng):
-    """Return a random layout with terms of two and three predictors, and coefficients (K, 1 + size)."""
+def model(rng, independent=False):
+    """Return a random layout with terms of two and three predictors or none, and coefficients (K, 1 + size)."""
     m, K = int(rng.integers(2, 6)), int(rng.integers(2, 5))
-    pairs = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.6]
-    triples = [(0, 1, 2)] if m > 2 and rng.random() < 0.5 else []
+    pairs = [(i, j) for i in range(m) for j in range(i + 1, m) if rng.random() < 0.6 and not independent]
+    triples = [(0, 1, 2)] if m > 2 and rng.random() < 0.5 and not independent else []
     layout = Layout(rng.integers(2, 4, m), [*pairs, *triples])
     return layout, rng.normal(size=(K, 1 + layout.size)) * 0.7
 
@@ -41,9 +41,9 @@ def probabilities(layout, coefficients, codes, missing):
     return joint / joint.sum(axis=1, keepdims=True)
 
 
-def check(seed, gaps):
+def check(seed, gaps, independent=False):
     rng = np.random.default_rng(seed)
-    layout, coefficients = model(rng)
+    layout, coefficients = model(rng, independent)
     codes = np.column_stack([rng.integers(0, L, 9) for L in layout.n_levels]).astype(np.uint8)
     missing = rng.random(codes.shape) < gaps
     codes[missing] = 0
@@ -73,6 +73,18 @@ def test_derivatives_are_those_of_central_differences(seed, gaps):
     check(seed, gaps)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_derivatives_of_independent_predictors(seed):
+    check(seed, gaps=0.3, independent=True)
+
+
+def test_independent_predictors_need_no_states_of_missing_cells():
+    codes = np.zeros((1, 40), dtype=np.uint8)
+    gradient = ScoreGradient(Layout([2] * 40, np.empty((0, 2), dtype=int)), np.zeros((2, 40)))
+    found = gradient.sums(codes, codes == 0, np.full((1, 2), 0.5), np.ones(1), np.array([0, 1]))
+    np.testing.assert_allclose(found[0, 0, :, 1:], [[0.125] * 40, [-0.125] * 40])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 200))
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
@@ -81,9 +93,9 @@ def test_derivatives_of_200_models(seed, gaps):
 
 
 def test_too_many_states_of_missing_cells_are_refused():
-    layout = Layout([2] * 24, np.empty((0, 2), dtype=int))
+    layout = Layout([2] * 24, [(0, 1)])
     codes = np.zeros((1, 24), dtype=np.uint8)
     with pytest.raises(OptionError, match="se='bootstrap'"):
-        ScoreGradient(layout, np.zeros((2, 24))).sums(
+        ScoreGradient(layout, np.zeros((2, 25))).sums(
             codes, codes == 0, np.full((1, 2), 0.5), np.ones(1), np.array([0, 1])
         )

@@ -176,7 +176,7 @@ plt.show()
 # * the sets that are at hand: 358 sites of the factor CRP of *E. coli*, the 1,000 splice sites, and MA0014.3;
 # * any set in the folder `motifs` of `BBL_DATA`, one FASTA file each, as JASPAR offers them for download (capital
 #   letters are the site, small ones its surroundings);
-# * 60 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are coupled.
+# * 30 simulated motifs of 6 to 20 positions and 30 to 1,000 sites, whose neighbouring positions are coupled.
 
 
 # %%
@@ -215,7 +215,7 @@ if is_paper:
 folder = os.environ.get("BBL_DATA")
 files = sorted(Path(folder, "motifs").glob("*")) if folder else []
 motifs += [("JASPAR", found) for found in map(read_motif, files) if len(found) >= 30]
-motifs += [("simulated", simulated_motif(rng)) for _ in range(60)]
+motifs += [("simulated", simulated_motif(rng)) for _ in range(30)]
 print(len(motifs), "motifs")
 
 

@@ -334,7 +334,7 @@ plt.show()
 # With ever more rows, a wrong assumption does not go away. A right one saves rows.
 
 # %%
-sizes = [50, 100, 200, 400, 800, 1600]
+sizes = [50, 150, 400, 1200]
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained", sharex=True)
 for ax, world in zip(axes, WORLDS, strict=True):
     test = draw(world, 4_000, seed=0)

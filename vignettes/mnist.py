@@ -135,7 +135,7 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # %%
 def show_digits(fit):
     """Draw the most likely image of each digit."""
-    found = bbl.mcSample(fit, nsteps=500, seed=1, verbose=0)
+    found = bbl.mcSample(fit, nsteps=200, seed=1, verbose=0)
     positions = [int(name[1:]) - 1 for name in found.xmax.index]
     plot_configurations(found.codes, shape=(28, 28), positions=positions, titles=list(found.xmax.columns))
     plt.show()

@@ -46,7 +46,7 @@ methods = {
     "pseudo-posterior": {"method": "bayes", "sampler": "pseudo"},
     "not adjusted": {"method": "bayes", "sampler": "pseudo", "adjust": False},
     "horseshoe": {"method": "bayes", "prior": "horseshoe"},
-    "variational": {"method": "pvi", "n_iter": 5000},
+    "variational": {"method": "pvi", "n_iter": 2000},
 }
 fits = {name: bbl.bbl(FORMULA, titanic, weights="Freq", **options, **common) for name, options in methods.items()}
 exact = fits["exact"]

@@ -39,7 +39,7 @@ def pixels(images):
     return pd.DataFrame((blocks >= 2).astype(int).reshape(len(images), -1)).add_prefix("p")
 
 
-train, test = pixels(bbl.datasets.load_mnist()), pixels(bbl.datasets.load_mnist("test")).head(100)
+train, test = pixels(bbl.datasets.load_mnist()), pixels(bbl.datasets.load_mnist("test")).head(50)
 kept = train.columns[(train.mean() > 0.01) & (train.mean() < 0.99)]
 train, test = train[kept], test[kept]
 print(train.shape, test.shape)
@@ -102,7 +102,7 @@ def image(values):
     return out.reshape(14, 14)
 
 
-shown = [2, 5, 13, 21, 34, 57]
+shown = [2, 5, 13, 21, 34, 47]
 columns = {"image": true.astype(float), "masked": np.where(mask, np.nan, true), **filled}
 figure, axes = plt.subplots(len(columns), len(shown), figsize=(1.15 * len(shown), 1.2 * len(columns)))
 grey = plt.get_cmap("Greys").with_extremes(bad="#E69F00")

@@ -152,8 +152,8 @@ plt.show()
 # 0.446. These data are not shipped; here is the same comparison on made-up data of the kind:
 
 # %%
-genes, samples = rng.integers(20, size=1500), rng.integers(6, size=40)
-expression = rng.normal(0, 0.8, (20, 6))[genes][:, samples] + rng.normal(0, 0.6, (1500, 40))
+genes, samples = rng.integers(20, size=600), rng.integers(6, size=40)
+expression = rng.normal(0, 0.8, (20, 6))[genes][:, samples] + rng.normal(0, 0.6, (600, 40))
 model = bbl.bicluster(None, expression, (20, 6), verbose=0)
 print(f"bicluster: mean squared error {model.mse:.3f}")
 

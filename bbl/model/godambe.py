@@ -115,6 +115,14 @@ class RowInfluence(ABC):
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that were fitted."""
 
+    def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
+        """Return influences that also serve functions of undetermined parameters, where these are determined.
+
+        Functions that do not change in some directions (size, d), the second item, have the errors that follow from
+        these influences. Without directions the influences are what they were.
+        """
+        return self, np.zeros((self.layout.size, 0))
+
     def blocks(self, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the influences of chunks of rows, divided by `total`, and their weights."""
         for chunk in rows.blocks(ROWS):

@@ -36,6 +36,16 @@ class JointInfluence(ABC):
     coefficients: np.ndarray
     reference: int
 
+    @property
+    @abstractmethod
+    def flat(self) -> np.ndarray:
+        """Directions (K, 1 + size, d) in which coefficients may move, or move without end, without loss of fit."""
+
+    @property
+    @abstractmethod
+    def unbounded(self) -> set[tuple[int, int]]:
+        """Levels, as (predictor, code), of parameters that move without end."""
+
     @abstractmethod
     def scores(self, rows: Sample) -> np.ndarray:
         """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients."""

@@ -232,6 +232,11 @@ class Layout:
     def _higher_rows(self) -> dict[tuple[int, ...], int]:  # row of each term of order >= 3 in the terms of its order
         return {tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())}
 
+    def levels_of(self, chosen: np.ndarray) -> set[tuple[int, int]]:
+        """Return the levels, as (predictor, code), of the parameters that are `chosen` (size,)."""
+        tables = [(scope, np.argwhere(self.table(chosen, *scope))) for scope in self.scopes]
+        return {(i, int(a) + 1) for scope, cells in tables for cell in cells for i, a in zip(scope, cell, strict=True)}
+
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
         """Return a view of `theta` (..., size): the fields of one predictor, or the couplings of several.
 

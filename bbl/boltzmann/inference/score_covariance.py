@@ -32,7 +32,7 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
-HARMLESS = 1e-6  # derivative by a coefficient that rows do not determine, up to which it does not matter
+HARMLESS = 1e-6  # derivative in a direction that rows do not determine, up to which it does not matter
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,36 @@ class ScoreCovariance:
     blocks : list of ndarray, shape (1 + size, 1 + size)
         Covariance of each group's coefficients, if the groups are independent; one of shape (K (1 + size), K (1 +
         size)) if they are not.
-    determined : ndarray of bool, shape (K, 1 + size)
-        Whether the rows determine a coefficient, with a finite value; others have a covariance of zero.
+    flat : list of ndarray, shape (1 + size, d)
+        For each block, directions in which the coefficients may move, or move without end, without loss of fit. Blocks
+        are those of values that fit as well, with some coefficients held.
     note : str
         What the standard errors are, in a sentence.
+    unbounded : frozenset of (int, int)
+        Levels, as (predictor, code), of parameters that the rows do not determine, with a finite value, though the
+        states which can occur would tell.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
     """
 
     blocks: list[np.ndarray]
-    determined: np.ndarray
+    flat: list[np.ndarray]
     note: str
+    unbounded: frozenset[tuple[int, int]] = frozenset()
     df: float = np.inf
 
     def variances(self, gradients: np.ndarray) -> np.ndarray:
         """Return the variances (...) of functions with `gradients` (..., K, 1 + size) by the coefficients.
 
-        Not a number where a function depends on a coefficient that the rows do not determine.
+        Not a number where a function changes in a direction that the rows do not determine.
         """
         leading = gradients.shape[:-2]
-        flat = gradients.reshape(-1, self.determined.size)
-        width, variance = self.determined.size // len(self.blocks), np.zeros(len(flat))
-        for k, block in enumerate(self.blocks):
-            part = flat[:, k * width : (k + 1) * width]
-            variance += ((part @ block) * part).sum(axis=1)
-        undetermined = np.abs(flat[:, ~self.determined.ravel()]).max(axis=1, initial=0.0)
-        return np.where(undetermined > HARMLESS, np.nan, np.maximum(variance, 0.0)).reshape(leading)
+        by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
+        variance, change = np.zeros((2, len(by_block)))
+        for k, (block, flat) in enumerate(zip(self.blocks, self.flat, strict=True)):
+            variance += ((by_block[:, k] @ block) * by_block[:, k]).sum(axis=1)
+            change = np.maximum(change, np.abs(by_block[:, k] @ flat).max(axis=1, initial=0.0))
+        return np.where(change > HARMLESS, np.nan, np.maximum(variance, 0.0)).reshape(leading)
 
 
 def score_covariance(
@@ -121,35 +125,39 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
     multinomial shares, because what moves the scores of all groups alike does not change them.
     """
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
-    blocks, determined = [], np.ones((len(theta), 1 + layout.size), dtype=bool)
+    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False.")
+    blocks, flat, unbounded = [], [], set()
     for g, group_theta in enumerate(theta):
         rows = sample.group(g)
         if not rows.n:  # its probability is zero whatever the parameters are
             blocks.append(np.zeros((1 + layout.size, 1 + layout.size)))
+            flat.append(np.zeros((1 + layout.size, 0)))
             continue
         group_layout = layout.of_group(g)
-        influence, fitted_rows = _influence(rows, group_layout, engine)
+        influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        unbounded |= _unbounded(influence)
+        influence, combinations = influence.of_combinations()
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
-        determined[g, 1:] = is_known
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
         jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
         block = jacobian @ covariance @ jacobian.T
         block[0, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
         blocks.append(block)
-    return ScoreCovariance(blocks, determined, engine.errors)
+        flat.append(np.hstack([jacobian @ combinations, _units(np.append(True, is_known))]))
+    return ScoreCovariance(blocks, flat, engine.errors, frozenset(unbounded))
 
 
-def _influence(rows: Sample, layout: Layout, engine: Engine) -> tuple[RowInfluence, Sample]:
-    """Return the influence of the rows of a group on its estimate, and the rows that were fitted.
+def _unbounded(influence: RowInfluence) -> set[tuple[int, int]]:
+    """Return the levels of parameters that rows do not determine, but states which can occur would."""
+    if influence.determined.all():
+        return set()
+    return influence.layout.levels_of(~influence.determined & determined_by_states(influence.layout))
 
-    Parameters that the states which can occur do not tell apart, as next to a reference level with a structural zero,
-    count as determined: class scores do not depend on which of the values that fit as well they have.
-    """
-    check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False.")
-    influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), layout)
-    influence.determined = influence.determined | ~determined_by_states(layout)
-    return influence, fitted_rows
+
+def _units(is_known: np.ndarray) -> np.ndarray:
+    """Return unit vectors (p, d) of the d coefficients that are not known, of p."""
+    return np.eye(is_known.size)[:, ~is_known.ravel()]
 
 
 def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
@@ -169,18 +177,18 @@ def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
             determined[g, 1:] &= occurring(sample.group(g), layout)
+        flat, unbounded = _units(determined), set()
         note = "Standard errors from the penalised multinomial information; they describe the spread, not the bias."
     else:
         influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
-        covariance = influence.covariance()
-        determined = np.array([influence.determined(g, influence.reference) for g in range(K)])
+        covariance, flat, unbounded = influence.covariance(), influence.flat, influence.unbounded
         note = engine.errors
     block = covariance.reshape(K * (1 + layout.size), -1).copy()
     if has_fixed_shares:
         intercepts = np.arange(K) * (1 + layout.size)
         totals = sample.group_totals(K)
         block[intercepts, intercepts] -= np.divide(1.0, totals, out=np.zeros(K), where=totals > 0.0)
-    return ScoreCovariance([block], determined, note)
+    return ScoreCovariance([block], [flat.reshape(K * (1 + layout.size), -1)], note, frozenset(unbounded))
 
 
 def _under_design(
@@ -195,14 +203,12 @@ def _under_design(
     check_memory(
         24.0 * float(K * width) ** 2, f"A covariance of {K * width} coefficients", "Fit fewer predictors, or se=False."
     )
-    traits, deviations = engine.joint, []
+    traits, deviations, flat, unbounded = engine.joint, [], [], set()
     if traits:
         maximum = partial(traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients)
         influence = maximum(sample)
         deviations = [*joint_deviations(influence, maximum, sample, survey).transpose(1, 0, 2)]
-        is_known = np.array([influence.determined(g, influence.reference) for g in range(K)])
-    else:
-        is_known = np.ones((K, width), dtype=bool)
+        flat, unbounded = [influence.flat.reshape(K * width, -1)], influence.unbounded
     for g, group_theta in enumerate(theta):
         of_group = sample.response == g
         rows, domain, group_layout = sample.group(g), survey.only(of_group), layout.of_group(g)
@@ -211,15 +217,20 @@ def _under_design(
             if has_fixed_shares:
                 deviations[g][:, :1] -= share
             continue
-        of_rows, _ = _influence(rows, group_layout, engine)
+        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        unbounded |= _unbounded(of_rows)
+        of_rows, combinations = of_rows.of_combinations()
         of_theta = penalised_deviations(of_rows, rows, group_theta, engine, domain)
-        is_known[g, 1:] = of_rows.determined & np.isfinite(of_theta).all(axis=0)
-        of_theta[:, ~is_known[g, 1:]] = 0.0
-        of_log_z = of_theta @ moments(group_layout, group_theta)[:, None]
-        deviations.append(np.hstack([(0.0 if has_fixed_shares else share) - of_log_z, of_theta]))
+        is_known = of_rows.determined & np.isfinite(of_theta).all(axis=0)
+        of_theta[:, ~is_known] = 0.0
+        jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
+        deviations.append(of_theta @ jacobian.T)
+        deviations[g][:, :1] += 0.0 if has_fixed_shares else share
+        of_group = np.hstack([jacobian @ combinations, _units(np.append(True, is_known))])
+        flat.append(np.pad(of_group, ((g * width, (K - 1 - g) * width), (0, 0))))
     E = np.hstack(deviations)
     note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
-    return ScoreCovariance([E.T @ E], is_known, note, survey.df)
+    return ScoreCovariance([E.T @ E], [np.hstack(flat)], note, frozenset(unbounded), survey.df)
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:

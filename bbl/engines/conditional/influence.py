@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.engines.conditional.maximum import ConditionalMaximum, design, information
+from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum, design, information
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
 from bbl.model.joint_influence import JointInfluence
@@ -83,6 +83,19 @@ class ConditionalInfluence(JointInfluence):
     def determined(self, a: int, b: int) -> np.ndarray:
         """Return whether rows determine each coefficient (1 + size,) of group `a` less that of `b`."""
         return self.maximum.determined(a, b)
+
+    @property
+    def flat(self) -> np.ndarray:
+        """Directions (K, 1 + size, d) without loss of fit: of separated rows, and those of aliased columns."""
+        is_open = np.tile(self.maximum.aliased, (len(self.coefficients), 1))
+        is_open[np.setdiff1d(np.arange(len(is_open)), self.maximum.groups)] = True
+        unit = np.eye(is_open.size)[:, is_open.ravel()].reshape(*is_open.shape, -1)
+        return np.concatenate([self.maximum.flat, unit], axis=2)
+
+    @property
+    def unbounded(self) -> set[tuple[int, int]]:
+        """Levels, as (predictor, code), of parameters that move without end, as rows are separated."""
+        return self.layout.levels_of((np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2)))
 
     def scores(self, rows: Sample) -> np.ndarray:
         """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from bbl.engines.likelihood.components import Component, components
@@ -73,6 +75,19 @@ class LikelihoodInfluence(RowInfluence):
         out[:, ~self.determined] = np.nan
         return out
 
+    def of_combinations(self) -> tuple[LikelihoodInfluence, np.ndarray]:
+        """Return the influences on a basis of the parameters, others being held, and the directions (size, d) of these.
+
+        Along a direction the likelihood is flat, or rises without end.
+        """
+        free = copy(self)
+        free.determined = np.ones(self.layout.size, dtype=bool)
+        directions = np.zeros((self.layout.size, self.layout.size))
+        for influence in self._parts:
+            at = influence.component.positions
+            directions[np.ix_(at, at)] = influence.flat
+        return free, directions[:, directions.any(axis=0)]
+
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the covariance of each table of fields, then of each table of couplings."""
         covariance, cuts = self.covariance(rows), self.layout.cuts
@@ -118,6 +133,7 @@ class _Part:
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
+        self.flat = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(component.layout) - mu) - penalty.ridge * theta

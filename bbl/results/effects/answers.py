@@ -35,7 +35,7 @@ AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 UNDEFINED = "undefined: a probability is 0 or 1"
 IMPOSSIBLE = "undefined: rows would be in cells that cannot occur (structural_zeros)"
 RARE = "few rows at these levels: the interval may not hold its level"
-UNBOUNDED = "a parameter of this predictor has no finite optimum"
+UNBOUNDED = "a parameter of this predictor has no finite optimum, or it was not reached"
 TITLES = {
     "difference": "Difference of probabilities",
     "ratio": "Ratio of probabilities",
@@ -52,7 +52,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
     def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         return fit._encoded_scores(codes, missing, None, None)
 
-    unbounded: frozenset[int] = frozenset()
+    unbounded: frozenset[tuple[int, int]] = frozenset()
     if errors.se is False:
         values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
@@ -71,7 +71,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
 
 def _by_source(
     fit: EffectFit, questions: Questions, rows: EffectRows, scores: Scores, errors: ErrorOptions
-) -> tuple[EffectValues, str, frozenset[int]]:
+) -> tuple[EffectValues, str, frozenset[tuple[int, int]]]:
     """Return effects by the delta method or posterior draws, else without errors; with the note on them."""
     try:
         source = fit._error_source(generator(errors.seed))
@@ -91,7 +91,9 @@ def _by_source(
         return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
 
 
-def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded: frozenset[int]) -> np.ndarray:
+def _notes(
+    fit: EffectFit, questions: Questions, values: EffectValues, unbounded: frozenset[tuple[int, int]]
+) -> np.ndarray:
     """Return the note on each effect (Q, U, K), empty for most; limits of what has no variation become nan in place."""
     notes = np.full(values.estimate.shape, "", dtype=object)
     undefined = ~np.isfinite(values.estimate)
@@ -107,7 +109,7 @@ def _notes(fit: EffectFit, questions: Questions, values: EffectValues, unbounded
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
         for q, quantity in enumerate(questions.quantities):
-            if unbounded.intersection(quantity.predictors):
+            if unbounded.intersection(quantity.levels):
                 notes[q][notes[q] == ""] = UNBOUNDED
             if questions.is_comparison:
                 rarest = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)

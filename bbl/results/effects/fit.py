@@ -52,15 +52,15 @@ class ErrorSource:
         For methods with a covariance.
     draws : tuple of Scores
         Class scores under each draw from a posterior, for methods that have draws.
-    unbounded : frozenset of int
-        Predictors that have a parameter without a finite optimum.
+    unbounded : frozenset of (int, int)
+        Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None
         A sampling design with replicates, to which the fit has to be refitted.
     """
 
     delta: DeltaMethod | None
     draws: tuple[Scores, ...] = ()
-    unbounded: frozenset[int] = frozenset()
+    unbounded: frozenset[tuple[int, int]] = frozenset()
     survey: SurveySample | None = None
 
 

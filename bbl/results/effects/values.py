@@ -110,7 +110,7 @@ def by_delta_method(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and limits of a normal or t distribution."""
-    K, width = delta.covariance.determined.shape
+    K, width = len(delta.gradient.theta), 1 + delta.gradient.layout.size
     step = max(1, BLOCK // (len(questions.scenarios) * K * K * width))
     blocks = [
         _delta_block(questions, rows.units(first, min(first + step, rows.n_units)), scores, delta)

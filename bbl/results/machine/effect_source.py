@@ -61,17 +61,18 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(None, (), unbounded, self.survey)
-    return ErrorSource(self._delta_method, (), unbounded)
+    delta = self._delta_method
+    return ErrorSource(delta, (), unbounded | delta.covariance.unbounded)
 
 
-def _unbounded(fit: MachineFit) -> frozenset[int]:
-    """Return the predictors with a parameter that has no finite optimum: that the fit names, or that is huge."""
+def _unbounded(fit: MachineFit) -> frozenset[tuple[int, int]]:
+    """Return all levels of predictors with a parameter that has no finite optimum, or did not reach it, or is huge."""
     layout, theta = fit.parameters.layout, fit.parameters.theta
-    named = {int(one[0]) for group in fit.estimate.fits[: len(theta)] for one in group.unbounded}
+    fits = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
+    named = {int(i) for of_group in fits for i in np.flatnonzero(~of_group.converged)}  # which files keep
     is_huge = (np.abs(theta) > LARGEST_LOG_ODDS).any(axis=0)
-    if not is_huge.any():
-        return frozenset(named)
-    return frozenset(named.union(*(scope for scope in layout.scopes if layout.table(is_huge, *scope).any())))
+    named |= {i for i, _ in layout.levels_of(is_huge)}
+    return frozenset((i, code) for i in named for code in range(int(layout.n_levels[i])))
 
 
 def delta_method(self: MachineFit) -> DeltaMethod:

@@ -25,7 +25,8 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "myst_nb",
-    "members",  # this and the next three: docs/_ext
+    "kernels",  # this and the next four: docs/_ext
+    "members",
     "equations",
     "cards",
     "accessible",

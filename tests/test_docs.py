@@ -9,7 +9,10 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jinja2
@@ -70,6 +73,45 @@ def extension(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize(
+    ("page", "anchor", "expected"),
+    [
+        ("bbl.step", "bbl.api.step.step", "bbl.step"),
+        ("bbl.shooter", "bbl.api.shooter.shooter", "bbl.shooter"),
+        (
+            "bbl.results.structure.Structure",
+            "bbl.results.network.Structure.plot",
+            "bbl.results.structure.Structure.plot",
+        ),
+        ("bbl.BBLResults", "bbl.networks.bnc", "bbl.networks.bnc"),
+    ],
+)
+def test_links_of_source_pages_are_named_by_the_page_they_lead_to(page, anchor, expected):
+    accessible = extension("accessible")
+    link = f'<a href="../api/generated/{page}.html#{{}}">'
+    assert accessible.LINK.sub(accessible.name_the_page, link.format(anchor)) == link.format(expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="pages have kernels of their own without a fork")
+def test_kernels_of_pages_are_forks_that_have_the_arguments_folder_and_environment_of_their_client(
+    tmp_path, monkeypatch
+):
+    kernels = extension("kernels")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "page.py").write_text(
+        "import os, sys; open('found', 'w').write(str((sys.argv[1:], os.environ['NAME'], 'fractions' in sys.modules)))"
+    )
+    server, address = kernels.start(str(tmp_path))
+    for number in range(2):
+        command = [sys.executable, kernels.__file__, "ask", address, "fractions", "page", str(number)]
+        environment = os.environ | {"NAME": f"page {number}"}
+        (tmp_path / "found").unlink(missing_ok=True)
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True)
+        assert (tmp_path / "found").read_text() == f"(['{number}'], 'page {number}', True)"
+    server.communicate()
+    assert server.returncode == 0
 
 
 def reference_classes():

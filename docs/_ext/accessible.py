@@ -7,10 +7,10 @@ LINK = re.compile(r'(?P<start>href="[^"#]*/(?P<page>[\w.]+)\.html#)(?P<anchor>[\
 
 
 def name_the_page(match: re.Match) -> str:
-    """Return a link whose anchor is the name of its page, if both end in the same name."""
+    """Return a link whose anchor begins with the name of its page, if it is of that name or of a member of it."""
     page, anchor = match["page"], match["anchor"]
-    same = page.rpartition(".")[2] == anchor.rpartition(".")[2]
-    return f'{match["start"]}{page if same else anchor}"'
+    _, found, member = f".{anchor}.".rpartition(f".{page.rpartition('.')[2]}.")
+    return f'{match["start"]}{f"{page}.{member}".rstrip(".") if found else anchor}"'
 
 
 def correct(app, pagename: str, templatename: str, context: dict, doctree: object) -> None:

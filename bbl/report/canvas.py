@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "TickNames", "axes_inches", "axes_or_new", "check_axes", "colour_bar", "colour_limit", "count_letters",
     "diverging_colours", "fit_names", "group_colours", "group_numbers", "group_title", "group_titles", "mark_negative",
-    "max_lines", "named_legend", "plain_numbers", "pointed_ends", "short_name", "shorten_names", "spread_apart",
-    "text_inches", "title_inches", "wrap_names",
+    "max_lines", "named_legend", "plain_log_axis", "plain_numbers", "pointed_ends", "short_name", "shorten_names",
+    "spread_apart", "text_inches", "title_inches", "wrap_names",
 ]  # fmt: skip
 
 # Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in grey; without yellow,
@@ -268,6 +268,19 @@ def plain_numbers(*axes: Axes) -> None:
         if isinstance(formatter, ScalarFormatter):
             formatter.set_useOffset(False)
             formatter.set_scientific(False)
+
+
+def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
+    """Write the tick labels of a logarithmic axis in full where it spans less than two powers of ten.
+
+    Matplotlib writes `6 x 10^1` beside each other there.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    if highest < 100 * lowest:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0) if highest < 10 * lowest else (1.0, 2.0, 5.0)))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:

@@ -30,6 +30,7 @@ LATEX = {
     "[": "{[}",  # at the start of a row, "[" and "*" would be read as options of the row break before
     "*": "{*}",
 }
+P_VALUES = ("p", "Pr(>|z|)", "Pr(>chisq)", "Pr(>F)", "Holm", "BH", "p_value", "p_holm", "p_bh")  # names of columns
 MAX_CELL = 24  # characters of a cell of HTML; longer ones are text, which a page wraps
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
 
@@ -77,9 +78,11 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     </tbody>
     </table>
     """
-    columns = [format_column(frame.iloc[:, k]) for k in range(frame.shape[1])]
+    columns = [_html_cells(name, column) for name, column in frame.items()]
     kinds = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
-    lines = ["<table>"]
+    # long names of rows above numbers: a page puts them on lines of their own where it is narrow
+    is_long = header and not any(kinds) and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
+    lines = [f'<table class="long" style="--columns: {len(columns)}">' if is_long else "<table>"]
     if title:
         lines.append(f"<caption>{html_text(title)}</caption>")
     if header:
@@ -96,6 +99,15 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     if note:
         lines.append(f'<tfoot><tr><td colspan="{frame.shape[1] + 1}">{html_text(note)}</td></tr></tfoot>')
     return "\n".join([*lines, "</table>"])
+
+
+def _html_cells(name: object, column: pd.Series) -> list[str]:
+    """Return the cells of a column: p-values to four decimals or two digits, nothing where a text is missing."""
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]
+    if name in P_VALUES:
+        return [f"{p:.4f}" if p >= 1e-4 else f"{p:.2g}" if p > 0 else format_column(pd.Series([p]))[0] for p in column]
+    return format_column(column)
 
 
 def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str] = ()) -> str:

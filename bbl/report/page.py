@@ -51,8 +51,13 @@ footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
   table { font-size: .8rem; }
   th, td { padding-right: .4rem; }
   table:not(:has(:nth-child(5 of th, td))) tbody th { min-width: 34vw; }
+  .long, .long caption, .long thead, .long tbody, .long tfoot, .long td[colspan] { display: block; }
+  .long tr { display: grid; grid-template-columns: repeat(var(--columns), minmax(4.2rem, 1fr)); }
+  .long thead td { display: none; }
+  .long tbody th { grid-column: 1 / -1; padding: .5rem 0 0; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
+  .long tfoot tr { display: block; }
 }
-@media print { .scroll { overflow: visible; } nav { display: none; } }
+@media print { .scroll { overflow: visible; } .wide img { max-width: 100%; } nav { display: none; } }
 """
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
 
@@ -137,4 +142,4 @@ def _boxed(content: str, heading: str) -> str:
         table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL)
         return scrolling(table, html.unescape(label))
 
-    return re.sub(r"<table>.*?</table>", box, content, flags=re.DOTALL)
+    return re.sub(r"<table[ >].*?</table>", box, content, flags=re.DOTALL)

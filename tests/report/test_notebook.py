@@ -62,9 +62,9 @@ KINDS = [
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_notebook_shows_a_table_in_which_names_are_escaped(results, kind):
     shown = results[kind]._repr_html_()
-    assert "<table>" in shown and "<td>" in shown
+    assert "<table" in shown and "<td>" in shown
     assert "<script" not in shown
-    assert shown.count("<table>") == shown.count("</table>")
+    assert shown.count("<table") == shown.count("</table>")
     assert not re.search(r"&(?!#?\w+;)", shown), "an ampersand is not escaped"
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
-from bbl.report.canvas import fit_names, shorten_names, spread_apart, text_inches, wrap_names
+from bbl.report.canvas import fit_names, plain_log_axis, shorten_names, spread_apart, text_inches, wrap_names
 from bbl.report.grid import MOST_PANELS, grid_columns
 from bbl.report.machine.plot import plot_comparison, plot_configurations, plot_cv
 from bbl.report.machine.plot_interactions import draw_network
@@ -310,3 +310,20 @@ def test_grids_are_nearly_full():
     assert [grid_columns(n, 2.0) for n in (1, 2, 3, 6, 7, 19, 24)] == [1, 2, 3, 6, 4, 5, 6]
     assert grid_columns(6, 4.0) == 3
     assert grid_columns(5, 99.0) == 1
+
+
+@pytest.mark.parametrize(("lowest", "highest"), [(10.5, 65.0), (0.002, 0.009), (3.0, 290.0), (0.5, 1.1)])
+def test_numbers_on_a_short_logarithmic_axis_are_in_full_and_apart(lowest, highest):
+    figure, ax = plt.subplots(figsize=(5.2, 3.6))
+    ax.set_xscale("log")
+    ax.plot([lowest, highest], [0, 1])
+    plain_log_axis(ax.xaxis, lowest, highest)
+    figure.canvas.draw()
+    low, high = ax.get_xlim()
+    shown = [t for t in ax.get_xticklabels(which="both") if t.get_text() and low <= t.get_position()[0] <= high]
+    assert len(shown) > 1 and [float(t.get_text()) for t in shown] == pytest.approx(
+        [t.get_position()[0] for t in shown]
+    )
+    ends = [(box.x0, box.x1) for box in sorted((t.get_window_extent() for t in shown), key=lambda box: box.x0)]
+    assert all(left[1] + 3 < right[0] for left, right in zip(ends, ends[1:], strict=False))
+    plt.close(figure)

@@ -1,5 +1,6 @@
 """Summary of a fit as text, HTML and LaTeX."""
 
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -216,6 +217,18 @@ def test_markup_of_single_tables():
     assert Checker(page).seen.count("tr") == 3
     assert html_text("a\n<b>") == "a\\n&lt;b&gt;"
     assert latex_text("\\") == r"\textbackslash{}"
+
+
+def test_cells_of_a_page_are_short_numbers_and_nothing_where_a_text_is_missing():
+    p = [1.23456e-39, 0.0, 0.666666, np.nan]
+    page = html_table(pd.DataFrame({"p": p, "level2": ["a", None, np.nan, "b"]}, index=list("wxyz")))
+    assert re.findall("<td>(.*?)</td>", page)[1:] == ["1.2e-39", "a", "0", "", "0.6667", "", "NaN", "b"]
+
+
+def test_a_table_whose_rows_have_long_names_tells_the_page_its_columns():
+    frame = pd.DataFrame({"n": [1, 2], "p": [0.5, 0.25]}, index=["Q1. How long have you lived here?", "Q2"])
+    assert html_table(frame).startswith('<table class="long" style="--columns: 2">')
+    assert html_table(frame.set_axis(["Q1", "Q2"])).startswith("<table>\n")
 
 
 def test_plain_summary():

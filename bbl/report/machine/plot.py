@@ -19,6 +19,7 @@ from bbl.report.canvas import (
     axes_or_new,
     check_axes,
     fit_names,
+    plain_log_axis,
     plain_numbers,
     short_name,
     title_inches,
@@ -88,6 +89,7 @@ def plot_cv(
     if logarithmic and len(set(x[np.isfinite(y)])) > 1:  # a logarithmic axis needs two settings
         if x.min() > 0:
             ax.set_xscale("log")
+            plain_log_axis(ax.xaxis, x.min(), x.max())
         else:
             ax.set_xscale("symlog", linthresh=x[x > 0].min())
     ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import axes_or_new, group_colours, named_legend, plain_numbers, wrap_names
+from bbl.report.canvas import axes_or_new, group_colours, named_legend, plain_log_axis, plain_numbers, wrap_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,6 +71,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.spines["top"].set_visible(False)
     if has_path:
         ax.set_xscale("log")
+        plain_log_axis(ax.xaxis, float(x.min()), float(x.max()))
         ax.invert_xaxis()
         # the loss of refits with very many terms may lie outside: it would flatten all other curves
         ax.set_ylim(0.0, 1.2 * float(np.nanmax(rows[["loss", "held_raw"]].to_numpy())))

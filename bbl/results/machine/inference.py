@@ -7,6 +7,7 @@ The argument `of` selects estimates, see `Inference`; the *pooled* fit is that o
 from __future__ import annotations
 
 from functools import cached_property
+from textwrap import fill
 from typing import final
 
 import numpy as np
@@ -21,6 +22,7 @@ from bbl.checks import share, verb
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.model.parameters import Parameters
+from bbl.report.format import WIDTH
 from bbl.report.machine.inference_table import inference_summary
 from bbl.report.machine.summary import Summary
 from bbl.report.text import label_text
@@ -320,6 +322,5 @@ class Inference(Estimates):
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:
-        return (
-            f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} groups.\n{self.note}"
-        )
+        head = f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} groups."
+        return f"{head}\n{fill(self.note, WIDTH, break_on_hyphens=False)}"

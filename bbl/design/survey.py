@@ -10,8 +10,9 @@ import pandas as pd
 
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.frames import Frame
+from bbl.design.survey_arguments import check_together, column_name, column_names
 from bbl.design.weights import check_weights
-from bbl.errors import BBLTypeError, DataError, OptionError
+from bbl.errors import DataError, OptionError
 from bbl.stats.survey.plan import LONELY, SamplingPlan
 from bbl.stats.survey.replicates import KINDS, Replicates, default_scales, make_replicates
 from bbl.stats.survey.sample import SurveySample
@@ -170,15 +171,17 @@ class SurveyDesign:
         if stage == 0 and not self.strata:
             remedy = "If rows were drawn one by one, leave out cluster." if self.cluster else "Give more rows."
             raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
-        choices = "'adjust' (their distance from the mean of all counts), 'average' (they vary like the others) or "
-        place, alike = f"strata {', '.join(map(repr, lonely[:5]))}", "strata"
+        choices = "'adjust' (the distance from the mean of all counts), 'average' (the variance of others) or "
+        is_one = len(lonely) == 1
+        place, alike = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, lonely[:5]))}", "strata"
         place += f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
         if stage:
-            place, alike = f"{len(lonely)} clusters of column {self.cluster[stage - 1]!r}", "clusters"
-            choices = ""
+            number = "one cluster" if is_one else f"{len(lonely):,} clusters"
+            place, alike, choices = f"{number} of column {self.cluster[stage - 1]!r}", "clusters", ""
+        has = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{place} have one {noun} each, from which no variance can be told. Merge them with similar {alike}, or "
-            f"give lonely={choices}'remove' (they do not vary).",
+            f"{place} {has}, from which no variance can be told. Merge with similar {alike}, or give lonely={choices}"
+            "'remove' (no variance).",
             argument="lonely",
         )
 
@@ -308,7 +311,9 @@ def survey(
     >>> design.columns
     ('weight', 'region', 'village')
     """
-    columns = {name: _names(name, value) for name, value in (("strata", strata), ("cluster", cluster), ("fpc", fpc))}
+    columns = {
+        name: column_names(name, value) for name, value in (("strata", strata), ("cluster", cluster), ("fpc", fpc))
+    }
     n_replicates = 0
     if isinstance(replicates, int | np.integer):
         n_replicates, replicates = integer("replicates", replicates, 2), None
@@ -316,12 +321,12 @@ def survey(
             raise OptionError(
                 "a number of replicates is that of type='bootstrap'; else name their columns.", argument="replicates"
             )
-    columns["replicates"] = _names("replicates", replicates)
+    columns["replicates"] = column_names("replicates", replicates)
     if type is not None:
         choice("type", type, KINDS)
     factors = None if rscales is None else tuple(reals("rscales", rscales, lambda name, v: real(name, v, 0.0)).tolist())
     design = SurveyDesign(
-        weights=_name("weights", weights),
+        weights=column_name("weights", weights),
         **columns,
         type=type,
         n_replicates=n_replicates,
@@ -331,81 +336,8 @@ def survey(
         rho=real("rho", rho, 0.0, 0.999),
         lonely=choice("lonely", lonely, LONELY),
         nested=flag("nested", nested),
-        domain=None if domain is None else _name("domain", domain),
+        domain=None if domain is None else column_name("domain", domain),
         seed=seed,
     )
-    _check_together(design)
+    check_together(design)
     return design
-
-
-def _names(argument: str, value: object) -> tuple[Hashable, ...]:
-    """Return a column name, or a list of them, as a tuple; None is the empty one."""
-    if value is None:
-        return ()
-    if isinstance(value, str | tuple | int | np.integer):
-        return (value,)
-    if not isinstance(value, Sequence | pd.Index) or not all(isinstance(name, Hashable) for name in value):
-        raise BBLTypeError(
-            f"{argument} must be the name of a column, or a list of names; got {value.__class__.__name__}. Put the "
-            "values into the table, and name their column.",
-            argument=argument,
-        )
-    return tuple(value)
-
-
-def _name(argument: str, value: object) -> Hashable:
-    """Return a column name, also from a list of one."""
-    names = _names(argument, value)
-    if len(names) != 1:
-        raise BBLTypeError(
-            f"{argument} must be the name of one column; got {list(names) or 'none'}.", argument=argument
-        )
-    return names[0]
-
-
-def _check_together(design: SurveyDesign) -> None:
-    """Raise an OptionError if arguments do not go together."""
-    n_stages, n_given = max(1, len(design.cluster)), len(design.replicates)
-    if design.fpc and len(design.fpc) != n_stages:
-        raise OptionError(
-            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one for each, or leave "
-            "fpc out.",
-            argument="fpc",
-        )
-    if n_given and design.type is None:
-        raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")
-    if n_given and (design.cluster or design.strata or design.fpc):
-        raise OptionError(
-            "replicate weights hold the clusters and strata already. Give replicates with weights, or strata, cluster "
-            "and fpc.",
-            argument="replicates",
-        )
-    if n_given and design.type == "JKn" and design.rscales is None:
-        raise OptionError(
-            "type='JKn' needs rscales, (n - 1)/n of the n clusters in the stratum of each replicate.",
-            argument="rscales",
-        )
-    if design.rscales is not None and len(design.rscales) != n_given:
-        raise OptionError(
-            f"rscales has {len(design.rscales)} numbers, and replicates names {n_given} columns.", argument="rscales"
-        )
-    if design.rho and design.type != "Fay":
-        raise OptionError("rho is of type='Fay'; leave it out, or give that type.", argument="rho")
-    if n_given and design.type == "Fay" and not design.rho and design.scale is None:
-        raise OptionError(
-            "type='Fay' needs rho, by which the replicate weights were made; without it take 'BRR'.", argument="rho"
-        )
-    if design.mse and design.type is None:
-        raise OptionError(
-            "mse is of replicates, and this design has none: its covariances are linearised. Leave mse out, or give a "
-            "type of replicates, such as 'JKn'.",
-            argument="mse",
-        )
-    if design.fpc and design.type in ("BRR", "Fay"):
-        raise OptionError(
-            f"type={design.type!r} has half of the clusters in each replicate, whatever share of the population they "
-            "are. Leave fpc out, or take 'JKn' or 'bootstrap', which count it.",
-            argument="fpc",
-        )
-    if design.scale is not None and not n_given:
-        raise OptionError("scale is of replicates whose columns are given; leave it out.", argument="scale")

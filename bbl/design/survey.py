@@ -10,7 +10,7 @@ import pandas as pd
 
 from bbl.checks import choice, flag, generator, integer, real, reals, verb
 from bbl.design.frames import Frame
-from bbl.design.survey_arguments import check_together, column_name, column_names
+from bbl.design.survey_arguments import check_replicates, column_name, column_names
 from bbl.design.weights import check_weights
 from bbl.errors import DataError, OptionError
 from bbl.stats.survey.plan import LONELY, SamplingPlan
@@ -339,5 +339,29 @@ def survey(
         domain=None if domain is None else column_name("domain", domain),
         seed=seed,
     )
-    check_together(design)
+    _check_together(design)
     return design
+
+
+def _check_together(design: SurveyDesign) -> None:
+    """Raise an OptionError if arguments do not go together."""
+    n_stages = max(1, len(design.cluster))
+    if design.fpc and len(design.fpc) != n_stages:
+        raise OptionError(
+            f"fpc names {len(design.fpc)} columns, and the design has {n_stages} stages. Give one for each, or leave "
+            "fpc out.",
+            argument="fpc",
+        )
+    if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
+        raise OptionError(
+            f"type={design.type!r} has half of the clusters in each replicate, whatever share of the population they "
+            "are. Leave fpc out, or take 'JKn' or 'bootstrap', which count it.",
+            argument="fpc",
+        )
+    if design.replicates and design.type is not None and (design.cluster or design.strata or design.fpc):
+        raise OptionError(
+            "replicate weights hold the clusters and strata already. Give replicates with weights, or strata, cluster "
+            "and fpc.",
+            argument="replicates",
+        )
+    check_replicates(len(design.replicates), design.type, design.scale, design.rscales, design.mse, design.rho)

@@ -581,7 +581,8 @@ def test_a_saved_model_is_evaluated(survey, run, tmp_path):
         "evaluate", model, survey, *options, "--weights", "weight", "--plot", figure, "--kind", "roc", "--report", page
     )
     newdata = read_table(survey, ["", "-"], sep=";").dropna(subset="moving, soon?")
-    assert status == 0 and out.strip() == str(bbl.load(model).evaluate(newdata, "weight")).strip()
+    expected = str(bbl.load(model).evaluate(newdata, "weight")).strip()
+    assert status == 0 and out.strip() == expected.replace("calibrate='temperature'", "--calibrate temperature")
     assert "10 of 70 rows" in err and page.exists() and figure.exists()
     density = tmp_path / "density.bbl"
     assert run("~ mood + id", survey, "--sep", ";", "--save", density)[0] == 0

@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from dataclasses import fields
 from importlib.metadata import distribution
-from inspect import signature
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import get_args
 
@@ -34,6 +35,12 @@ def environment():
 def test_the_users_script_runs(tmp_path, capsys):
     user.main(tmp_path)
     assert "Survived" in capsys.readouterr().out and (tmp_path / "fit.html").exists()
+
+
+def test_the_users_script_has_every_verb_and_no_more_than_60_lines():
+    text = SCRIPTS[0].read_text(encoding="utf-8")
+    verbs = {name for name in bbl.__all__ if isfunction(getattr(bbl, name))}
+    assert verbs <= set(re.findall(r"\bbbl\.(\w+)", text)) and len(text.splitlines()) <= 60
 
 
 @pytest.mark.long

@@ -24,7 +24,6 @@ import pandas as pd
 from scipy.special import gammaln
 
 import bbl
-from bbl import networks
 
 titanic = bbl.datasets.load_titanic()
 passengers = {"weights": "Freq"}
@@ -37,11 +36,11 @@ passengers = {"weights": "Freq"}
 # may not be worth its price.
 
 # %%
-tree = networks.tan_cl("Survived ~ .", titanic, root="Class", **passengers)
+tree = bbl.networks.tan_cl("Survived ~ .", titanic, root="Class", **passengers)
 print(tree.modelstring)
 pairs = [("Class", "Sex"), ("Class", "Age"), ("Sex", "Age")]
 for a, b in pairs:
-    print(f"I({a}; {b} | Survived) = {networks.cmi(a, b, titanic, 'Survived', **passengers):.4f}")
+    print(f"I({a}; {b} | Survived) = {bbl.networks.cmi(a, b, titanic, 'Survived', **passengers):.4f}")
 
 # %%
 ax = tree.plot()
@@ -60,14 +59,14 @@ control = sites.apply(lambda column: rng.permutation(column))
 splice = pd.concat([sites.assign(kind="site"), control.assign(kind="control")], ignore_index=True)
 class_ = "kind"
 for score in ("loglik", "aic", "bic"):
-    found = networks.tan_cl(class_, splice, score)
+    found = bbl.networks.tan_cl(class_, splice, score)
     print(f"{score:7} {len(found.features)} features, {found.narcs - len(found.features)} arcs among them")
 
 # %% [markdown]
 # Greedy learners climb by cross-validated accuracy, and keep what they went through.
 
 # %%
-for learner in (networks.tan_hc, networks.tan_hcsp, networks.fssj, networks.bsej, networks.kdb):
+for learner in (bbl.networks.tan_hc, bbl.networks.tan_hcsp, bbl.networks.fssj, bbl.networks.bsej, bbl.networks.kdb):
     found = learner("Survived ~ .", titanic, k=5, epsilon=0.001, smooth=1, seed=1, **passengers)
     log = ", ".join(f"{s:.4f}" for s in found.score_log)
     print(f"{learner.__name__:9} {found.modelstring}  ({log})")
@@ -80,7 +79,7 @@ for learner in (networks.tan_hc, networks.tan_hcsp, networks.fssj, networks.bsej
 
 # %%
 smooth = 1
-fit = networks.lp(tree, titanic, smooth=smooth, **passengers)
+fit = bbl.networks.lp(tree, titanic, smooth=smooth, **passengers)
 counts = titanic.groupby(["Class", "Survived", "Sex"], observed=False)["Freq"].sum().unstack("Sex")
 by_hand = (counts + smooth).div(counts.sum(axis=1) + 2 * smooth, axis=0)
 table = fit.params["Sex"]
@@ -100,7 +99,7 @@ plt.show()
 
 # %%
 prior = 0.1
-manb = networks.bnc("nb", "Survived ~ .", titanic, smooth, manb_prior=prior, **passengers)
+manb = bbl.networks.bnc("nb", "Survived ~ .", titanic, smooth, manb_prior=prior, **passengers)
 
 
 def evidence(n):
@@ -124,9 +123,9 @@ print(manb.manb_arc_posterior)
 # which trees split.
 
 # %%
-plain = networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)
-wanbia = networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia=True, **passengers)
-awnb = networks.bnc("nb", "Survived ~ .", titanic, 1, awnb_trees=10, awnb_bootstrap=0.5, **passengers)
+plain = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, **passengers)
+wanbia = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, wanbia=True, **passengers)
+awnb = bbl.networks.bnc("nb", "Survived ~ .", titanic, 1, awnb_trees=10, awnb_bootstrap=0.5, **passengers)
 for name, fitted in (("plain", plain), ("WANBIA", wanbia), ("AWNB", awnb)):
     print(f"{name:7} conditional log-likelihood {fitted.cLogLik():.2f}")
 assert wanbia.cLogLik() >= plain.cLogLik()
@@ -165,6 +164,6 @@ assert np.allclose(fit.predict(rows).iloc[0, :2].astype(float), joint / joint.su
 # All of them on the same folds. Naive Bayes guesses; the others go by how letters go together.
 
 # %%
-models = [networks.bnc(name, class_, splice, 1) for name in ("nb", "tan_cl", "aode")]
-scores = {s: networks.cv({m.learner: m for m in models}, splice, k=5, score=s) for s in ("accuracy", "logloss")}
+models = [bbl.networks.bnc(name, class_, splice, 1) for name in ("nb", "tan_cl", "aode")]
+scores = {s: bbl.networks.cv({m.learner: m for m in models}, splice, k=5, score=s) for s in ("accuracy", "logloss")}
 print(pd.DataFrame(scores).round(4))

@@ -85,7 +85,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
         note(f"The report is in {args.report}")
-    print(evaluation)
+    print(str(evaluation).replace("calibrate='temperature'", "--calibrate temperature"))  # a remedy of fits
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:

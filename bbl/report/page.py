@@ -57,7 +57,13 @@ footer { margin: 3rem auto; color: #454c54; font-size: .9rem; }
   .long tbody th { grid-column: 1 / -1; padding: .5rem 0 0; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
   .long tfoot tr { display: block; }
 }
-@media print { .scroll { overflow: visible; } .wide img { max-width: 100%; } nav { display: none; } }
+@media print {
+  .scroll { overflow: visible; }
+  .wide img { max-width: 100%; }
+  nav { display: none; }
+  tr, figure { break-inside: avoid; }
+  h2, caption, thead { break-after: avoid; }
+}
 """
 MAX_SHRUNK_WIDTH = 640  # pixels; a wider figure scrolls instead of shrinking to the screen
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from functools import cached_property
+from typing import ClassVar, NoReturn, Protocol
 
 import numpy as np
 import pandas as pd
@@ -75,9 +76,10 @@ class EffectFit(Protocol):
     def training(self) -> Sample | None: ...
     @property
     def priors(self) -> np.ndarray | None: ...
-    @property
-    def refusals(self) -> Mapping[str, str]: ...
-    @property
+
+    refusals: ClassVar[Mapping[str, str]]
+
+    @cached_property
     def _counts(self) -> list[np.ndarray]: ...
     @property
     def _traits(self) -> MethodTraits: ...

@@ -41,6 +41,7 @@ CAPABILITIES: dict[str, Capability] = {
     "priors": Capability(FIT, "`priors=` of the classes in the call"),
     "tuning": Capability(FIT, 'a setting chosen by cross-validation inside the fit, such as `lambda_="cv"`'),
     "calibrate": Capability(FIT, "`calibrate=` of the class scores"),
+    "relevance": Capability(FIT, "`relevance=`: only predictors that tell groups apart differ between them"),
     "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: no level is the reference of a penalty'),
     "log_z": Capability(FIT, "a choice of ln Z, `log_z=`"),
@@ -76,7 +77,14 @@ CAPABILITIES: dict[str, Capability] = {
     "plot_network": Capability(RESULTS, "`plot_network()`"),
 }
 
-OF_MACHINES = ("calibrate", "structural_zeros", "gauge", "log_z", "survey")  # options that only machines have
+OF_MACHINES = (
+    "calibrate",
+    "relevance",
+    "structural_zeros",
+    "gauge",
+    "log_z",
+    "survey",
+)  # options that only machines have
 MACHINE_ONLY = (  # capabilities that only fitted Boltzmann machines have
     "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
     "history", "interactions", "composite_criteria", "goodness_of_fit", "odds_ratios", "log_scores", "mcSample",
@@ -116,6 +124,8 @@ class MethodTraits:
         Whether rows with missing values have no class scores, because the method cannot sum the values out.
     calibration : str
         ``"temperature"`` or ``"none"``.
+    relevance : float or None
+        Significance level at which the predictors that differ between groups were chosen; None for all.
     can_calibrate : bool
         Whether the method can be calibrated, and the fit is not.
     models_predictors : bool
@@ -129,5 +139,6 @@ class MethodTraits:
     stops_early: bool = False
     needs_complete_rows: bool = False
     calibration: str = "none"
+    relevance: float | None = None
     can_calibrate: bool = False
     models_predictors: bool = True

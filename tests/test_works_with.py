@@ -141,6 +141,7 @@ TRIALS = {
     "priors": lambda kind, fit: fit(priors={0: 0.1, 1: 0.9}),
     "tuning": tune,
     "calibrate": lambda kind, fit: fit(calibrate="temperature"),
+    "relevance": lambda kind, fit: fit(relevance=0.05),
     "structural_zeros": lambda kind, fit: fit(data=DATA[(DATA["a"] == 0) | (DATA["b"] == 1)], structural_zeros=NEVER),
     "gauge": lambda kind, fit: fit(gauge="zero-sum"),
     "log_z": lambda kind, fit: fit(log_z="exact"),

@@ -15,6 +15,7 @@ from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
 from bbl.boltzmann.joint import joint_path
 from bbl.boltzmann.predictive import Predictive, predictive
+from bbl.boltzmann.relevance import Relevance, choose_relevant, of_all_predictors, of_chosen
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
 from bbl.design.labels import Labels
@@ -64,6 +65,8 @@ class Estimate:
         Transformation of class scores before they become probabilities.
     predictive : Predictive or None
         Posterior draws over which class scores are averaged, if the method has draws.
+    relevance : Relevance or None
+        The predictors that differ between groups, if they were chosen; None for all.
     """
 
     parameters: Parameters
@@ -75,6 +78,7 @@ class Estimate:
     log_z_error: np.ndarray
     calibration: Calibration | None = None
     predictive: Predictive | None = None
+    relevance: Relevance | None = None
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -224,6 +228,8 @@ def estimate_path(
     list of Estimate
         One for each of `values`; one if `values` is None.
     """
+    if task.relevance is not None:
+        return _estimates_of_chosen(task, engine, values, run, warm_start_sets)
     sample, K, labels, workers = task.sample, task.K, task.labels, run.workers
     layout = engine.layout(cast(Sample, sample), task.layout)
     if engine.joint:
@@ -283,6 +289,36 @@ def estimate_path(
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=draws))
     return out
+
+
+def _estimates_of_chosen(
+    task: Task,
+    engine: Engine,
+    values: Sequence[float] | np.ndarray | None,
+    run: Run,
+    warm_start_sets: Sequence[WarmStarts] | None,
+) -> list[Estimate]:
+    """Choose the predictors that differ between groups, and fit them alone; the others have shared fields."""
+    sample, level = cast(Sample, task.sample), cast(float, task.relevance)
+
+    def choose() -> Relevance:
+        return choose_relevant(sample, task.layout, task.K, level)
+
+    relevance = warm_start_sets[0].once("relevance", choose) if warm_start_sets else choose()
+    small = of_chosen(task, relevance)
+    if small.layout.m:
+        estimates = estimate_path(small, engine, values, run, warm_start_sets)
+    else:
+        estimates = [_without_predictors(small, engine)] * (1 if values is None else len(values))
+    return [of_all_predictors(estimate, task, relevance) for estimate in estimates]
+
+
+def _without_predictors(task: Task, engine: Engine) -> Estimate:
+    """Return the fit of a task without predictors: the shares of the groups."""
+    fits = (EngineFit(np.zeros(0), 0.0, mf_log_z=0.0),) * (task.K + task.pooled)
+    parameters = Parameters(task.layout, np.zeros((task.K, 0)), np.zeros(0) if task.pooled else None)
+    share, zeros = task.sample.group_totals(task.K) / task.sample.total, np.zeros(task.K)
+    return Estimate(parameters, zeros, "none" if engine.joint else "exact", share, 0.0, fits, zeros)
 
 
 def _fit_groups(

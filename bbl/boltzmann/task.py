@@ -31,6 +31,9 @@ class Task:
         Names of groups and predictors, for errors.
     pooled : bool
         Whether all rows are fitted too, as one group.
+    relevance : float, optional
+        Significance level at which predictors are chosen that differ between groups (see `bbl.boltzmann.relevance`);
+        None for all.
     """
 
     sample: Rows
@@ -39,6 +42,7 @@ class Task:
     log_z: str = "auto"
     labels: Labels | None = None
     pooled: bool = False
+    relevance: float | None = None
 
     def of(self, sample: Rows) -> Task:
         """Return the same task for other rows, without the pooled fit."""

@@ -31,7 +31,7 @@ from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 
-__all__ = ["NFOLD", "RULES", "descend", "tune", "tune_many"]
+__all__ = ["NFOLD", "RULES", "descend", "tune", "tune_many", "tune_relevance"]
 
 RULES = get_args(TuningRule)
 NFOLD = 5
@@ -43,6 +43,7 @@ MAX_REFITS = 3  # settings that a search fits again, more exactly
 REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is expected before one is measured
 REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
 MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
+RELEVANCE_LEVELS = (0.05, 0.5, None)  # that are compared, from few predictors to all
 LOSS_TIE = 1e-4  # no refits where NEIGHBOUR_RATIO allows less log-loss than this
 
 
@@ -75,7 +76,7 @@ def tune(
         rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
         task, folds = task.of(rows), shuffled_folds(rows, NFOLD, run.rng)
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
-    if isinstance(folds, Folds):  # of rows in memory
+    if isinstance(folds, Folds) and task.relevance is None:  # of rows in memory, with the same predictors in each fold
         sample = cast(Sample, task.sample)
         held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
         if held_out is not None:
@@ -83,6 +84,30 @@ def tune(
     step = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
     tuned = [_tune_one(task, variant, settings, rule, folds, calibrate, step) for variant in variants]
     return min(tuned, key=lambda tuning: tuning.loss[tuning.chosen])
+
+
+def tune_relevance(
+    task: Task, engine: Engine, relevance_rule: str, rule: str | None, calibrate: str, run: Run
+) -> tuple[float | None, Tuning]:
+    """Return the significance level at which predictors are chosen, and the tuning at that level.
+
+    `relevance_rule` is a rule as `rule` in `tune`; the simplest level has the fewest predictors. Predictors are chosen
+    anew in each fold.
+    """
+    rows = cast(Sample, task.sample)
+    rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
+    task, folds = task.of(rows), shuffled_folds(rows, NFOLD, run.rng)
+    step = run.reporting(scaled_progress(run.progress, 1.0 / len(RELEVANCE_LEVELS)))
+    tuned = [
+        tune(replace(task, relevance=level), engine, rule, calibrate, step, folds=folds) for level in RELEVANCE_LEVELS
+    ]
+    losses = np.array([tuning.loss[tuning.chosen] for tuning in tuned])
+    best = int(losses.argmin())
+    if relevance_rule == "cv-1se":
+        scored = [cast(Validated, tuning.scored) for tuning in tuned]
+        compared = replace(scored[0], scores=np.concatenate([one.scores for one in scored]))
+        best = one_standard_error(compared, np.arange(len(tuned)), best, calibrate, "smaller")
+    return RELEVANCE_LEVELS[best], tuned[best]
 
 
 def tune_many(

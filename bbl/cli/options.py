@@ -29,7 +29,7 @@ ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itma
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # arguments that only Boltzmann machines have, with their defaults
 MACHINE_OPTIONS: dict[str, Any] = dict.fromkeys(ENGINE_OPTIONS) | {
-    "method": DEFAULT, "log_z": "auto", "calibrate": "none", "novarOk": False, "shuffle": False,
+    "method": DEFAULT, "log_z": "auto", "calibrate": "none", "relevance": None, "novarOk": False, "shuffle": False,
     "strata": None, "cluster": None,
 }  # fmt: skip
 DEFAULT_BINS = 5
@@ -141,6 +141,11 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
     )  # fmt: skip
 
 
+def _level_or_rule(text: str) -> float | str:
+    """Return a significance level, or the rule that chooses one."""
+    return text if text in RULES else float(text)
+
+
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the fit of a model."""
     group = parser.add_argument_group("model")
@@ -178,6 +183,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--novar-ok", dest="novarOk", action="store_true", help="keep predictors with a single level")
     group.add_argument("--log-z", choices=LOG_Z, default="auto", help="how ln Z is computed; default: auto")
     group.add_argument("--calibrate", choices=CALIBRATE, default="none", help="correct class scores; default: none")
+    group.add_argument(
+        "--relevance", type=_level_or_rule, metavar="P",
+        help="let only predictors differ between groups that are significant at this level; cv and cv-1se choose it",
+    )  # fmt: skip
     group.add_argument("--seed", type=int, default=0, metavar="N", help="of folds and sampling; default: 0")
     group.add_argument("--jobs", dest="n_jobs", type=int, metavar="N", help="threads; default: all cores")
 

@@ -161,6 +161,9 @@ class Engine:
             alone = f"{method} fits P(y|x) alone"
             models = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
             reasons |= dict.fromkeys(models, alone)
+        if cls.chooses or cls.posterior:
+            chosen = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
+            reasons["relevance"] = f"{method} {chosen}"
         if cls.chooses:
             reasons["mlestimate"] = f"{method} chooses its terms, which h and J of pairs do not hold"
             reasons["bootstrap"] = f"{method} chooses other terms from other rows, so that refits share no parameters"

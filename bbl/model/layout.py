@@ -204,11 +204,16 @@ class Layout:
 
     def without_constants(self) -> Layout:
         """Return the layout of the predictors with more than one level; its parameter vector is the same."""
-        varies = self.n_levels > 1
+        return self.only(np.flatnonzero(self.n_levels > 1))
+
+    def only(self, predictors: np.ndarray) -> Layout:
+        """Return the layout of some predictors, at rising positions, and the terms among them."""
         if self.complete:
-            return Layout(self.n_levels[varies])
-        new_index = np.cumsum(varies) - 1
-        return Layout(self.n_levels[varies], [new_index[terms[varies[terms].all(axis=1)]] for terms in self.terms])
+            return Layout(self.n_levels[predictors])
+        new_index = np.full(self.m, -1)
+        new_index[predictors] = np.arange(len(predictors))
+        among = [new_index[terms] for terms in self.terms]
+        return Layout(self.n_levels[predictors], [terms[(terms >= 0).all(axis=1)] for terms in among])
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""

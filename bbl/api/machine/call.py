@@ -24,7 +24,7 @@ from bbl.boltzmann.prediction_checks import held_out_record, remedy
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import RULES
 from bbl.boltzmann.tuning_record import Tuning
-from bbl.checks import arguments, choice, flag, generator
+from bbl.checks import arguments, choice, flag, generator, share
 from bbl.crossval import calibrated
 from bbl.design.design import EncodingRules
 from bbl.design.formula import check_formula
@@ -53,7 +53,7 @@ from bbl.stats.loss_record import LossRecord
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Call", "RunOptions", "check_streams", "pop_rule", "prepare", "shown_call"]
+__all__ = ["Call", "RunOptions", "check_relevance", "check_streams", "pop_rule", "prepare", "shown_call"]
 
 NO_COUNTS = (
     "weights are not all whole numbers, so they are no counts: there are no standard errors, tests and "
@@ -74,6 +74,7 @@ class RunOptions:
     n_jobs: int | None
     client: Client | None
     verbose: int
+    relevance: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Call(EncodedData):
     calibrate: str
     workers: int  # number of threads
     rng: np.random.Generator
+    relevance: float | None  # significance level at which predictors are chosen; None for all, or by a rule
 
     @property
     def training(self) -> Sample | None:
@@ -114,7 +116,7 @@ class Call(EncodedData):
     @property
     def task(self) -> Task:
         """The rows, groups and terms to fit."""
-        return Task(self.sample, self.layout, self.K, self.log_z, self.design.labels)
+        return Task(self.sample, self.layout, self.K, self.log_z, self.design.labels, relevance=self.relevance)
 
     def run(self, progress: Callable | None = None) -> Run:
         """Return threads, generator and progress function of fits."""
@@ -184,6 +186,7 @@ def prepare(
     flag("novarOk", training.novarOk)
     if training.survey is not None:
         check_survey(engine, training)
+    level = check_relevance(run.relevance, engine, training)
     source, deal = lazy_source(training.data), None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
     cluster = passes(source, run.client)
@@ -206,12 +209,8 @@ def prepare(
         deal = None if make_deal is None else make_deal(engine, rng)
     encoded = encode_data(training, rules, deal, cluster, run.verbose)
     design = encoded.design
-    if calibrate != "none" and not design.classes:
-        raise OptionError(
-            f"calibrate={calibrate!r} corrects the probabilities of classes, and {training.formula!r} has no response; "
-            "leave it out, or give a response.",
-            argument="calibrate",
-        )
+    if not design.classes:
+        check_classes(training.formula, calibrate, run.relevance)
     if engine.has_tests and not encoded.sample.whole and training.survey is None:
         warnings.warn(NO_COUNTS, DataWarning, stacklevel=3)
     warn_of_table(training, encoded, stacklevel=3)
@@ -219,8 +218,25 @@ def prepare(
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
         layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms, support)
     return Call(
-        **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng
-    )
+        **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng,
+        relevance=level,
+    )  # fmt: skip
+
+
+def check_classes(formula: str, calibrate: str, relevance: float | str | None) -> None:
+    """Raise an OptionError for what a formula without a response cannot go with."""
+    if calibrate != "none":
+        raise OptionError(
+            f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; "
+            "leave it out, or give a response.",
+            argument="calibrate",
+        )
+    if relevance is not None:
+        raise OptionError(
+            f"relevance chooses the predictors that tell groups apart, and {formula!r} has no response; leave it out, "
+            "or give a response.",
+            argument="relevance",
+        )
 
 
 def check_survey(engine: Engine, training: TrainingData) -> None:
@@ -238,6 +254,27 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
             argument="design",
         )
     refuse_batches(training.data, "A sampling design", "design")
+
+
+def check_relevance(relevance: object, engine: Engine, training: TrainingData) -> float | None:
+    """Return a significance level, or None for all predictors and for a rule, by which one is chosen."""
+    if relevance is None:
+        return None
+    refusal = engine.refusals().get("relevance")
+    if refusal is not None:
+        raise OptionError(f"{refusal}. Leave relevance out, or take method='pseudo'.", argument="relevance")
+    if training.survey is not None or training.structural_zeros is not None:
+        other = "design" if training.survey is not None else "structural_zeros"
+        raise OptionError(
+            f"relevance chooses predictors by the likelihood of single rows, which {other} changes; leave one of the "
+            "two out.",
+            argument="relevance",
+        )
+    refuse_batches(training.data, "relevance, which tests predictors one after another,", "relevance")
+    if isinstance(relevance, str):
+        choice("relevance", relevance, RULES)
+        return None
+    return share("relevance", relevance)
 
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:

@@ -86,6 +86,7 @@ def crossVal(
     missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
+    relevance: float | str | None = None,
     structural_zeros: TableLike | str | None = None,
     n_jobs: int | None = None,
     client: Client | None = None,
@@ -96,8 +97,8 @@ def crossVal(
 
     Parameters
     ----------
-    formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, structural_zeros, n_jobs,
-    client
+    formula, data, weights, method, design, xlevels, novarOk, missing, log_z, calibrate, relevance, structural_zeros,
+    n_jobs, client
         As in `bbl`; each fold is calibrated on the others.
     nfold : int, default 5
         Number of folds. As in R, each is a consecutive block of the rows of every response group, and the last takes
@@ -157,14 +158,14 @@ def crossVal(
     """
     auto, shown_method = is_auto(method), method
     if auto:
-        check_auto(options, calibrate, classes=True, design=design)
+        check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
     settings, refit, shuffle = _pop_grid(method, options), flag("refit", refit), flag("shuffle", shuffle)
     call_string = shown_call(
         "crossVal", formula, weights, shown_method, options, design, missing=(missing, "raise"),
-        structural_zeros=(shown_zeros(structural_zeros), None),
+        relevance=(relevance, None), structural_zeros=(shown_zeros(structural_zeros), None),
     )  # fmt: skip
     if cv is not None:
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
@@ -173,7 +174,13 @@ def crossVal(
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
-    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
+    if isinstance(relevance, str):
+        raise OptionError(
+            f"crossVal takes a significance level as relevance, not {relevance!r}; call it for each level, or give the "
+            "rule to bbl.",
+            argument="relevance",
+        )
+    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
     call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=auto)
     columns, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
     score = _score_name(score, flag("use_auc", use_auc), call.K, columns.classes)

@@ -21,7 +21,7 @@ from bbl.api.training_data import TrainingData, refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.convergence_warnings import problems, warn_problems
 from bbl.boltzmann.prediction_checks import check_training
-from bbl.boltzmann.tuning import NFOLD, tune
+from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
 from bbl.choices import Method
 from bbl.design.decisions import Priors, check_priors
@@ -80,6 +80,7 @@ def bbl(
     missing: str = "raise",
     log_z: str = "auto",
     calibrate: str = "none",
+    relevance: float | str | None = None,
     priors: Priors = None,
     structural_zeros: TableLike | str | None = None,
     seed: int | np.random.Generator | None = 0,
@@ -133,6 +134,13 @@ def bbl(
     calibrate : {"none", "offset", "temperature"}, default "none"
         Correction of class scores: by an offset for each group; or by offsets and a common temperature. Both are fitted
         to the out-of-fold scores of 5 shuffled folds.
+    relevance : float, "cv" or "cv-1se", optional
+        Let only predictors differ between groups that tell them apart; all others get the fields of all rows together,
+        and no interactions, so that they cancel in class probabilities. Predictors are chosen one after another by
+        score tests in a logistic regression of the groups, at this significance level divided by the number of tests
+        (see `bbl.stats.relevance`); ``"cv"`` takes the level of least out-of-fold log-loss among .05, .5 and all
+        predictors, ``"cv-1se"`` the fewest predictors within one standard error of it. ``fit.relevant()`` tells what
+        the prediction uses. There are no standard errors and tests, since the rows have chosen.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class shares for predictions, in place of the shares in the training rows: for groups that were sampled
         separately, or will be more or less frequent in new rows. Parameters and likelihood do not depend on them. An
@@ -205,11 +213,12 @@ def bbl(
     test_null, auto = flag("testNull", testNull), is_auto(method)
     call_string = shown_call(
         "bbl", formula, weights, method, options, design, missing=(missing, "raise"), log_z=(log_z, "auto"),
-        calibrate=(calibrate, "none"), priors=(priors if isinstance(priors, str | None) else "given", None),
+        calibrate=(calibrate, "none"), relevance=(relevance, None),
+        priors=(priors if isinstance(priors, str | None) else "given", None),
         structural_zeros=(shown_zeros(structural_zeros), None),
     )  # fmt: skip
     if auto:
-        check_auto(options, calibrate, classes=True, design=design)
+        check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
@@ -220,7 +229,7 @@ def bbl(
         return Deal(NFOLD, rng) if _needs_folds(engine, tuning_rule, calibrate) else None
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
-    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose)
+    run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
     call = prepare(
         bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=auto
     )
@@ -231,7 +240,11 @@ def bbl(
     class_shares = _checked_priors(priors, formula, columns)
     if auto:
         return fit_auto(call_string, call, class_shares, verbose)
-    if _needs_folds(engine, tuning_rule, calibrate):
+    if isinstance(relevance, str):
+        with progress_bar(NFOLD, "tuning", verbose) as progress:
+            level, tuning = tune_relevance(call.task, engine, relevance, tuning_rule, calibrate, call.run(progress))
+        call, engine = replace(call, relevance=level), tuning.engine or engine
+    elif _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
             folds = call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
             tuning = tune(call.task, engine, tuning_rule, calibrate, call.run(progress), folds=folds)

@@ -29,6 +29,7 @@ class _Call(TypedDict, total=False):
     missing: MissingPolicy
     log_z: LogZ
     calibrate: CalibrationKind
+    relevance: float | TuningRule | None
     structural_zeros: TableLike | str | None
     seed: int | np.random.Generator | None
     n_jobs: int | None

@@ -18,6 +18,7 @@ import pandas as pd
 from bbl.boltzmann.convergence_warnings import Problem
 from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.prediction_checks import remedy
+from bbl.boltzmann.relevance import Relevance
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, EngineFit
@@ -28,7 +29,7 @@ from bbl.model.support import Support
 from bbl.report.format import label_text
 from bbl.report.machine.summary import Section
 from bbl.results.archive import check_model, pack_model, unpack_loss, unpack_model
-from bbl.results.array_table import FINITE, NON_NEGATIVE, ArraySpec, check_arrays, check_types
+from bbl.results.array_table import FINITE, NON_NEGATIVE, PROBABILITY, ArraySpec, check_arrays, check_types
 from bbl.results.machine.draw_archive import pack_draws, unpack_draws, unpack_predictive
 from bbl.results.machine.survey_archive import SURVEY_TABLE, pack_survey, unpack_survey
 from bbl.results.model import ModelResults
@@ -55,6 +56,9 @@ TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
     "n_iter": ArraySpec("i", ("n_runs", "n_recorded")),
     "rank": ArraySpec("i", ("n_runs",), (0, "coefficients+1"), required=False),
     "calibration": ArraySpec("f", ("K+1",), FINITE, required=False),  # offsets, then the temperature
+    "relevance_level": ArraySpec("f", (1,), PROBABILITY, required=False),
+    "relevant": ArraySpec("i", ("n_relevant",), (0, "m"), required="relevance_level"),
+    "relevant_p": ArraySpec("f", ("n_relevant",), PROBABILITY, required="relevance_level"),
     "sd": ArraySpec("f", ("n_runs", "size"), required=False),
     "free": ArraySpec("b", ("K", "size"), required=False),
     "votes": ArraySpec("f", ("K", "size"), required=False),
@@ -106,6 +110,7 @@ def pack(
         "rank": _pack_ranks(estimate.fits, parameters.layout.size),
         "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
         "log_likelihood": np.array([np.nan if engine.joint and engine.penalised else fit._log_likelihood]),
+        **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
         **(pack_survey(survey) if rows and fit.training is not None else {}),
@@ -113,6 +118,27 @@ def pack(
     if engine.chooses:
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
     return pack_model(fit, entries, arrays, rows, tuned=tuning is not None)
+
+
+def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
+    """Return the arrays of the predictors that a fit uses; empty if none were chosen."""
+    if relevance is None:
+        return {}
+    return {
+        "relevance_level": np.array([relevance.level]),
+        "relevant": relevance.chosen,
+        "relevant_p": relevance.p_value,
+    }
+
+
+def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
+    """Return what `_pack_relevance` stored; a ValueError if it cannot have been saved."""
+    if "relevance_level" not in arrays:
+        return None
+    chosen = arrays["relevant"]
+    if (np.diff(chosen) <= 0).any():
+        raise ValueError("'relevant' holds what cannot have been saved")
+    return Relevance(float(arrays["relevance_level"][0]), chosen, arrays["relevant_p"])
 
 
 def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
@@ -341,6 +367,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         arrays["log_z_error"],
         Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
         unpack_predictive(layout, hidden_layout, arrays),
+        _unpack_relevance(arrays),
     )
     if "nobs" not in meta:  # files without nobs are of complete rows
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from bbl.boltzmann.inference.score_covariance import score_covariance
+from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.errors import DataError, OptionError
 from bbl.model.marginal import MarginalEnergy
 from bbl.model.score_gradient import ScoreGradient
@@ -59,6 +60,8 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
         return ErrorSource(None, tuple(_draws(self, rng)), unbounded)
     if (reason := self.engine.refusals().get("effects")) is not None:
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
+    if self.estimate.relevance is not None:
+        raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(None, (), unbounded, self.survey)
     delta = self._delta_method

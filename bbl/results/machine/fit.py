@@ -19,6 +19,7 @@ from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, DrawnDecisions, Priors
 from bbl.errors import OptionError
 from bbl.model.attribution import zero_sum_factors
+from bbl.model.layout import Layout
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
@@ -31,6 +32,7 @@ from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
 from bbl.results.machine.nested import machine_ratio_test
 from bbl.results.machine.odds_ratios import odds_ratios
+from bbl.results.machine.relevant import relevant
 from bbl.results.machine.report_parts import machine_parts
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.rows.sample import Sample
@@ -102,6 +104,7 @@ class BBLResults(MachineResults, ClassifierResults):
     fitted = fitted
     importance = importance
     predict_batches = predict_batches
+    relevant = relevant
     residuals = residuals
     score = accuracy_score
 
@@ -240,9 +243,14 @@ class BBLResults(MachineResults, ClassifierResults):
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration."""
-        K, log_z = len(self.labels.groups), self.estimate.log_z_kind
-        run = Run(rng=rng, start=self.estimate.coefficients if warm else None)
-        refit = fit_estimate(Task(train, self.parameters.layout, K, log_z, self.labels), self.engine, run)
+        K, layout, relevance = len(self.labels.groups), self.parameters.layout, self.estimate.relevance
+        if relevance is not None:  # predictors are chosen anew, among the terms of the formula
+            terms = self.design.terms
+            layout = Layout(self.design.n_levels, None if terms.complete else terms.terms)
+        level = None if relevance is None else relevance.level
+        task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)
+        run = Run(rng=rng, start=self.estimate.coefficients if warm and relevance is None else None)
+        refit = fit_estimate(task, self.engine, run)
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.capabilities import MethodTraits
@@ -144,6 +145,10 @@ class MachineResults(ModelResults):
             name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
         ]
         values = {name: getattr(engine, name) for name in options}
+        if self.estimate.relevance is not None:
+            values["relevance"] = self.estimate.relevance.level
+        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):
+            values["interactions"] = "none"
         return MethodTraits(
             name=engine.name,
             learner=engine.name,
@@ -152,6 +157,7 @@ class MachineResults(ModelResults):
             stops_early=engine.stops_early,
             needs_complete_rows=bool(engine.joint),
             calibration="none" if calibration is None else "temperature",
+            relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
             can_calibrate=calibration is None,
             models_predictors=not engine.joint,
         )
@@ -358,7 +364,14 @@ class MachineResults(ModelResults):
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
-        """Return the training rows; a DataError if a group has none, or weights are neither counts nor of a survey."""
+        """Return the training rows; a DataError if a group has none, or weights are neither counts nor of a survey.
+
+        An OptionError if predictors were chosen by the same rows.
+        """
+        if self.estimate.relevance is not None:
+            raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge predictions.",
+                argument="relevance",
+            )  # fmt: skip
         empty = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty):
             raise DataError(

@@ -1,0 +1,145 @@
+"""Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone, put back into all.
+
+m predictors, K groups. *Shared*: the fields of a predictor that was not chosen, equal in all groups; it takes part in
+no interaction, so that it cancels in class scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from bbl.design.labels import Labels
+from bbl.engines import EngineFit
+from bbl.model.layout import Layout
+from bbl.model.moments import frequencies, log_ratio, one_hot
+from bbl.model.parameters import Parameters
+from bbl.rows.sample import Sample
+from bbl.stats.relevance import select_predictors
+
+if TYPE_CHECKING:
+    from bbl.boltzmann.estimate import Estimate
+    from bbl.boltzmann.task import Task
+
+__all__ = ["CHOSEN_BY_ROWS", "Relevance", "choose_relevant", "of_all_predictors", "of_chosen"]
+
+CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the same rows have chosen"
+SELECTION_ROWS = 20_000  # rows of a systematic sample on which predictors are chosen, if there are more
+SHARED_PRIOR_COUNT = 1.0  # of the shares of levels from which shared fields come
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Which predictors a fit uses to tell groups apart.
+
+    Attributes
+    ----------
+    level : float
+        Significance level at which they were chosen.
+    chosen : ndarray of intp, shape (q,)
+        Their positions, rising.
+    p_value : ndarray, shape (q,)
+        Of each when it was chosen, times the number of candidates.
+    """
+
+    level: float
+    chosen: np.ndarray
+    p_value: np.ndarray
+
+
+def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
+    """Choose predictors by score tests (see `select_predictors`); missing values have the shares of the known ones."""
+    rows = sample.systematic_sample(SELECTION_ROWS).by_state(layout.n_levels, K)
+    columns = one_hot(rows.codes, layout)
+    if rows.missing is not None:
+        for i, f in enumerate(frequencies(rows.pooled, layout, 0.0)):
+            columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = f[1:]
+    weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
+    groups, y = np.unique(rows.response, return_inverse=True)
+    if len(groups) < 2:
+        return Relevance(level, np.empty(0, dtype=np.intp), np.empty(0))
+    selection = select_predictors(columns, layout.start, y, weights, level)
+    order = np.argsort(selection.predictors).astype(np.intp)
+    return Relevance(level, np.array(selection.predictors, dtype=np.intp)[order], np.array(selection.p_value)[order])
+
+
+def of_chosen(task: Task, relevance: Relevance) -> Task:
+    """Return the task of the chosen predictors alone."""
+    sample, chosen = cast(Sample, task.sample), relevance.chosen
+    missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
+    if missing is not None and not missing.any():
+        missing = None
+    rows = replace(sample, codes=np.ascontiguousarray(sample.codes[:, chosen]), missing=missing)
+    labels = task.labels
+    if labels is not None:
+        names, levels = ([values[i] for i in chosen] for values in (labels.names, labels.levels))
+        labels = Labels(labels.response, labels.groups, tuple(names), tuple(levels))
+    return replace(task, sample=rows, layout=task.layout.only(chosen), labels=labels, relevance=None)
+
+
+def of_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
+    """Return a fit of the chosen predictors as one of all predictors of `task`, the others with shared fields."""
+    chosen, layout = relevance.chosen, small.parameters.layout
+    union = Layout(task.layout.n_levels, [chosen[terms] for terms in layout.terms])
+    positions = np.concatenate([union.columns(chosen), np.arange(union.D, union.size)])
+    others = np.setdiff1d(np.arange(union.m), chosen)
+    shared, log_z, log_p = np.zeros(union.size), 0.0, 0.0
+    models_predictors = small.log_z_kind != "none"
+    if models_predictors:
+        sample = cast(Sample, task.sample)
+        shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
+        for i in others:
+            union.table(shared, int(i))[:] = log_ratio(shares[i])
+            log_z -= float(np.log(shares[i][0]))
+            log_p += _log_share(sample, int(i), shares[i])
+
+    n_shared = len(union.columns(others)) if models_predictors else 0
+
+    def embedded(theta: np.ndarray) -> np.ndarray:
+        out = np.broadcast_to(shared, (*theta.shape[:-1], union.size)).copy()
+        out[..., positions] = theta
+        return out
+
+    fits = tuple(
+        _embedded(fit, embedded(fit.theta), chosen, union.m, extra=n_shared * (y == 0))
+        for y, fit in enumerate(small.fits)
+    )
+    pooled = small.parameters.pooled
+    parameters = Parameters(union, embedded(small.parameters.theta), None if pooled is None else embedded(pooled))
+    return replace(
+        small, parameters=parameters, log_z=small.log_z + log_z, lkh=small.lkh + log_p, fits=fits, relevance=relevance
+    )
+
+
+def _log_share(sample: Sample, i: int, shares: np.ndarray) -> float:
+    """Return the log-likelihood of the known values of predictor `i`."""
+    weights = sample.weights if sample.missing is None else sample.weights * ~sample.missing[:, i]
+    return float(np.bincount(sample.codes[:, i], weights, len(shares)) @ np.log(shares))
+
+
+def _embedded(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int) -> EngineFit:
+    """Return the fit of a group with parameters `theta` of all predictors; `extra` more parameters are determined."""
+
+    def of_all(values: np.ndarray, other: float) -> np.ndarray:
+        if not len(values):
+            return values
+        out = np.full(m, other, dtype=values.dtype)
+        out[chosen] = values
+        return out
+
+    def at(position: int) -> int:
+        return int(chosen[position]) if position >= 0 else position
+
+    unbounded = tuple(tuple(at(value) if k % 2 == 0 else value for k, value in enumerate(one)) for one in fit.unbounded)
+    return replace(
+        fit,
+        theta=theta,
+        grad_norm=of_all(fit.grad_norm, 0.0),
+        n_iter=of_all(fit.n_iter, 0),
+        converged=of_all(fit.converged, 1) if len(fit.converged) else np.ones(m, dtype=bool),
+        notes=tuple(note._replace(predictor=at(note.predictor)) for note in fit.notes),
+        unbounded=unbounded,
+        rank=(len(fit.theta) if fit.rank is None else fit.rank) + extra,
+    )

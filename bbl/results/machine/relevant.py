@@ -1,0 +1,55 @@
+"""Terms that a prediction uses: those whose parameters differ between groups. A method of the result classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from bbl.checks import verb
+from bbl.report.text import label_text
+
+if TYPE_CHECKING:
+    from bbl.results.machine.fit import BBLResults
+
+__all__ = ["relevant"]
+
+
+@verb
+def relevant(self: BBLResults) -> pd.DataFrame:
+    """Return the terms that predictions use: those whose parameters are not the same in all groups.
+
+    All other terms cancel in class probabilities, exactly: a change of a predictor in none of the terms changes no
+    prediction. With ``relevance=`` these are the chosen predictors and their interactions.
+
+    Returns
+    -------
+    DataFrame
+        By the index ``term`` (a predictor, or several joined by colons), the largest difference first: ``order``
+        (number of predictors), ``difference`` (the largest of any parameter between two groups, as log odds), and with
+        ``relevance=`` the ``p_value`` at which a predictor was chosen, times twice the number of tests.
+
+    Examples
+    --------
+    >>> import bbl
+    >>> titanic = bbl.datasets.load_titanic()
+    >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", relevance=0.05)
+    >>> fit.relevant()["order"].to_dict()
+    {'Class:Sex': 2, 'Class': 1, 'Sex': 1}
+    """
+    layout, relevance = self.parameters.layout, self.estimate.relevance
+    theta = self.parameters.theta[self.estimate.class_prior > 0.0]
+    spread = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
+    names = [label_text(name) for name in self.labels.names]
+    rows = [
+        (":".join(names[i] for i in scope), len(scope), float(layout.table(spread, *scope).max(initial=0.0)), scope)
+        for scope in layout.scopes
+    ]
+    used = sorted((row for row in rows if row[2] > 0.0), key=lambda row: -row[2])
+    index = pd.Index([row[0] for row in used], name="term", dtype=object)
+    frame = pd.DataFrame({"order": [row[1] for row in used], "difference": [row[2] for row in used]}, index=index)
+    if relevance is None:
+        return frame
+    p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
+    return frame.assign(p_value=[p_value[row[3][0]] if row[1] == 1 else np.nan for row in used])

@@ -1,0 +1,239 @@
+"""Which predictors tell groups apart: forward selection by score tests in multinomial logistic regression.
+
+K counts groups, m predictors, n rows, D levels of all predictors but the first of each. *Chosen* predictors are those
+in the regression already, *candidates* all others.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.parallel import serial_blas
+from bbl.stats.ties import first_largest
+
+__all__ = ["Selection", "select_predictors"]
+
+RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are separated
+SCORE_VARIANCE = 1.0  # added to variances of scores, so that a level in one or two rows is not significant
+INTERCEPT_RIDGE = 1e-6
+NEWTON_STEPS = 8
+LONGEST_STEP = 3.0  # of a coefficient in a Newton step; longer steps are shortened
+TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
+MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
+ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
+
+
+class Selection(NamedTuple):
+    """The predictors that were chosen, in their order.
+
+    Attributes
+    ----------
+    predictors : tuple of int
+    p_value : tuple of float
+        Of each when it was chosen, times twice the number of tests (Bonferroni), at most 1.
+    """
+
+    predictors: tuple[int, ...]
+    p_value: tuple[float, ...]
+
+
+def select_predictors(
+    columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float
+) -> Selection:
+    """Choose predictors one after another, as long as the next one is significant at `level`.
+
+    Each candidate is tested by its score test (Rao 1948) in the regression of the group on the chosen predictors: the
+    gradient of its coefficients at zero, by its covariance given the others. The candidate of least p-value is chosen,
+    if that is below half of `level` divided by the number of candidates. When there is none, products of pairs are
+    tested in the same way, with the other half of `level`, and join the regression with both predictors: with no
+    relevant predictor any is chosen with a probability of at most `level`.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (n, D)
+        Indicators of the levels of all predictors but the first of each; other numbers for missing values.
+    start : ndarray of intp, shape (m + 1,)
+        Column at which each predictor starts.
+    y : ndarray of intp, shape (n,)
+        Groups; all K occur.
+    weights : ndarray, shape (n,)
+        Frequencies of rows.
+    level : float
+
+    Returns
+    -------
+    Selection
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0, 0], [1, 0], [0, 1], [1, 1]] * 20, dtype=float)
+    >>> select_predictors(x, np.array([0, 1, 2]), x[:, 1].astype(int), np.ones(80), 0.05).predictors
+    (1,)
+    >>> select_predictors(x, np.array([0, 1, 2]), (x.sum(axis=1) == 1).astype(int), np.ones(80), 0.05).predictors
+    (0, 1)
+    """
+    chosen: dict[int, float] = {}
+    chosen_pairs: list[tuple[int, ...]] = []
+    with serial_blas():
+        regression = _Regression(columns, y, weights)
+        varies = [_varies(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
+        while regression.has_rows_for_more:
+            candidates = [i for i in np.flatnonzero(varies).tolist() if i not in chosen]
+            tested: list[tuple[int, ...]] = [(i,) for i in candidates]
+            log_p = regression.score_tests(start, candidates) if candidates else np.empty(0)
+            if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
+                pairs = combinations(np.flatnonzero(varies).tolist(), 2)
+                tested = [pair for pair in pairs if pair not in chosen_pairs]
+                log_p = regression.pair_tests(start, tested)
+            if not _is_significant(log_p, level):
+                break
+            best = int(first_largest(-log_p))
+            for i in tested[best]:
+                if i not in chosen:
+                    chosen[i] = float(min(1.0, 2.0 * len(tested) * np.exp(log_p[best])))
+                    regression.add(columns[:, start[i] : start[i + 1]])
+            if len(tested[best]) > 1:
+                chosen_pairs.append(tested[best])
+                one, other = (columns[:, start[i] : start[i + 1]] for i in tested[best])
+                regression.add((one[:, :, None] * other[:, None]).reshape(len(y), -1))
+    return Selection(tuple(chosen), tuple(chosen.values()))
+
+
+def _is_significant(log_p: np.ndarray, level: float) -> bool:
+    """Return whether the least of some p-values is below half of `level`, divided by their number."""
+    return bool(len(log_p)) and float(log_p.min()) < np.log(0.5 * level / len(log_p))
+
+
+def _varies(columns: np.ndarray) -> bool:
+    """Return whether any of some columns takes two values."""
+    return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
+
+
+def _log_tail(statistic: float, df: int) -> float:
+    """Return the logarithm of the probability that a chi-square variable exceeds `statistic`."""
+    from scipy.special import gammaincc
+    from scipy.stats import chi2
+
+    tail = float(gammaincc(df / 2.0, statistic / 2.0))
+    return float(np.log(tail)) if tail > 0.0 else float(chi2.logsf(statistic, df))
+
+
+class _Regression:
+    """Multinomial logistic regression with a ridge penalty, whose first group is the reference.
+
+    Coefficients are (p, K - 1), those of the constant first. Matrices over all coefficients run group by group.
+    """
+
+    def __init__(self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray):
+        self.columns, self.weights = columns, weights
+        self.K = int(y.max(initial=0)) + 1
+        self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
+        self.design = np.ones((len(y), 1))
+        self.coefficients = np.zeros((1, self.K - 1))
+        self._maximise()
+
+    @property
+    def has_rows_for_more(self) -> bool:
+        """Whether there are enough rows for further parameters."""
+        return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
+
+    def add(self, columns: np.ndarray) -> None:
+        """Add columns (n, q) to the regression and fit it again."""
+        self.design = np.column_stack([self.design, columns])
+        self.coefficients = np.vstack([self.coefficients, np.zeros((columns.shape[1], self.K - 1))])
+        self._maximise()
+
+    def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
+        """Return the logarithm of the p-value of each candidate."""
+        K1, p = self.K - 1, self.design.shape[1]
+        D = self.columns.shape[1]
+        scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
+        # covariances of the scores of each column with those of the design (D, K1, K1 p), and of its own levels
+        across, own = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
+        square = self.columns**2
+        for a in range(K1):
+            for b in range(K1):
+                curvature = self._curvature(a, b)
+                across[:, a, b] = self.columns.T @ (self.design * curvature[:, None])
+                own[a, b] = square.T @ curvature
+        inverse = np.linalg.inv(self._information())
+        out = np.empty(len(candidates))
+        for c, i in enumerate(candidates):
+            levels = np.arange(start[i], start[i + 1])
+            q = len(levels)
+            cross = across[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
+            variance = -cross @ inverse @ cross.T
+            for a in range(K1):
+                for b in range(K1):
+                    variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += own[a, b, levels]
+            variance.flat[:: len(variance) + 1] += SCORE_VARIANCE
+            score = scores[levels].T.ravel()
+            statistic = float(score @ np.linalg.solve(variance, score))
+            seen = int((np.abs(self.columns[:, levels]).max(axis=0, initial=0.0) > 0).sum())
+            out[c] = _log_tail(statistic, K1 * max(seen, 1))
+        return out
+
+    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]]) -> np.ndarray:
+        """Return the logarithm of the p-value of the products of each pair.
+
+        Variances of scores are not lessened by what the regression knows, so that p-values are rather too large.
+        """
+        K1, D, X = self.K - 1, self.columns.shape[1], self.columns
+        residual = self.weights[:, None] * (self.target - self.probabilities)
+        scores, variance = np.empty((D, D, K1)), np.empty((D, D, K1, K1))
+        for a in range(K1):
+            scores[:, :, a] = X.T @ (X * residual[:, [a]])
+            for b in range(a + 1):
+                variance[:, :, a, b] = variance[:, :, b, a] = X.T @ (X * self._curvature(a, b)[:, None])
+        variance[..., range(K1), range(K1)] += SCORE_VARIANCE
+        statistic = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=2)
+        is_seen = variance[..., 0, 0] > SCORE_VARIANCE
+        blocks = [(slice(start[i], start[i + 1]), slice(start[j], start[j + 1])) for i, j in pairs]
+        log_p = [_log_tail(float(statistic[at].sum()), K1 * max(int(is_seen[at].sum()), 1)) for at in blocks]
+        return np.array(log_p)
+
+    def _curvature(self, a: int, b: int) -> np.ndarray:
+        """Return the second derivative (n,) of each row's loss by the scores of two groups."""
+        P = self.probabilities
+        return self.weights * (P[:, a] * (a == b) - P[:, a] * P[:, b])
+
+    def _information(self) -> np.ndarray:
+        """Return the penalised information of all coefficients."""
+        K1, p = self.K - 1, self.design.shape[1]
+        out = np.empty((K1 * p, K1 * p))
+        for a in range(K1):
+            for b in range(a + 1):
+                block = self.design.T @ (self.design * self._curvature(a, b)[:, None])
+                out[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
+                out[b * p : (b + 1) * p, a * p : (a + 1) * p] = block
+        out.flat[:: len(out) + 1] += np.tile(self._ridge, K1)
+        return out
+
+    @property
+    def _ridge(self) -> np.ndarray:
+        """Penalty of each column of the design."""
+        return np.append(INTERCEPT_RIDGE, np.full(self.design.shape[1] - 1, RIDGE))
+
+    def _maximise(self) -> None:
+        """Find the largest penalised likelihood by Newton's method from the present coefficients."""
+        for _ in range(NEWTON_STEPS):
+            self._predict()
+            residual = self.weights[:, None] * (self.target - self.probabilities)
+            gradient = self.design.T @ residual - self._ridge[:, None] * self.coefficients
+            step = np.linalg.solve(self._information(), gradient.T.ravel()).reshape(self.K - 1, -1).T
+            longest = float(np.abs(step).max())
+            self.coefficients += step * min(1.0, LONGEST_STEP / longest if longest else 1.0)
+            if longest < TOLERANCE:
+                break
+        self._predict()
+
+    def _predict(self) -> None:
+        """Set the probabilities (n, K - 1) of the groups but the first."""
+        scores = self.design @ self.coefficients
+        highest = np.maximum(scores.max(axis=1, initial=0.0), 0.0)[:, None]
+        odds = np.exp(scores - highest)
+        self.probabilities = odds / (odds.sum(axis=1, keepdims=True) + np.exp(-highest))

@@ -1,0 +1,183 @@
+"""Fits with `relevance`: what was not chosen cancels, and everything else is as in a fit of what was chosen."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bbl
+from bbl.errors import OptionError
+from tests import reference
+
+METHODS = ["pseudo", "mf", "naive", "ml", "conditional"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Groups that depend on a and b; c copies a in part, d and e are noise."""
+    rng = np.random.default_rng(0)
+    n = 400
+    a, b, d = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.integers(0, 2, n)
+    c = np.where(rng.random(n) < 0.5, a, rng.integers(0, 3, n))
+    y = np.where(rng.random(n) < 0.7, (a + 2 * b > 2) * 1, rng.integers(0, 2, n))
+    codes = {"d": d, "a": a, "e": rng.integers(0, 4, n), "b": b, "c": c}
+    return pd.DataFrame({name: x.astype(str) for name, x in codes.items()} | {"y": np.array(["no", "yes"])[y]})
+
+
+def fitted(table, method, relevance=0.05, formula="y ~ .^2", **options):
+    """Return a fit with a penalty, so that each method has a finite optimum."""
+    penalty = {"pseudo": "lambda_", "ml": "lambda_", "conditional": "ridge"}
+    if method in penalty:
+        options = {penalty[method]: 1e-3} | options
+    return bbl.bbl(formula, table, method=method, relevance=relevance, verbose=0, **options)
+
+
+def probabilities(fit, rows):
+    return fit.predict(rows, type="prob")[["no", "yes"]].to_numpy()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_probabilities_are_those_of_a_fit_of_the_chosen_predictors(table, method):
+    fit = fitted(table, method)
+    assert set(fit.relevant().index[fit.relevant()["order"] == 1]) == {"a", "b"}
+    alone = fitted(table, method, None, "y ~ a * b")
+    np.testing.assert_allclose(probabilities(fit, table), probabilities(alone, table), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_was_not_chosen_changes_no_probability(table, method):
+    fit, shuffled = fitted(table, method), table.copy()
+    rng = np.random.default_rng(1)
+    for name in ("c", "d", "e"):
+        shuffled[name] = rng.permutation(table[name])
+    np.testing.assert_array_equal(probabilities(fit, shuffled).round(12), probabilities(fit, table).round(12))
+
+
+@pytest.mark.parametrize("method", ["pseudo", "mf", "naive", "ml"])
+def test_ln_z_is_the_sum_over_all_states(table, method):
+    fit = fitted(table, method)
+    layout = fit.parameters.layout
+    for theta, log_z in zip(fit.parameters.theta, fit.log_z, strict=True):
+        h = [layout.table(theta, i) for i in range(layout.m)]
+        J = {(i, j): layout.table(theta, i, j) for i, j in layout.pairs.tolist()}
+        assert log_z == pytest.approx(reference.log_partition(h, J, layout.n_levels.tolist()), abs=1e-10)
+
+
+def test_shared_fields_are_the_log_shares_of_all_rows(table):
+    h = fitted(table, "pseudo").coef().h
+    counts = table["d"].value_counts() + 0.5
+    assert h["no"]["d"].to_numpy() == pytest.approx(np.log(counts["1"] / counts["0"]))
+    pd.testing.assert_series_equal(h["no"]["e"], h["yes"]["e"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_are_repeated_rows(table, method):
+    w = np.random.default_rng(2).integers(1, 4, len(table))
+    weighted = fitted(table, method, weights=w)
+    repeated = fitted(table.loc[table.index.repeat(w)], method)
+    np.testing.assert_allclose(probabilities(weighted, table), probabilities(repeated, table), rtol=1e-9)
+
+
+def test_order_of_rows_and_predictors_does_not_matter(table):
+    other = table.sample(frac=1.0, random_state=3)[["c", "b", "y", "a", "e", "d"]]
+    np.testing.assert_allclose(
+        probabilities(fitted(other, "pseudo"), table), probabilities(fitted(table, "pseudo"), table), rtol=1e-8
+    )
+
+
+def test_missing_values_are_summed_out(table):
+    rows = table.copy()
+    rows.loc[::7, "a"] = None
+    rows.loc[::5, "d"] = None
+    fit = fitted(rows, "mf", missing="marginal")
+    whole = probabilities(fit, rows[["d", "a", "e", "b", "c"]].assign(d=None))
+    np.testing.assert_allclose(whole, probabilities(fit, rows), rtol=1e-9)
+
+
+def test_saved_model_is_the_same(table, tmp_path):
+    fit = fitted(table, "pseudo")
+    fit.save(tmp_path / "fit.bbl")
+    loaded = bbl.load(tmp_path / "fit.bbl")
+    pd.testing.assert_frame_equal(loaded.relevant(), fit.relevant())
+    np.testing.assert_array_equal(probabilities(loaded, table), probabilities(fit, table))
+    loaded.save(tmp_path / "again.bbl")
+    assert (tmp_path / "again.bbl").read_bytes() == (tmp_path / "fit.bbl").read_bytes()
+
+
+@pytest.mark.parametrize("rule", ["cv", "cv-1se"])
+def test_level_is_chosen_with_the_penalty(table, rule):
+    fit = fitted(table, "pseudo", rule, lambda_="cv")
+    assert fit.tuning.option == "lambda_"
+    assert {"a", "b"} <= set(fit.relevant().index)
+    assert fit.log_loss.loss < fit.log_loss.baseline
+
+
+def test_nothing_is_relevant_in_noise():
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame(rng.integers(0, 3, (300, 8)).astype(str)).add_prefix("x")
+    rows["y"] = rng.integers(0, 3, 300).astype(str)
+    for method in METHODS:
+        fit = bbl.bbl("y ~ .^2", rows, method=method, relevance=0.001, verbose=0)
+        assert fit.relevant().empty
+        shares = rows["y"].value_counts(normalize=True).sort_index().to_numpy()
+        np.testing.assert_allclose(fit.predict(rows, type="prob").iloc[:, :3], np.tile(shares, (300, 1)))
+
+
+def test_folds_choose_for_themselves(table):
+    noise = table.assign(
+        **{f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str) for k in range(20)}
+    )
+    chosen = bbl.crossVal("y ~ .", noise, method="naive", relevance=0.05, score="logloss", verbose=0)
+    everything = bbl.crossVal("y ~ .", noise, method="naive", score="logloss", verbose=0)
+    assert chosen.maxscore < everything.maxscore
+
+
+def test_bootstrap_of_effects_chooses_anew(table):
+    effects = fitted(table, "naive").avg_comparisons(variables="a", se="bootstrap", nboot=20, seed=1)
+    assert (effects.frame["std_error"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda fit: fit.inference(),
+        lambda fit: fit.claic,
+        lambda fit: fit.bootstrap(nboot=2),
+        lambda fit: fit.interactions(),
+    ],
+    ids=["inference", "claic", "bootstrap", "interactions"],
+)
+def test_there_are_no_tests_of_what_the_rows_have_chosen(table, ask):
+    with pytest.raises(OptionError, match="the same rows have chosen"):
+        ask(fitted(table, "pseudo"))
+
+
+def test_effects_say_why_they_have_no_errors(table):
+    effects = fitted(table, "pseudo").avg_comparisons(variables="a")
+    assert "the same rows have chosen; give se='bootstrap'" in effects.note
+    assert "std_error" not in effects.frame or effects.frame["std_error"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"relevance": 0.0}, "strictly between 0 and 1"),
+        ({"relevance": "best"}, "Choose one of 'cv', 'cv-1se'"),
+        ({"method": "pvi", "relevance": 0.05}, "has priors"),
+        ({"method": "shbm", "relevance": 0.05}, "chooses its terms itself"),
+        ({"formula": "~ .", "relevance": 0.05}, "has no response"),
+        ({"method": "ml", "relevance": 0.05, "structural_zeros": "zero"}, "leave one of the two out"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(table, arguments, text):
+    with pytest.raises(OptionError, match=text):
+        bbl.bbl(arguments.pop("formula", "y ~ a + b"), table.assign(zero=["0", "1"] * 200), verbose=0, **arguments)
+
+
+def test_average_tells_what_its_members_use(table):
+    noise = table.assign(
+        **{f"z{k}": np.random.default_rng(k).integers(0, 3, len(table)).astype(str) for k in range(12)}
+    )
+    fit = bbl.bbl("y ~ .", noise, method="auto", verbose=0)
+    used = fit.relevant()
+    assert used.loc[["a", "b"], "weight"].to_numpy() == pytest.approx(1.0)
+    assert (used.loc["z0", "weight"] < 0.5) and used["weight"].is_monotonic_decreasing

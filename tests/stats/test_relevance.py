@@ -1,0 +1,131 @@
+"""Selection of predictors by score tests, against derivatives of the penalised likelihood and on known networks."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import chi2
+
+from bbl.stats.relevance import RIDGE, SCORE_VARIANCE, select_predictors
+from tests.reference import logsumexp
+
+
+def indicators(codes, L):
+    """Return the indicators of all levels but the first of each predictor, and where each predictor starts."""
+    columns = [(codes[:, i, None] == np.arange(1, L[i])).astype(float) for i in range(len(L))]
+    return np.hstack(columns), np.cumsum([0, *(n - 1 for n in L)])
+
+
+def penalised_loss(flat, Z, y, w, K, free):
+    """Return minus the log-likelihood of a multinomial logistic regression plus the ridge penalty of slopes."""
+    B = flat.reshape(K - 1, -1)
+    scores = np.column_stack([np.zeros(len(Z)), Z @ B.T])
+    ridge = np.append(1e-6, np.full(Z.shape[1] - 1, RIDGE))
+    return -(w @ (scores[np.arange(len(y)), y] - logsumexp(scores))) + 0.5 * float((ridge * B**2)[:, free].sum())
+
+
+def derivatives(f, x, step=1e-4):
+    """Return the gradient and the Hessian of a function by central differences."""
+    n, E = len(x), np.eye(len(x)) * step
+    gradient = np.array([(f(x + e) - f(x - e)) / (2 * step) for e in E])
+    hessian = np.array(
+        [[(f(x + a + b) - f(x + a - b) - f(x - a + b) + f(x - a - b)) / (4 * step**2) for b in E] for a in E]
+    )
+    return gradient.reshape(n), hessian
+
+
+def first_p_value(X, start, y, w, K):
+    """Return the p-value of the first choice, by numerical derivatives at the fit without any predictor."""
+    out = []
+    for i in range(len(start) - 1):
+        Z = np.column_stack([np.ones(len(X)), X[:, start[i] : start[i + 1]]])
+        p, constant = Z.shape[1], np.arange(K - 1) * Z.shape[1]
+        only = np.ones((len(X), 1))
+        best = minimize(penalised_loss, np.zeros(K - 1), (only, y, w, K, slice(None)), tol=1e-12).x
+        at = np.zeros((K - 1) * p)
+        at[constant] = best
+        gradient, hessian = derivatives(lambda b, Z=Z: penalised_loss(b, Z, y, w, K, slice(None)), at)
+        slopes = np.setdiff1d(np.arange(len(at)), constant)
+        across = hessian[np.ix_(slopes, constant)]
+        variance = hessian[np.ix_(slopes, slopes)] - across @ np.linalg.solve(
+            hessian[np.ix_(constant, constant)], across.T
+        )
+        variance += (SCORE_VARIANCE - RIDGE) * np.eye(len(slopes))
+        statistic = gradient[slopes] @ np.linalg.solve(variance, gradient[slopes])
+        out.append(chi2.sf(statistic, len(slopes)))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_first_choice_has_the_p_value_of_the_score_test(K):
+    rng = np.random.default_rng(K)
+    L = [2, 3, 2]
+    codes = np.column_stack([rng.integers(0, n, 60) for n in L])
+    y, w = (codes[:, 1] + (rng.random(60) < 0.4)) % K, rng.integers(1, 4, 60).astype(float)
+    X, start = indicators(codes, L)
+    p = first_p_value(X, start, y, w, K)
+    chosen = select_predictors(X, start, y, w, 0.999)
+    assert chosen.predictors[0] == p.argmin()
+    assert chosen.p_value[0] == pytest.approx(min(1.0, 6 * p.min()), rel=1e-3)
+
+
+def test_blanket_of_a_chain_is_chosen_and_its_far_end_is_not():
+    rng = np.random.default_rng(0)
+    near = rng.integers(0, 3, 2000)
+    far = np.where(rng.random(2000) < 0.8, near, rng.integers(0, 3, 2000))  # tells of the group through `near` alone
+    y = np.where(rng.random(2000) < 0.6, near, rng.integers(0, 3, 2000))
+    X, start = indicators(np.column_stack([far, near, rng.integers(0, 2, 2000)]), [3, 3, 2])
+    assert select_predictors(X, start, y, np.ones(2000), 0.05).predictors == (1,)
+
+
+def test_first_of_equal_predictors_is_chosen_and_the_other_adds_nothing():
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 2, (2, 300))
+    y = np.where(rng.random(300) < 0.7, x, y)
+    X, start = indicators(np.column_stack([x, 1 - x, x]), [2, 2, 2])
+    assert select_predictors(X, start, y, np.ones(300), 0.05).predictors == (0,)
+
+
+def test_pair_without_effects_of_its_own_is_chosen():
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 3, (500, 8))
+    y = np.where(rng.random(500) < 0.6, (codes[:, 2] + codes[:, 6]) % 3, rng.integers(0, 3, 500))
+    X, start = indicators(codes, [3] * 8)
+    assert select_predictors(X, start, y, np.ones(500), 0.05).predictors == (2, 6)
+
+
+def test_weights_are_repeated_rows():
+    rng = np.random.default_rng(2)
+    codes, w = rng.integers(0, 2, (80, 5)), rng.integers(1, 5, 80)
+    y = (codes[:, 0] + codes[:, 1] + rng.integers(0, 2, 80)) % 3
+    X, start = indicators(codes, [2] * 5)
+    weighted = select_predictors(X, start, y, w.astype(float), 0.5)
+    repeated = select_predictors(np.repeat(X, w, axis=0), start, np.repeat(y, w), np.ones(w.sum()), 0.5)
+    assert weighted.predictors == repeated.predictors
+    np.testing.assert_allclose(weighted.p_value, repeated.p_value, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "columns", [np.zeros((20, 2)), np.zeros((20, 0)), np.ones((20, 1))], ids=["absent", "none", "constant"]
+)
+def test_predictors_that_do_not_vary_are_never_chosen(columns):
+    start = np.arange(columns.shape[1] + 1)
+    assert select_predictors(columns, start, np.repeat([0, 1], 10), np.ones(20), 0.9).predictors == ()
+
+
+def test_separated_groups_end_the_choice():
+    x = np.repeat([0.0, 1.0], 30)[:, None]
+    chosen = select_predictors(np.hstack([x, x]), np.array([0, 1, 2]), x[:, 0].astype(int), np.ones(60), 0.05)
+    assert chosen.predictors == (0,)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "K"), [(300, 2), (300, 5), (60, 2)])
+def test_noise_is_chosen_at_most_at_the_level(n, K):
+    rng = np.random.default_rng(n + K)
+    found = 0
+    for _ in range(1000):
+        codes, y = rng.integers(0, 3, (n, 30)), rng.integers(0, K, n)
+        y[:K] = np.arange(K)
+        X, start = indicators(codes, [3] * 30)
+        found += len(select_predictors(X, start, y, np.ones(n), 0.05).predictors) > 0
+    assert found <= 70  # 5 % and three standard errors

@@ -1,11 +1,10 @@
-"""`method="auto"`: three methods, tuned on the same folds, and the weights of their averaged probabilities.
+"""`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities are averaged.
 
 A *member* is a tuned engine, fitted to all rows. K counts groups, M members, N validated rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -13,11 +12,14 @@ import numpy as np
 
 from bbl.boltzmann.estimate import Estimate, estimate
 from bbl.boltzmann.refining import refine
+from bbl.boltzmann.relevance import choose_relevant
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Scored, calibrated
-from bbl.engines import Conditional, Engine, MeanField, PseudoLikelihood
+from bbl.engines import Conditional, Engine, MeanField, NaiveBayes, PseudoLikelihood
+from bbl.model.layout import Layout
+from bbl.parallel import scaled_progress
 from bbl.rows.folds import Folds, shuffled_folds
 from bbl.rows.sample import Sample
 from bbl.stats.averaging import averaged_scores, convex_weights
@@ -28,16 +30,71 @@ __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out
 
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
-PRIOR_COUNTS = (1.0, 0.1)  # of pseudo-likelihood; 1 biases groups of ten rows, 0.1 does not
-TOLERANCE = 1e-6  # gradient norm at which pseudo-likelihood stops
+RELEVANCE = 0.05  # significance level at which predictors are chosen
+EQUALITY = 0.1  # of the weights of members; 1 gives too much to those that predict badly alone
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
-CONDITIONAL_SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings, as `scale` of conditional likelihood
-CONDITIONAL_RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
 SINGLE_PRECISION_TOLERANCE = 1e-5  # gradient norm at which fits in single precision stop; rounding allows no less
 COMPARISON_TOLERANCE = 1e-4  # gradient norm at which fits stop whose scores are only compared
 
 PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a member of the average is tuned over; an engine that needs complete rows takes part only where all are.
+
+    Attributes
+    ----------
+    variants : tuple of Engine
+        Engines that are compared.
+    settings : tuple of float
+        Rising settings of their tuned option that are tried; () without one.
+    relevance : float, optional
+        Significance level at which predictors are chosen; None for all.
+    fields_only : bool, default False
+        Whether the interactions of the formula are left out.
+    has_twin : bool, default False
+        Whether another candidate has the same engines for all predictors.
+    """
+
+    variants: tuple[Engine, ...]
+    settings: tuple[float, ...] = ()
+    relevance: float | None = None
+    fields_only: bool = False
+    has_twin: bool = False
+
+    def of(self, task: Task) -> Task:
+        """Return the task that the member is fitted to."""
+        layout = task.layout
+        if self.fields_only:
+            layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
+        return replace(task, layout=layout, relevance=self.relevance)
+
+    def takes_part(self, task: Task, chooses: bool) -> bool:
+        """Return whether the engines can be fitted to the rows of a task, and would differ from other candidates.
+
+        `chooses` says whether not all predictors are relevant.
+        """
+        is_own = not (self.fields_only and task.layout.order == 1) and (chooses or not self.has_twin)
+        return is_own and (task.sample.complete or not self.variants[0].joint)
+
+
+PSEUDO = tuple(
+    PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1)
+)  # 1 biases groups of 10 rows
+SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings against fields, as `scale` of conditional likelihood
+CONDITIONAL = tuple(Conditional(scale=scale, early_stopping=True) for scale in SCALES)
+RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
+CANDIDATES = (
+    Candidate((MeanField(),), MeanField.tuned.grid),
+    Candidate(PSEUDO, PseudoLikelihood.tuned.grid),
+    Candidate(CONDITIONAL, RIDGES),
+    Candidate((Conditional(scale=1.0, early_stopping=True),), RIDGES, fields_only=True),
+    Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE),
+    Candidate(PSEUDO, PseudoLikelihood.tuned.grid, relevance=RELEVANCE, has_twin=True),
+    Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, has_twin=True),
+)
 
 
 @dataclass(frozen=True)
@@ -113,19 +170,17 @@ def _fit_member(task: Task, engine: Engine, tuning: Tuning, run: Run) -> Member:
 
 
 def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
-    """Return the members, tuned on all folds; conditional likelihood only takes part if no value is missing."""
-    pseudo = [PseudoLikelihood(prior_count=count, tolerance=TOLERANCE) for count in PRIOR_COUNTS]
-    conditional = [Conditional(scale=scale, early_stopping=True) for scale in CONDITIONAL_SCALES]
-    candidates: list[tuple[Sequence[Engine], Sequence[float]]] = [
-        ([MeanField()], MeanField.tuned.grid),
-        (pseudo, PseudoLikelihood.tuned.grid),
-    ]
-    if task.sample.complete:
-        candidates.append((conditional, CONDITIONAL_RIDGES))
+    """Return the members, tuned on all folds; candidates of chosen predictors take part if these are not all."""
+    sample = cast(Sample, task.sample)
+    chooses = len(choose_relevant(sample, task.layout, task.K, RELEVANCE).chosen) < task.layout.m
+    candidates = [candidate for candidate in CANDIDATES if candidate.takes_part(task, chooses)]
     members = []
-    for variants, settings in candidates:
-        tuned = tune(task, variants[0], "cv", CALIBRATION, run, folds=folds, among=(variants, settings))
-        members.append(_fit_member(task, tuned.engine or variants[0], tuned, run))
+    step = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
+    for candidate in candidates:
+        own, first = candidate.of(task), candidate.variants[0]
+        among = (candidate.variants, candidate.settings)
+        tuned = tune(own, first, "cv", CALIBRATION, step, folds=folds, among=among)
+        members.append(_fit_member(own, tuned.engine or first, tuned, run))
     return members
 
 
@@ -141,7 +196,7 @@ def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
             for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
         )
     )
-    calibrate = CALIBRATION_OF_MANY_ROWS
+    calibrate, run = CALIBRATION_OF_MANY_ROWS, run.reporting(scaled_progress(run.progress, 1.0 / 3.0))
     tuned, _, _ = tune_many(task, MeanField(), first_fold, sample_folds, calibrate, run)
     assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
     members = [_fit_member(task, tuned.engine, tuned, run)]
@@ -166,11 +221,12 @@ def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) 
 
 
 def fit_average(task: Task, run: Run) -> Averaged:
-    """Tune, fit and calibrate mean field, pseudo-likelihood and conditional likelihood, and weigh them.
+    """Tune, fit and calibrate the members, and weigh them.
 
-    Members are tuned and compared on the same five shuffled folds; of more than `SINGLE_HOLDOUT_ABOVE` distinct rows
-    one fold is held out, and settings are compared on a sample of rows first. The result depends neither on the order
-    of rows nor on whether rows are repeated or weighted.
+    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. Of more
+    than `SINGLE_HOLDOUT_ABOVE` distinct rows one fold is held out, and mean field, pseudo-likelihood and conditional
+    likelihood are tuned on a sample of rows first. The result depends neither on the order of rows nor on whether rows
+    are repeated or weighted.
     """
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
     task, folds = task.of(sample), shuffled_folds(sample, NFOLD, run.rng)
@@ -180,12 +236,12 @@ def fit_average(task: Task, run: Run) -> Averaged:
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, task.K)
-    weights, losses, record = weigh(log_p, scored[0], totals)
+    weights, losses, record = weigh(log_p, scored[0], totals, equality=EQUALITY)
     return Averaged(tuple(members), weights, losses, record)
 
 
 def weigh(
-    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = ""
+    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = "", equality: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
     """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their average.
 
@@ -199,8 +255,10 @@ def weigh(
         Total weight of each group in all rows.
     advice : str
         Advice for a log-loss above that of predicting the groups' shares.
+    equality : float, default 1.0
+        Strength with which weights are drawn towards equality, `a` of `convex_weights`.
     """
-    row_weights, weights = scored.weights, convex_weights(log_p, scored.weights)
+    row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
     is_scored = np.isfinite(log_p).all(axis=0)  # not where a fold has no training row of the row's group
     if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None

@@ -60,9 +60,11 @@ def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
 
 def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     table = auto.tuning
-    assert list(table.index) == ["mf", "pseudo", "conditional"]
+    assert list(table.index) == [
+        "mf", "pseudo 1", "conditional 1", "conditional 2", "naive", "pseudo 2", "conditional 3"
+    ]  # fmt: skip
     assert (table["weight"] > 0).all() and table["weight"].sum() == pytest.approx(1.0)
-    assert "prior_count=1" in table.loc["pseudo", "setting"]
+    assert "prior_count=1" in table.loc["pseudo 1", "setting"]
     assert all(member.estimate.calibration is not None for member in auto.members)
     p = [np.asarray(member.predict(data, type="prob").iloc[:, :2], dtype=float) for member in auto.members]
     own = auto.predict(data, type="prob").iloc[:, :2].to_numpy(dtype=float)
@@ -79,7 +81,9 @@ def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypa
     rows = pd.DataFrame(codes.astype(str), columns=list("abcdef")).assign(y=y.astype(str))
     losses = {}
     for counts in ((1.0,), (0.1,), (1.0, 0.1)):
-        monkeypatch.setattr(averaging, "PRIOR_COUNTS", counts)
+        variants = tuple(bbl.PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in counts)
+        candidate = averaging.Candidate(variants, bbl.PseudoLikelihood.tuned.grid)
+        monkeypatch.setattr(averaging, "CANDIDATES", (candidate,))
         found = bbl.bbl("y ~ .", rows, method="auto", verbose=0).tuning.loc["pseudo"]
         losses[counts] = found["log_loss"]
     assert losses[1.0, 0.1] == losses[(taken,)] < max(losses.values())
@@ -156,12 +160,13 @@ def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     unknown = data.copy()
     unknown.loc[0, "a"] = None
     found = fit.predict(unknown, type="prob").iloc[:, :2].to_numpy(dtype=float)
-    w = fit.member_weights[:2] / fit.member_weights[:2].sum()
-    parts = [m.predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float) for m in fit.members[:2]]
+    able = [k for k, member in enumerate(fit.members) if not member.engine.joint]
+    w = fit.member_weights[able] / fit.member_weights[able].sum()
+    parts = [fit.members[k].predict(unknown.head(1), type="prob").iloc[0, :2].to_numpy(dtype=float) for k in able]
     np.testing.assert_allclose(found[0], w @ parts, atol=1e-12)
     np.testing.assert_allclose(found[1:], fit.predict(data, type="prob").iloc[1:, :2].to_numpy(dtype=float))
     trained = bbl.bbl("y ~ .", unknown, method="auto", missing="marginal", verbose=0)
-    assert list(trained.tuning.index) == ["mf", "pseudo"]
+    assert list(trained.tuning.index) == ["mf", "pseudo 1", "naive", "pseudo 2"]
     dropped = bbl.bbl("y ~ .", unknown, method="auto", missing="drop", verbose=0)
     assert dropped.nobs() == len(data) - 1 and dropped.predict(unknown)["yhat"].isna().tolist()[:2] == [True, False]
 

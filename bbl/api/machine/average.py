@@ -1,4 +1,4 @@
-"""The public function `average`, and fits with ``method="auto"``, which average three Boltzmann machines.
+"""The public function `average`, and fits with ``method="auto"``, which average Boltzmann machines.
 
 Terms: a *member* is one of the M classifiers that are averaged; K classes; N validated rows of all folds; *out-of-fold*
 scores of a row are those of a model that was fitted without the fold of the row.
@@ -37,11 +37,10 @@ from bbl.stats.loss_record import LossRecord
 __all__ = ["AUTO", "average", "check_auto", "cross_auto", "fit_auto", "is_auto"]
 
 AUTO: Final = "auto"
-AUTO_MEMBERS = 3  # of method="auto"
 SETTLED = "method='auto' chooses its settings itself"
 IN_MEMORY = "method='auto' needs all rows in memory"
 AUTO_REFUSALS = AverageResults.refusals | lacking(  # capabilities that every average, or method="auto", lacks
-    tuning=SETTLED, gauge=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
+    tuning=SETTLED, gauge=SETTLED, relevance=SETTLED, third_order=PREPARED_AS.order_reason, real_weights=NOT_COUNTS,
     survey="an average has no standard errors that could know a sampling design",
     no_response="method='auto' averages classifiers", density="method='auto' averages classifiers",
     batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
@@ -95,7 +94,7 @@ def _average_results(
 
 def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
-    with progress_bar(AUTO_MEMBERS * NFOLD, "auto", verbose) as progress:
+    with progress_bar(NFOLD, "auto", verbose) as progress:
         averaged = fit_average(call.task.of(call.rows), call.run(progress))
     labels = call.design.labels
     warn_problems([problem for member in averaged.members for problem in problems(member.estimate.fits, labels)], 4)

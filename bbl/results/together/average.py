@@ -27,6 +27,7 @@ from bbl.results.classifier import ClassifierResults, no_refit
 from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
+from bbl.results.together.relevant import relevant
 from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
@@ -91,6 +92,7 @@ class AverageResults(ClassifierResults):
     logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
+    relevant = relevant
     residuals = residuals
     score = accuracy_score
     _composite_aic = no_composite_aic

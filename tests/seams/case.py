@@ -117,6 +117,11 @@ class Case:
         return getattr(self.fit, "engine", None) if self.s.family == "bbl" else None
 
     @property
+    def has_tests(self) -> bool:
+        """Whether parameters have standard errors and tests: not of predictors that the rows have chosen."""
+        return self.engine is not None and self.engine.has_tests and self.fit.estimate.relevance is None
+
+    @property
     def classes(self) -> bool:
         """Whether the model has classes."""
         return hasattr(type(self.fit), "predict")
@@ -125,7 +130,7 @@ class Case:
     def is_tuned(self) -> bool:
         """Whether folds decide on something, so that the order of rows does too."""
         o = self.s.options
-        cv = any(o.get(name) in ("cv", "cv-1se") for name in ("lambda_", "eps", "ridge"))
+        cv = any(o.get(name) in ("cv", "cv-1se") for name in ("lambda_", "eps", "ridge", "relevance"))
         searched = self.s.method in ("tan_hc", "tan_hcsp", "fssj", "bsej", "auto")
         return cv or searched or o.get("calibrate", "none") != "none" or o.get("average") == "cv" or "start" in o
 

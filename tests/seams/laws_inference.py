@@ -16,10 +16,8 @@ from seams.laws import law
 
 def tests_are_there(case: Case) -> bool:
     """Whether there are standard errors and tests."""
-    engine = case.engine
     return (
-        engine is not None
-        and engine.has_tests
+        case.has_tests
         and case.in_memory
         and (case.s.weights != "real" or bool(case.s.design))
         and case.s.options.get("symmetrize", True)
@@ -106,8 +104,7 @@ def conf_int_is_the_table(case: Case) -> None:
 
 def may_have_a_design(case: Case) -> bool:
     """Whether the scenario's call may be made with a sampling design."""
-    engine = case.engine
-    return engine is not None and engine.has_tests and case.in_memory and not (case.is_tuned or case.s.design)
+    return case.has_tests and case.in_memory and not (case.is_tuned or case.s.design)
 
 
 @law(may_have_a_design, cost=60)

@@ -37,7 +37,9 @@ def probabilities_sum_to_one(case: Case) -> None:
     expect_close(p[kept].sum(axis=1), np.ones(kept.sum()), "sum of probabilities", atol=1e-9)
     said = found.iloc[:, -1].to_numpy(object)[kept]
     chosen = np.array([groups.index(g) for g in said], dtype=int)
-    expect_close(p[kept][np.arange(kept.sum()), chosen], p[kept].max(axis=1), "probability of the predicted group")
+    said_p, highest = p[kept][np.arange(kept.sum()), chosen], p[kept].max(axis=1)
+    # scores within 1e-12 of their size are ties, and those of weights of 1e9 with an approximate ln Z reach 1e5
+    expect_close(said_p, highest, "probability of the predicted group", atol=1e-6)
     alone = case.fit.predict(case.new_frame, type="class").to_numpy(object)[kept]
     expect(list(alone) == list(said), f"type='class' says {list(alone)[:5]}, yhat {list(said)[:5]}")
 

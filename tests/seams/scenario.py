@@ -267,6 +267,8 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         options["log_z"] = one({"exact": 3, "pseudo": 3, "half": 3, "mf": 2, "ais": 0.1 if small else 0.0})
     if response and method not in ("auto",) and chance(0.07):
         options["calibrate"] = one(("offset", "temperature"))
+    if response and method in ("pseudo", "ml", "mf", "naive", "conditional") and chance(0.12):
+        options["relevance"] = one({0.05: 0.6, 0.5: 0.3, "cv": 0.1 if draft.n <= 200 and m <= 8 else 0.0})
     if response and chance(0.12):
         options["priors"] = one(("equal", "drawn"))
     if response and chance(0.2):

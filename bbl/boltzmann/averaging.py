@@ -10,7 +10,8 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.refining import refine
 from bbl.boltzmann.relevance import choose_relevant
 from bbl.boltzmann.task import Run, Task

@@ -6,16 +6,17 @@ K counts groups, m predictors, n rows. *Energy*: the exponent of P(row | group),
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from bbl.boltzmann.convergence_warnings import group_text
 from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
+from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.joint import joint_path
-from bbl.boltzmann.predictive import Predictive, predictive
-from bbl.boltzmann.relevance import Relevance, choose_relevant, of_all_predictors, of_chosen
+from bbl.boltzmann.predictive import predictive
+from bbl.boltzmann.relevance import choose_relevant, of_all_predictors, of_chosen
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
 from bbl.design.labels import Labels
@@ -23,138 +24,17 @@ from bbl.engines import Engine, EngineFit
 from bbl.engines.engine_fit import NoProgress
 from bbl.engines.traits import OutOfFoldScores
 from bbl.engines.warm_starts import WarmStarts
-from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z, annealing_start
 from bbl.model.elimination import log_sum
-from bbl.model.fields import pseudo_log_likelihood
 from bbl.model.layout import Layout
 from bbl.model.logz import OF_ROWS, approximate_log_z, exact_order, resolve_log_z
-from bbl.model.marginal import MarginalEnergy
 from bbl.model.parameters import Parameters
 from bbl.parallel import run_tasks
 from bbl.rows.sample import Rows, Sample
-from bbl.stats.calibration import Calibration
-from bbl.stats.scores import class_scores
 
-__all__ = ["Estimate", "estimate", "estimate_jointly", "estimate_path", "fit_group"]
+__all__ = ["estimate", "estimate_jointly", "estimate_path", "fit_group"]
 
 MIN_WORK_FOR_THREADS = 200_000  # rows times levels times settings; smaller fits run in one thread
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A fitted model as plain arrays.
-
-    Attributes
-    ----------
-    parameters : Parameters
-    log_z : ndarray, shape (K,)
-        ln Z of each group.
-    log_z_kind : str
-        How `log_z` was computed: "exact", "pseudo", "half", "mf" or "ais"; "none" if P(x|y) is not modelled: then
-        `log_z` holds the constants that are subtracted from class scores.
-    class_prior : ndarray, shape (K,)
-        Weighted share of each group.
-    lkh : float
-        Maximised objective, summed over the observations of all groups.
-    fits : tuple of EngineFit
-        One per group, then the pooled one if it was made.
-    log_z_error : ndarray, shape (K,)
-        Standard error of `log_z`; zero unless it was sampled.
-    calibration : Calibration or None
-        Transformation of class scores before they become probabilities.
-    predictive : Predictive or None
-        Posterior draws over which class scores are averaged, if the method has draws.
-    relevance : Relevance or None
-        The predictors that differ between groups, if they were chosen; None for all.
-    """
-
-    parameters: Parameters
-    log_z: np.ndarray
-    log_z_kind: str
-    class_prior: np.ndarray
-    lkh: float
-    fits: tuple[EngineFit, ...]
-    log_z_error: np.ndarray
-    calibration: Calibration | None = None
-    predictive: Predictive | None = None
-    relevance: Relevance | None = None
-
-    @property
-    def coefficients(self) -> np.ndarray:
-        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 for a share of 0."""
-        log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
-        return np.column_stack([log_share - self.log_z, self.parameters.theta])
-
-    def energy(self) -> Callable:
-        """Return a function of codes (n, m) and missing values (n, m) to energies (n, K), the mean over any draws."""
-        if self.predictive is not None:
-            return self.predictive.energy(self.log_z)
-        return MarginalEnergy(self.parameters.layout, self.parameters.theta)
-
-    def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, calibrated if the model is.
-
-        Parameters
-        ----------
-        codes : ndarray, shape (n, m)
-        missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. A row without known predictors has the logarithms of the groups' shares.
-        """
-        return self.scores_by(self.energy(), codes, missing)
-
-    def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return `class_scores` from a function that `energy` returned, which can serve many calls."""
-        is_empty = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
-        summed_out = None if missing is None else missing & ~is_empty[:, None]
-        if self.log_z_kind == "none" and summed_out is not None and summed_out.any():
-            raise OptionError(
-                "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
-                "Give complete rows of known levels, or fit method='pseudo'.",
-                argument="newdata",
-            )
-        scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
-        if self.calibration is not None:
-            scores = self.calibration(scores)
-        with np.errstate(divide="ignore"):
-            scores[is_empty] = np.log(self.class_prior)
-        return scores
-
-    def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` of encoded rows, shape (n,), without calibration; see `scores_by`."""
-        scores = replace(self, calibration=None).scores_by(energy, codes, missing)
-        return np.logaddexp.reduce(scores, axis=1)
-
-    def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
-        layout, theta = self.parameters.layout, self.parameters.theta
-        return np.column_stack(
-            [pseudo_log_likelihood(layout.of_group(k), row, codes, missing) for k, row in enumerate(theta)]
-        )
-
-    def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
-        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
-        layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
-        for k, group_theta in enumerate(theta):
-            rows = np.flatnonzero((y == k) & (weights > 0.0))
-            if len(rows):
-                group_missing = None if missing is None else missing[rows]
-                group_layout = layout.of_group(k)
-                log_p = pseudo_log_likelihood(group_layout, group_theta, codes[rows], group_missing)
-                total -= float(weights[rows] @ log_p)
-        return total / float(weights.sum())
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters of all groups: those that a group chose, and that its rows determine."""
-        K, size = self.parameters.theta.shape
-        chosen = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
-        return sum(n if fit.rank is None else fit.rank for n, fit in zip(chosen, self.fits, strict=False))
-
-    @property
-    def converged(self) -> bool:
-        """Whether every predictor of every group reached its optimum."""
-        return all(fit.converged.all() for fit in self.fits)
 
 
 def fit_group(

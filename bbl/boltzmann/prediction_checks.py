@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.validation import validate
 from bbl.crossval import Scored, fold_log_shares

@@ -7,7 +7,8 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate, estimate, estimate_jointly
+from bbl.boltzmann.estimate import estimate, estimate_jointly
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import descend
 from bbl.boltzmann.tuning_record import Tuning

@@ -6,11 +6,13 @@ no interaction, so that it cancels in class scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
+from bbl.boltzmann.fitted import Estimate, Relevance
+from bbl.boltzmann.task import Task
 from bbl.design.labels import Labels
 from bbl.engines import EngineFit
 from bbl.model.layout import Layout
@@ -19,34 +21,11 @@ from bbl.model.parameters import Parameters
 from bbl.rows.sample import Sample
 from bbl.stats.relevance import select_predictors
 
-if TYPE_CHECKING:
-    from bbl.boltzmann.estimate import Estimate
-    from bbl.boltzmann.task import Task
-
-__all__ = ["CHOSEN_BY_ROWS", "Relevance", "choose_relevant", "of_all_predictors", "of_chosen"]
+__all__ = ["CHOSEN_BY_ROWS", "choose_relevant", "of_all_predictors", "of_chosen"]
 
 CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the same rows have chosen"
 SELECTION_ROWS = 20_000  # rows of a systematic sample on which predictors are chosen, if there are more
 SHARED_PRIOR_COUNT = 1.0  # of the shares of levels from which shared fields come
-
-
-@dataclass(frozen=True)
-class Relevance:
-    """Which predictors a fit uses to tell groups apart.
-
-    Attributes
-    ----------
-    level : float
-        Significance level at which they were chosen.
-    chosen : ndarray of intp, shape (q,)
-        Their positions, rising.
-    p_value : ndarray, shape (q,)
-        Of each when it was chosen, times the number of candidates.
-    """
-
-    level: float
-    chosen: np.ndarray
-    p_value: np.ndarray
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:

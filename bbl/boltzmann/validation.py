@@ -11,7 +11,8 @@ import numpy as np
 
 from bbl.boltzmann.convergence_warnings import Problem, problems
 from bbl.boltzmann.cost_limits import check_annealing, guard_memory
-from bbl.boltzmann.estimate import Estimate, estimate_path
+from bbl.boltzmann.estimate import estimate_path
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.task import Run, Task
 from bbl.crossval import Scored, cross_validate
 from bbl.design.labels import Labels

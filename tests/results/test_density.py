@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bbl
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.errors import BBLError, DataError, FormulaError, LevelError, OptionError
 from bbl.stats.enrichment import rank_test
 

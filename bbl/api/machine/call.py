@@ -19,7 +19,8 @@ from bbl.api.machine.zeros import check_zeros_call, support_of
 from bbl.api.training_data import FEWER_PREDICTORS, EncodedData, TrainingData, encode_data, refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
 from bbl.boltzmann.cost_limits import announce_terms
-from bbl.boltzmann.estimate import Estimate, estimate
+from bbl.boltzmann.estimate import estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.prediction_checks import held_out_record, remedy
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import RULES

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.survey import penalised_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits

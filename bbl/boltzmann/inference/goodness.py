@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.engines import Engine
 from bbl.engines.engine_fit import EngineFit
 from bbl.engines.likelihood.existence import rank

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.survey import joint_deviations, penalised_deviations, share_deviations
 from bbl.engines import Engine

@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.convergence_warnings import Problem
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.prediction_checks import remedy
-from bbl.boltzmann.relevance import Relevance
 from bbl.boltzmann.tuning_record import Tuning
 from bbl.design.design import Design
 from bbl.engines import ENGINES, Engine, EngineFit

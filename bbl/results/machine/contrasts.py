@@ -11,7 +11,7 @@ from typing import NoReturn, cast, final
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.covariance import difference_terms
 from bbl.checks import flag, share, verb
 from bbl.design.labels import Labels

@@ -7,7 +7,7 @@ from typing import NoReturn, cast, final
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.checks import real, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit

@@ -16,7 +16,7 @@ from bbl.results.effects.fit import DeltaMethod, EffectFit, ErrorSource, Scores
 from bbl.stats.scores import with_priors
 
 if TYPE_CHECKING:
-    from bbl.boltzmann.estimate import Estimate
+    from bbl.boltzmann.fitted import Estimate
     from bbl.engines import Engine
     from bbl.model.parameters import Parameters
     from bbl.rows.sample import Sample

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self, Unpack, final, overload
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
 from bbl.boltzmann.estimate import estimate as fit_estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.prediction_checks import remedy
 from bbl.boltzmann.task import Run, Task
 from bbl.capabilities import WITH_ZEROS

@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.inference.comparisons import compare_groups, compare_pooled
 from bbl.boltzmann.inference.covariance import Covariances, covariances, full_covariance
 from bbl.boltzmann.inference.joint import JointTests

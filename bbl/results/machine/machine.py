@@ -15,7 +15,7 @@ from typing import Self, cast
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.boltzmann.structural_zeros import refuse_impossible_rows
 from bbl.boltzmann.tuning_record import Tuning

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.estimate import Estimate
+from bbl.boltzmann.fitted import Estimate
 from bbl.checks import arguments, choice, integer, share
 from bbl.design.labels import Labels
 from bbl.engines import Engine

@@ -11,13 +11,13 @@ from bbl.checks import verb
 from bbl.report.text import label_text
 
 if TYPE_CHECKING:
-    from bbl.results.machine.fit import BBLResults
+    from bbl.results.machine.machine import MachineResults
 
 __all__ = ["relevant"]
 
 
 @verb
-def relevant(self: BBLResults) -> pd.DataFrame:
+def relevant(self: MachineResults) -> pd.DataFrame:
     """Return the terms that predictions use: those whose parameters are not the same in all groups.
 
     All other terms cancel in class probabilities, exactly: a change of a predictor in none of the terms changes no

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from bbl.boltzmann.averaging import hide_rows, silent_rows
 from bbl.capabilities import MACHINE_ONLY, MethodTraits, lacking
+from bbl.checks import verb
 from bbl.choices import EvaluationFigure
 from bbl.errors import OptionError
 from bbl.report.machine.summary import Section, Summary, fit_summary
@@ -27,7 +28,6 @@ from bbl.results.classifier import ClassifierResults, no_refit
 from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
-from bbl.results.together.relevant import relevant
 from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
 from bbl.stats.likelihood_ratio import likelihood_ratio
@@ -92,7 +92,6 @@ class AverageResults(ClassifierResults):
     logLik = training_log_likelihood
     predict = predict_rows
     predict_batches = predict_batches
-    relevant = relevant
     residuals = residuals
     score = accuracy_score
     _composite_aic = no_composite_aic
@@ -166,6 +165,39 @@ class AverageResults(ClassifierResults):
     def _advice(self) -> str:
         """What to try if the average predicts worse than the shares of the groups."""
         return member_advice(self.members)
+
+    @verb
+    def relevant(self) -> pd.DataFrame:
+        """Return the terms that the members' predictions use: those whose parameters are not the same in all groups.
+
+        Returns
+        -------
+        DataFrame
+            By the index ``term`` (a predictor, or several joined by colons), the largest weight first: ``order``
+            (number of predictors) and ``weight`` (sum of the weights of the members that use the term).
+
+        Raises
+        ------
+        OptionError
+            If a member is no Boltzmann machine, whose terms are not told.
+
+        Examples
+        --------
+        >>> import bbl
+        >>> titanic = bbl.datasets.load_titanic()
+        >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", method="auto", verbose=0)
+        >>> fit.relevant().round(3).head(3)["order"].tolist()
+        [1, 1, 1]
+        """
+        told = [member.relevant for member in self.members if hasattr(member, "relevant")]
+        if len(told) < len(self.members):
+            raise OptionError("relevant() is told by Boltzmann machines, and a member of this average is none.")
+        frames = [
+            tell()["order"].to_frame().assign(weight=weight)
+            for tell, weight in zip(told, self.member_weights, strict=True)
+        ]
+        used = pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
+        return used.sort_values("weight", ascending=False, kind="stable")
 
     def log_likelihood(self, rows: Rows) -> NoReturn:
         """Raise the OptionError of `check_likelihood`."""

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bbl
 from bbl.design.labels import Labels
 from bbl.report.machine.summary import Section, Summary, fit_summary
 from bbl.report.markup import html_table, html_text, latex_table, latex_text
@@ -237,3 +238,17 @@ def test_plain_summary():
     assert str(summary) == "Head\n\nTitle:\nTable:\n    value\nrow   0.5\nnote"
     latex_is_sound(summary.as_latex())
     assert Checker(summary.as_html()).seen.count("table") == 1
+
+
+@pytest.mark.parametrize("of", ["group", ("Yes", "No")])
+def test_estimates_without_a_penalty_stand_beside_limits_that_the_penalty_left(of):
+    titanic = bbl.datasets.load_titanic()
+    for penalty, is_shown in ((0.1, True), (1e-5, False)):
+        fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_=penalty, lambdah=penalty)
+        summary = fit.inference().summary(of)
+        assert "unpenalised" not in summary.tables["parameters"]
+        cells = summary.sections[0].table
+        assert ("no penalty" in cells) == is_shown
+        if is_shown:
+            limits = cells[["lower", "no penalty", "upper"]].dropna()
+            assert len(limits) > 3 and (limits.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)

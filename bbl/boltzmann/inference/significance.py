@@ -295,6 +295,12 @@ class Comparison:
             p[k] = family.p()
         return p
 
+    @property
+    def unpenalised(self) -> np.ndarray:
+        """Estimates without a penalty; nan without a test, or where it is of something else of the same sign."""
+        tested = self.verdict <= Kind.EXACT if self.to_limits is None else np.zeros(self.layout.size, dtype=bool)
+        return np.where(tested, self.theta, np.nan)
+
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the confidence limits of every parameter; nan where there is no test."""
         lower, upper = np.full((2, self.layout.size), np.nan)

@@ -52,17 +52,22 @@ def absent(name: Hashable) -> bool:
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: str) -> Summary:
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
-    Tables are as in `Inference`; `d` is ``"d"`` if they are of differences between groups, else empty.
+    Tables are as in `Inference`, with the estimates without a penalty in the column `unpenalised`: they are shown where
+    the penalty draws an estimate out of its limits. `d` is ``"d"`` if they are of differences of groups, else empty.
     """
     clearest = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
     shown = clearest.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
+    is_outside = (shown["estimate"] < shown["lower"]) | (shown["estimate"] > shown["upper"])
+    if (is_outside & shown["unpenalised"].notna()).any():
+        columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: 5 for name in cells.columns if name != "Pr(>|z|)"})
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, d, note)]
+    table = table.drop(columns="unpenalised")
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
 

@@ -318,7 +318,9 @@ class Inference(Estimates):
         >>> list(inference.summary().tables)
         ['parameters', 'tests']
         """
-        table, tests = without_reference(self.table(of, level)), without_reference(self.tests(of))
+        unpenalised = np.concatenate([test.unpenalised for test in self._tests(of)])
+        table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
+        tests = without_reference(self.tests(of))
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:

@@ -35,8 +35,6 @@ RELEVANCE = 0.05  # significance level at which predictors are chosen
 EQUALITY = 0.1  # of the weights of members; 1 gives too much to those that predict badly alone
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
-SINGLE_PRECISION_TOLERANCE = 1e-5  # gradient norm at which fits in single precision stop; rounding allows no less
-COMPARISON_TOLERANCE = 1e-4  # gradient norm at which fits stop whose scores are only compared
 
 PREPARED_AS = MeanField()  # every member accepts the formulas and rows that this one accepts
 
@@ -57,6 +55,10 @@ class Candidate:
         Whether the interactions of the formula are left out.
     has_twin : bool, default False
         Whether another candidate has the same engines for all predictors.
+    tolerance : float, optional
+        Gradient norm at which the fit to all rows stops; that of the engine by default.
+    refined : bool, default False
+        Whether conditional likelihood refines the fit, as a further member; only of many rows.
     """
 
     variants: tuple[Engine, ...]
@@ -64,6 +66,8 @@ class Candidate:
     relevance: float | None = None
     fields_only: bool = False
     has_twin: bool = False
+    tolerance: float | None = None
+    refined: bool = False
 
     def of(self, task: Task) -> Task:
         """Return the task that the member is fitted to."""
@@ -93,8 +97,16 @@ CANDIDATES = (
     Candidate(CONDITIONAL, RIDGES),
     Candidate((Conditional(scale=1.0, early_stopping=True),), RIDGES, fields_only=True),
     Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE),
-    Candidate(PSEUDO, PseudoLikelihood.tuned.grid, relevance=RELEVANCE, has_twin=True),
+    Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, has_twin=True),
+)
+COMPARED = PseudoLikelihood(
+    prior_count=1.0, tolerance=1e-4, precision="single"
+)  # stops early where scores are compared
+CANDIDATES_OF_MANY_ROWS = (
+    Candidate((MeanField(),)),
+    Candidate((COMPARED,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
+    Candidate((COMPARED,), relevance=RELEVANCE, has_twin=True, tolerance=1e-5),
 )
 
 
@@ -170,12 +182,15 @@ def _fit_member(task: Task, engine: Engine, tuning: Tuning, run: Run) -> Member:
     return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine))
 
 
+def _candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
+    """Return the candidates that take part; those of chosen predictors alone only if these are not all."""
+    chosen = choose_relevant(cast(Sample, task.sample), task.layout, task.K, RELEVANCE).chosen
+    return [candidate for candidate in table if candidate.takes_part(task, len(chosen) < task.layout.m)]
+
+
 def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
-    """Return the members, tuned on all folds; candidates of chosen predictors take part if these are not all."""
-    sample = cast(Sample, task.sample)
-    chooses = len(choose_relevant(sample, task.layout, task.K, RELEVANCE).chosen) < task.layout.m
-    candidates = [candidate for candidate in CANDIDATES if candidate.takes_part(task, chooses)]
-    members = []
+    """Return the members, tuned on all folds."""
+    members, candidates = [], _candidates(task, CANDIDATES)
     step = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
     for candidate in candidates:
         own, first = candidate.of(task), candidate.variants[0]
@@ -188,7 +203,7 @@ def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
 def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
     """Return the members for many rows: tuned on a sample of the first fold, then on the whole first fold.
 
-    Conditional likelihood, which may refine pseudo-likelihood, only takes part if no value is missing.
+    Conditional likelihood only takes part if no value is missing.
     """
     first_fold = Folds(folds.train[:1], folds.held[:1])
     sample_folds = Folds(
@@ -197,20 +212,24 @@ def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
             for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
         )
     )
-    calibrate, run = CALIBRATION_OF_MANY_ROWS, run.reporting(scaled_progress(run.progress, 1.0 / 3.0))
-    tuned, _, _ = tune_many(task, MeanField(), first_fold, sample_folds, calibrate, run)
-    assert tuned.engine is not None  # noqa: S101  # a fresh tuning has it
-    members = [_fit_member(task, tuned.engine, tuned, run)]
-    pseudo_likelihood = PseudoLikelihood(prior_count=1.0, tolerance=COMPARISON_TOLERANCE, precision="single")
-    tuned, last, warm_starts = tune_many(task, pseudo_likelihood, first_fold, sample_folds, calibrate, run)
-    assert isinstance(tuned.engine, PseudoLikelihood)  # noqa: S101
-    members.append(_fit_member(task, replace(tuned.engine, tolerance=SINGLE_PRECISION_TOLERANCE), tuned, run))
-    if task.sample.complete:
-        fitted, tuned = refine(task, folds, last, warm_starts, run.reporting(None))
-        assert tuned.engine is not None  # noqa: S101
-        members.append(Member(tuned.engine, replace(fitted, calibration=tuned.calibration), tuned))
-    if run.progress is not None:
-        run.progress(float(NFOLD))
+    members, candidates = [], _candidates(task, CANDIDATES_OF_MANY_ROWS)
+    refines = [candidate.refined and task.sample.complete for candidate in candidates]
+    step = run.reporting(scaled_progress(run.progress, 1.0 / (len(candidates) + sum(refines))))
+    for candidate, is_refined in zip(candidates, refines, strict=True):
+        own = candidate.of(task)
+        tuned, last, warm_starts = tune_many(
+            own, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, step
+        )
+        engine = cast(Engine, tuned.engine)  # a fresh tuning has it
+        if candidate.tolerance is not None:
+            engine = replace(engine, **{"tolerance": candidate.tolerance})
+        members.append(_fit_member(own, engine, tuned, run))
+        if is_refined:
+            fitted, tuned = refine(own, folds, last, warm_starts, run.reporting(None))
+            calibrated_fit = replace(fitted, calibration=tuned.calibration)
+            members.append(Member(cast(Engine, tuned.engine), calibrated_fit, tuned))
+            if step.progress is not None:
+                step.progress(float(NFOLD))
     return members
 
 

@@ -206,7 +206,8 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
     real = tuning.validate
 
     def watched(task, engine, values, folds, run, **options):
-        seen.append((engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values))))
+        if task.relevance is None:
+            seen.append((engine.name, np.count_nonzero(folds.train[0]), list(np.atleast_1d(values))))
         return real(task, engine, values, folds, run, **options)
 
     monkeypatch.setattr(tuning, "validate", watched)
@@ -232,7 +233,7 @@ def test_many_rows_are_predicted_about_as_well_as_few(auto, data, monkeypatch):
     unknown = data.copy()
     unknown.loc[0, "a"] = None
     trained = bbl.bbl("y ~ .", unknown, method="auto", missing="marginal", verbose=0)
-    assert list(trained.tuning.index) == ["mf", "pseudo"]
+    assert list(trained.tuning.index) == ["mf", "pseudo 1", "pseudo 2"]
 
 
 def test_rare_groups_and_few_rows_do_not_break_it():

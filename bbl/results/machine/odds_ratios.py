@@ -71,8 +71,8 @@ def odds_ratios(
     if (reason := self.engine.refusals().get("odds_ratios")) is not None:
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()
-    check_single_rows(self.survey, "A table of odds ratios")
     pairs_of_predictors, tables = _pair_numbers(self, pairs), []
+    check_single_rows(self.survey, "A table of odds ratios")
     parameters, rows = self.parameters, self._testable_rows()
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
     for g, theta in enumerate(parameters.theta):

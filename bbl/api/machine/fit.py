@@ -112,8 +112,8 @@ def bbl(
         In this order: pseudo-likelihood; exact maximum likelihood; mean field; naive Bayes; conditional likelihood, for
         prediction, and with ``ridge=0`` logistic and multinomial regression; a posterior under sparse priors by
         persistent variational inference, or by Markov chains; a sparse high-order Boltzmann machine, which chooses its
-        terms itself; an average of "pseudo", "mf" and "conditional", tuned, calibrated and weighted by
-        cross-validation.
+        terms itself; an average of "pseudo", "mf", "conditional" and "naive", of all and of the relevant
+        predictors, tuned, calibrated and weighted by cross-validation.
     design : SurveyDesign, optional
         How the rows were drawn, from `bbl.survey`, in place of `weights`: standard errors, intervals and tests then
         know strata, clusters and sampling weights. For "pseudo", "ml", "naive", and "conditional" with ``ridge=0``.

@@ -76,7 +76,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "bbl"
 html_static_path = ["_static"]
 html_css_files = ["bbl.css"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,

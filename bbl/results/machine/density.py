@@ -14,7 +14,7 @@ from bbl.errors import ClassError
 from bbl.report.machine.summary import Summary, density_summary
 from bbl.report.page import Part
 from bbl.results.classifier import ClassifierResults
-from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
+from bbl.results.machine import composite, distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.facts import fit_facts, fit_text
 from bbl.results.machine.machine import MachineResults
@@ -56,6 +56,9 @@ class DensityResults(MachineResults):
     kind = "density"
 
     bootstrap = uncertainty.bootstrap
+    claic = property(composite.claic)
+    clbic = property(composite.clbic)
+    _composite_aic = composite.claic
     cells = goodness.cells
     conf_int = uncertainty.conf_int
     cov_params = uncertainty.cov_params

@@ -25,7 +25,7 @@ from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.effects.fit import no_redraw
 from bbl.results.explanation import Attribution
-from bbl.results.machine import distribution, figures, goodness, interaction_graph, uncertainty
+from bbl.results.machine import composite, distribution, figures, goodness, interaction_graph, uncertainty
 from bbl.results.machine.archive import unpack
 from bbl.results.machine.effect_source import delta_method, machine_error_source
 from bbl.results.machine.facts import fit_facts, fit_text
@@ -81,6 +81,9 @@ class BBLResults(MachineResults, ClassifierResults):
     _can_refit = True
 
     bootstrap = uncertainty.bootstrap
+    claic = property(composite.claic)
+    clbic = property(composite.clbic)
+    _composite_aic = composite.claic
     cells = goodness.cells
     conf_int = uncertainty.conf_int
     cov_params = uncertainty.cov_params

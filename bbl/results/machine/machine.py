@@ -42,7 +42,7 @@ from bbl.results.machine.posterior import PosteriorDraws
 from bbl.results.model import ModelResults, training_log_likelihood
 from bbl.rows.sample import Rows, Sample
 from bbl.stats.scores import log_probabilities
-from bbl.stats.survey.sample import SurveySample, check_single_rows
+from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["MachineResults"]
 
@@ -306,47 +306,6 @@ class MachineResults(ModelResults):
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
 
     logLik = training_log_likelihood
-
-    @property
-    def claic(self) -> float:
-        """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
-
-        Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
-        `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the complete rows alone, whatever rows
-        each predictor was fitted to, so that formulas of the same predictors are compared on the same rows.
-
-        Raises
-        ------
-        DataError
-            If no row of a group is complete.
-        """
-        return -2.0 * sum(cl for cl, _ in self._composite) + 2.0 * sum(df for _, df in self._composite)
-
-    def _composite_aic(self) -> float:
-        return self.claic
-
-    @property
-    def clbic(self) -> float:
-        """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
-        composite, rows, K = self._composite, self._testable_rows(), len(self.labels.groups)
-        totals = self.estimate.class_prior * self.nobs()  # rows of each group
-        if rows.missing is not None:
-            totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
-        return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(composite, totals, strict=True)))
-
-    @property
-    def _composite(self) -> list[tuple[float, float]]:
-        """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
-        check_single_rows(self.survey, "A composite-likelihood criterion")
-        rows = self._testable_rows()
-        self.engine.check_composite()
-        incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
-        if len(incomplete):
-            raise DataError(
-                f"no row of group {self.labels.groups[incomplete[0]]!r} is complete, and composite criteria count the "
-                "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
-            )
-        return self._inference.composite
 
     @cached_property
     def _inference(self) -> Inference:

@@ -32,7 +32,7 @@ __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-EQUALITY = 0.1  # of the weights of members; 1 gives too much to those that predict badly alone
+SUPPLEMENT = 0.03  # share of a row towards the weight of members that can predict badly alone; others have one row
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
 
@@ -53,6 +53,8 @@ class Candidate:
         Significance level at which predictors are chosen; None for all.
     fields_only : bool, default False
         Whether the interactions of the formula are left out.
+    equality : float, default 1.0
+        Strength with which the weight of the member is drawn up, in rows; see `convex_weights`.
     has_twin : bool, default False
         Whether another candidate has the same engines for all predictors.
     tolerance : float, optional
@@ -65,6 +67,7 @@ class Candidate:
     settings: tuple[float, ...] = ()
     relevance: float | None = None
     fields_only: bool = False
+    equality: float = 1.0
     has_twin: bool = False
     tolerance: float | None = None
     refined: bool = False
@@ -95,10 +98,10 @@ CANDIDATES = (
     Candidate((MeanField(),), MeanField.tuned.grid),
     Candidate(PSEUDO, PseudoLikelihood.tuned.grid),
     Candidate(CONDITIONAL, RIDGES),
-    Candidate((Conditional(scale=1.0, early_stopping=True),), RIDGES, fields_only=True),
-    Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE),
-    Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, has_twin=True),
-    Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, has_twin=True),
+    Candidate((Conditional(scale=1.0, early_stopping=True),), RIDGES, fields_only=True, equality=SUPPLEMENT),
+    Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, RELEVANCE, equality=SUPPLEMENT),
+    Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
+    Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
 )
 COMPARED = PseudoLikelihood(
     prior_count=1.0, tolerance=1e-4, precision="single"
@@ -106,7 +109,7 @@ COMPARED = PseudoLikelihood(
 CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
     Candidate((COMPARED,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
-    Candidate((COMPARED,), relevance=RELEVANCE, has_twin=True, tolerance=1e-5),
+    Candidate((COMPARED,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
 )
 
 
@@ -120,11 +123,14 @@ class Member:
     estimate : Estimate
         The fit to all rows, with the calibration of `tuning`.
     tuning : Tuning
+    equality : float
+        See `Candidate`.
     """
 
     engine: Engine
     estimate: Estimate
     tuning: Tuning
+    equality: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -176,10 +182,10 @@ def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
-def _fit_member(task: Task, engine: Engine, tuning: Tuning, run: Run) -> Member:
+def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run: Run) -> Member:
     """Fit a tuned engine to all rows."""
     fitted = estimate(task, engine, run.reporting(None))
-    return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine))
+    return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine), equality)
 
 
 def _candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
@@ -196,7 +202,7 @@ def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
         own, first = candidate.of(task), candidate.variants[0]
         among = (candidate.variants, candidate.settings)
         tuned = tune(own, first, "cv", CALIBRATION, step, folds=folds, among=among)
-        members.append(_fit_member(own, tuned.engine or first, tuned, run))
+        members.append(_fit_member(own, tuned.engine or first, tuned, candidate.equality, run))
     return members
 
 
@@ -223,7 +229,7 @@ def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
         engine = cast(Engine, tuned.engine)  # a fresh tuning has it
         if candidate.tolerance is not None:
             engine = replace(engine, **{"tolerance": candidate.tolerance})
-        members.append(_fit_member(own, engine, tuned, run))
+        members.append(_fit_member(own, engine, tuned, candidate.equality, run))
         if is_refined:
             fitted, tuned = refine(own, folds, last, warm_starts, run.reporting(None))
             calibrated_fit = replace(fitted, calibration=tuned.calibration)
@@ -256,12 +262,13 @@ def fit_average(task: Task, run: Run) -> Averaged:
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, task.K)
-    weights, losses, record = weigh(log_p, scored[0], totals, equality=EQUALITY)
+    equality = np.array([member.equality for member in members])
+    weights, losses, record = weigh(log_p, scored[0], totals, equality=equality)
     return Averaged(tuple(members), weights, losses, record)
 
 
 def weigh(
-    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = "", equality: float = 1.0
+    log_p: np.ndarray, scored: Scored, totals: np.ndarray, advice: str = "", equality: float | np.ndarray = 1.0
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
     """Return the weights of members (M,), the log-loss of each (M,), and the log-loss of their average.
 
@@ -275,7 +282,7 @@ def weigh(
         Total weight of each group in all rows.
     advice : str
         Advice for a log-loss above that of predicting the groups' shares.
-    equality : float, default 1.0
+    equality : float or ndarray, shape (M,), default 1.0
         Strength with which weights are drawn towards equality, `a` of `convex_weights`.
     """
     row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)

@@ -43,8 +43,8 @@ def averaged_scores(
     return np.logaddexp.reduce(log_w[:, :, None] + log_p, axis=0)
 
 
-def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np.ndarray:
-    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m``.
+def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0) -> np.ndarray:
+    """Return weights w (M,), positive and of sum 1, that maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m``.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
         Out-of-fold log probability of the observed class of each row under each member.
     weights : ndarray, shape (N,)
         Weights v of the rows.
-    a : float, default 1.0
-        Strength of the term that draws the weights towards equality and keeps them positive.
+    a : float or ndarray, shape (M,), default 1.0
+        Positive: strength of the term that draws the weights towards shares of `a` and keeps them positive.
 
     Notes
     -----
-    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + a sum_m ln w_m - (sum_k v_k + a M) sum_m w_m``, which is concave
+    Newton's method on ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m - (sum_k v_k + sum_m a_m) sum_m w_m``, concave
     and whose maximum over all positive w lies where they sum to 1. Rows of probability 0 under all members are left
     out.
 
@@ -68,14 +68,15 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float = 1.0) -> np
     """
     is_scored = np.isfinite(log_p).any(axis=0)
     log_p, weights = log_p[:, is_scored], weights[is_scored]
-    w = np.full(len(log_p), 1.0 / len(log_p))
+    a = np.broadcast_to(a, len(log_p))
+    w = a / a.sum()
     if not is_scored.any():
         return w
     p = np.exp(log_p - log_p.max(axis=0))
-    total = weights.sum() + a * len(w)
+    total = weights.sum() + a.sum()
 
     def objective(w: np.ndarray) -> float:
-        return float(weights @ np.log(w @ p)) + a * float(np.log(w).sum()) - total * float(w.sum())
+        return float(weights @ np.log(w @ p)) + float(a @ np.log(w)) - total * float(w.sum())
 
     value = objective(w)
     for _ in range(MAX_STEPS):

@@ -33,7 +33,7 @@ def auto(data):
     return bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
 
 
-@pytest.mark.parametrize("a", [1.0, 0.3])
+@pytest.mark.parametrize("a", [1.0, 0.3, np.array([1.0, 0.03, 0.5])], ids=str)
 def test_weights_are_the_maximum(a):
     rng = np.random.default_rng(0)
     log_p, v = np.log(rng.random((3, 50))), rng.integers(1, 4, 50).astype(float)
@@ -43,13 +43,13 @@ def test_weights_are_the_maximum(a):
     def loss(x):
         w = np.exp(x - np.logaddexp.reduce(x))
         p = np.delete(w @ np.exp(log_p), 7)
-        return -(np.delete(v, 7) @ np.log(p)) - a * np.log(w).sum()
+        return -(np.delete(v, 7) @ np.log(p)) - (a * np.log(w)).sum()
 
     x = minimize(loss, np.zeros(3), tol=1e-12).x
     np.testing.assert_allclose(convex_weights(log_p, v, a), np.exp(x - np.logaddexp.reduce(x)), atol=1e-5)
     np.testing.assert_allclose(convex_weights(np.repeat(log_p, v.astype(int), axis=1), np.ones(int(v.sum())), a),
                                convex_weights(log_p, v, a), atol=1e-9)  # fmt: skip
-    np.testing.assert_allclose(convex_weights(log_p[:, 7:8], v[7:8], a), 1 / 3)
+    np.testing.assert_allclose(convex_weights(log_p[:, 7:8], v[7:8], a), np.ones(3) * a / np.sum(np.ones(3) * a))
 
 
 def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():

@@ -21,6 +21,7 @@ from benchmarks.accuracy import __main__ as accuracy  # noqa: E402
 from benchmarks.accuracy import methods as contestants  # noqa: E402
 from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
+from benchmarks.accuracy import tables as other_tables  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
 from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
 from benchmarks.speed import likelihood as exact_speed  # noqa: E402
@@ -556,3 +557,32 @@ def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch)
     assert by_size["star of 9", 200] < 6 < by_size["all pairs of 6", 200]  # most have no finite optimum
     lines = "\n".join(efficiency.summarise(frame))
     assert "| all pairs of 6 | medium |" in lines and "largest for very strong ones on the star of 9" in lines
+
+
+def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "data" / "tables"
+    folder.mkdir(parents=True)
+    for name, n in (("people.csv.gz", 120), ("net_small.train.csv.gz", 3000), ("net_small.test.csv.gz", 100)):
+        x = rng.integers(0, 3, (n, 3)).astype(str)
+        x[rng.random(n) < 0.1, 0] = ""
+        pd.DataFrame(x, columns=list("abc")).assign(**{"class": np.where(rng.random(n) < 0.8, x[:, 1], "2")}).to_csv(
+            folder / name, index=False
+        )
+    found = list(other_tables.problems(folder))
+    assert [name for name, _, _ in found] == ["net_small_300", "net_small_3000", "people"]
+    assert [len(splits) for _, _, splits in found] == [1, 1, 5]
+    rows = [other_tables.run_split(name, frame, 0, splits[0])[0] for name, frame, splits in found]
+    frame = pd.DataFrame(rows, columns=other_tables.COLUMNS)
+    assert frame["log_loss"].between(0.1, 1.1).all() and frame["ece"].between(0.0, 1.0).all()
+    quoted = pd.DataFrame(
+        [(name, method, 0.5) for name, _, _ in found for method in other_tables.PEERS]
+        + [("net_small_300", "true network", 0.4), ("net_small_3000", "true network", 0.4)],
+        columns=["set", "method", "log_loss"],
+    )
+    quoted.to_csv(tmp_path / "quoted.csv", index=False)
+    monkeypatch.setattr(other_tables, "QUOTED", tmp_path / "quoted.csv")
+    text = "\n".join(other_tables.page(frame))
+    assert "| 300 rows |" in text and "| people |" in text and "mean of 2" in text
+    other_tables.plot(frame, tmp_path / "tables.png")
+    assert (tmp_path / "tables.png").stat().st_size > 5000

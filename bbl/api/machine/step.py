@@ -165,6 +165,8 @@ def _check_fit(fit: object) -> Any:
             "step does not calibrate. Fit with calibrate='none', and the chosen formula with calibration.",
             argument="fit",
         )
+    if fit.estimate.relevance is not None:
+        raise OptionError("step chooses the terms itself. Fit without relevance.", argument="fit")
     return engine.at(0.0)
 
 

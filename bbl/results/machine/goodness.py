@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.goodness import GroupCells, check_cells, group_cells, leverages, simulated_statistics
+from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.checks import generator, integer, verb
 from bbl.errors import DataError, OptionError
 from bbl.model.listing import state_codes
@@ -82,6 +83,8 @@ def goodness_of_fit(
     [605.72, 7.0]
     """
     n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
+    if self.estimate.relevance is not None:
+        raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
     tables = _tables(self, "goodness_of_fit()")
     check_single_rows(self.survey, "A test of goodness of fit")
     self._rows().check_whole("Goodness of fit is tested")

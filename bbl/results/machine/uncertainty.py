@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.boltzmann.inference.covariance import bootstrap as refit_samples
+from bbl.boltzmann.relevance import CHOSEN_BY_ROWS
 from bbl.checks import choice, generator, integer, share, verb
 from bbl.errors import DataError, OptionError
 from bbl.parallel import n_workers
@@ -241,6 +242,8 @@ def _why_untested(self: MachineResults, of: Compared | None = None) -> str | Non
         return f"no test: {self.engine.posterior.name(self.engine)}"
     if self.training is None:
         return "no test: the model was saved without its training rows"
+    if self.estimate.relevance is not None:
+        return f"no test: {CHOSEN_BY_ROWS}"
     try:
         if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))

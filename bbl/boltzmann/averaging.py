@@ -13,7 +13,7 @@ import numpy as np
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.refining import refine
-from bbl.boltzmann.relevance import choose_relevant
+from bbl.boltzmann.relevance import SELECTION_ROWS, choose_relevant, selection_rows
 from bbl.boltzmann.task import Run, Task
 from bbl.boltzmann.tuning import NFOLD, tune, tune_many
 from bbl.boltzmann.tuning_record import Tuning
@@ -189,9 +189,16 @@ def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run
 
 
 def _candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
-    """Return the candidates that take part; those of chosen predictors alone only if these are not all."""
-    chosen = choose_relevant(cast(Sample, task.sample), task.layout, task.K, RELEVANCE).chosen
-    return [candidate for candidate in table if candidate.takes_part(task, len(chosen) < task.layout.m)]
+    """Return the candidates that take part.
+
+    Predictors are chosen where the choice can look at all rows, or at enough; candidates that have a twin with all
+    predictors take part only if not all are chosen.
+    """
+    sample, layout = cast(Sample, task.sample), task.layout
+    if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
+        return [candidate for candidate in table if candidate.relevance is None and candidate.takes_part(task, False)]
+    has_others = len(choose_relevant(sample, layout, task.K, RELEVANCE).chosen) < layout.m
+    return [candidate for candidate in table if candidate.takes_part(task, has_others)]
 
 
 def _members(task: Task, folds: Folds, run: Run) -> list[Member]:

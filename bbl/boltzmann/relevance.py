@@ -15,22 +15,37 @@ from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.task import Task
 from bbl.design.labels import Labels
 from bbl.engines import EngineFit
+from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.moments import frequencies, log_ratio, one_hot
 from bbl.model.parameters import Parameters
 from bbl.rows.sample import Sample
 from bbl.stats.relevance import select_predictors
 
-__all__ = ["CHOSEN_BY_ROWS", "choose_relevant", "of_all_predictors", "of_chosen"]
+__all__ = ["CHOSEN_BY_ROWS", "SELECTION_ROWS", "choose_relevant", "of_all_predictors", "of_chosen", "selection_rows"]
 
 CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the same rows have chosen"
-SELECTION_ROWS = 20_000  # rows of a systematic sample on which predictors are chosen, if there are more
+SELECTION_ROWS = (2_000, 20_000)  # least and most rows on which predictors are chosen: a systematic sample of more
+SELECTION_WORK = 5e9  # rows times columns squared times groups that are looked at, if the rows are not the least
+PARAMETERS = 100.0  # of a regression of chosen predictors, for the estimate of its memory
 SHARED_PRIOR_COUNT = 1.0  # of the shares of levels from which shared fields come
+
+
+def selection_rows(n: int, layout: Layout, K: int) -> int:
+    """Return on how many of n rows predictors are chosen: fewer with many levels and groups."""
+    least, most = SELECTION_ROWS
+    return min(n, int(np.clip(SELECTION_WORK / max(1.0, float(layout.D) ** 2 * (K - 1)), least, most)))
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
     """Choose predictors by score tests (see `select_predictors`); missing values have the shares of the known ones."""
-    rows = sample.systematic_sample(SELECTION_ROWS).by_state(layout.n_levels, K)
+    n = selection_rows(sample.n, layout, K)
+    check_memory(
+        8.0 * layout.D * (3.0 * n + PARAMETERS * (K - 1.0) ** 2),
+        f"Choosing among predictors with {layout.D} non-reference levels for {K} groups",
+        "Leave relevance out, or fit fewer predictors.",
+    )
+    rows = sample.systematic_sample(n).by_state(layout.n_levels, K)
     columns = one_hot(rows.codes, layout)
     if rows.missing is not None:
         for i, f in enumerate(frequencies(rows.pooled, layout, 0.0)):

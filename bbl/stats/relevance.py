@@ -156,10 +156,10 @@ class _Regression:
         across, own = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
         square = self.columns**2
         for a in range(K1):
-            for b in range(K1):
+            for b in range(a + 1):
                 curvature = self._curvature(a, b)
-                across[:, a, b] = self.columns.T @ (self.design * curvature[:, None])
-                own[a, b] = square.T @ curvature
+                across[:, a, b] = across[:, b, a] = self.columns.T @ (self.design * curvature[:, None])
+                own[a, b] = own[b, a] = square.T @ curvature
         inverse = np.linalg.inv(self._information())
         out = np.empty(len(candidates))
         for c, i in enumerate(candidates):

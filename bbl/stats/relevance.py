@@ -6,6 +6,7 @@ in the regression already, *candidates* all others.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import combinations
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ def select_predictors(
             if not _is_significant(log_p, level) and len(y) * columns.shape[1] ** 2 <= MAX_PAIR_WORK:
                 pairs = combinations(np.flatnonzero(varies).tolist(), 2)
                 tested = [pair for pair in pairs if pair not in chosen_pairs]
-                log_p = regression.pair_tests(start, tested)
+                log_p = regression.pair_tests(start, tested, chosen) if tested else np.empty(0)
             if not _is_significant(log_p, level):
                 break
             best = int(first_largest(-log_p))
@@ -99,7 +100,8 @@ def select_predictors(
             if len(tested[best]) > 1:
                 chosen_pairs.append(tested[best])
                 one, other = (columns[:, start[i] : start[i + 1]] for i in tested[best])
-                regression.add((one[:, :, None] * other[:, None]).reshape(len(y), -1))
+                products = (one[:, :, None] * other[:, None]).reshape(len(y), -1)
+                regression.add(products, np.kron(_metric(one.shape[1] + 1), _metric(other.shape[1] + 1)))
     return Selection(tuple(chosen), tuple(chosen.values()))
 
 
@@ -111,6 +113,14 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
 def _varies(columns: np.ndarray) -> bool:
     """Return whether any of some columns takes two values."""
     return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
+
+
+def _metric(n: int) -> np.ndarray:
+    """Return the matrix (n - 1, n - 1) of twice the squared deviations of n values from their mean, the first being 0.
+
+    Penalties by it do not depend on which of n levels or groups is the reference; with two it is 1.
+    """
+    return 2.0 * (np.eye(n - 1) - 1.0 / n)
 
 
 def _log_tail(statistic: float, df: int) -> float:
@@ -132,7 +142,8 @@ class _Regression:
         self.columns, self.weights = columns, weights
         self.K = int(y.max(initial=0)) + 1
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
-        self.design = np.ones((len(y), 1))
+        self.group_metric = _metric(self.K)
+        self.design, self.ridge = np.ones((len(y), 1)), np.full((1, 1), INTERCEPT_RIDGE)
         self.coefficients = np.zeros((1, self.K - 1))
         self._maximise()
 
@@ -141,10 +152,14 @@ class _Regression:
         """Whether there are enough rows for further parameters."""
         return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
 
-    def add(self, columns: np.ndarray) -> None:
-        """Add columns (n, q) to the regression and fit it again."""
-        self.design = np.column_stack([self.design, columns])
-        self.coefficients = np.vstack([self.coefficients, np.zeros((columns.shape[1], self.K - 1))])
+    def add(self, columns: np.ndarray, metric: np.ndarray | None = None) -> None:
+        """Add columns (n, q) to the regression, with the metric (q, q) of their penalty, and fit it again."""
+        p, q = len(self.ridge), columns.shape[1]
+        ridge = np.zeros((p + q, p + q))
+        ridge[:p, :p] = self.ridge
+        ridge[p:, p:] = RIDGE * (_metric(q + 1) if metric is None else metric)
+        self.design, self.ridge = np.column_stack([self.design, columns]), ridge
+        self.coefficients = np.vstack([self.coefficients, np.zeros((q, self.K - 1))])
         self._maximise()
 
     def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
@@ -170,31 +185,38 @@ class _Regression:
             for a in range(K1):
                 for b in range(K1):
                     variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += own[a, b, levels]
-            variance.flat[:: len(variance) + 1] += SCORE_VARIANCE
+            variance += SCORE_VARIANCE * np.kron(self.group_metric, _metric(q + 1))
             score = scores[levels].T.ravel()
             statistic = float(score @ np.linalg.solve(variance, score))
             seen = int((np.abs(self.columns[:, levels]).max(axis=0, initial=0.0) > 0).sum())
             out[c] = _log_tail(statistic, K1 * max(seen, 1))
         return out
 
-    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]]) -> np.ndarray:
-        """Return the logarithm of the p-value of the products of each pair.
+    def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Container[int]) -> np.ndarray:
+        """Return the logarithm of the p-value of the joint levels of each pair, given those that are `chosen`.
 
         Variances of scores are not lessened by what the regression knows, so that p-values are rather too large.
         """
-        K1, D, X = self.K - 1, self.columns.shape[1], self.columns
+        K1 = self.K - 1
+        levels = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
+        X = np.column_stack([np.column_stack([1.0 - own.sum(axis=1), own]) for own in levels])  # of all levels
+        cuts = start + np.arange(len(start))
         residual = self.weights[:, None] * (self.target - self.probabilities)
-        scores, variance = np.empty((D, D, K1)), np.empty((D, D, K1, K1))
+        scores, variance = np.empty((X.shape[1], X.shape[1], K1)), np.empty((X.shape[1], X.shape[1], K1, K1))
         for a in range(K1):
             scores[:, :, a] = X.T @ (X * residual[:, [a]])
             for b in range(a + 1):
                 variance[:, :, a, b] = variance[:, :, b, a] = X.T @ (X * self._curvature(a, b)[:, None])
-        variance[..., range(K1), range(K1)] += SCORE_VARIANCE
+        is_seen = variance[..., 0, 0] > 0.0
+        variance += SCORE_VARIANCE * self.group_metric
         statistic = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=2)
-        is_seen = variance[..., 0, 0] > SCORE_VARIANCE
-        blocks = [(slice(start[i], start[i + 1]), slice(start[j], start[j + 1])) for i, j in pairs]
-        log_p = [_log_tail(float(statistic[at].sum()), K1 * max(int(is_seen[at].sum()), 1)) for at in blocks]
-        return np.array(log_p)
+        out = np.empty(len(pairs))
+        for t, pair in enumerate(pairs):
+            at = tuple(slice(cuts[i], cuts[i + 1]) for i in pair)
+            # the regression has the constant, and the levels of chosen predictors
+            known = 1 + sum(int(is_seen[at].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen)
+            out[t] = _log_tail(float(statistic[at].sum()), K1 * max(int(is_seen[at].sum()) - known, 1))
+        return out
 
     def _curvature(self, a: int, b: int) -> np.ndarray:
         """Return the second derivative (n,) of each row's loss by the scores of two groups."""
@@ -210,20 +232,14 @@ class _Regression:
                 block = self.design.T @ (self.design * self._curvature(a, b)[:, None])
                 out[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
                 out[b * p : (b + 1) * p, a * p : (a + 1) * p] = block
-        out.flat[:: len(out) + 1] += np.tile(self._ridge, K1)
-        return out
-
-    @property
-    def _ridge(self) -> np.ndarray:
-        """Penalty of each column of the design."""
-        return np.append(INTERCEPT_RIDGE, np.full(self.design.shape[1] - 1, RIDGE))
+        return out + np.kron(self.group_metric, self.ridge)
 
     def _maximise(self) -> None:
         """Find the largest penalised likelihood by Newton's method from the present coefficients."""
         for _ in range(NEWTON_STEPS):
             self._predict()
             residual = self.weights[:, None] * (self.target - self.probabilities)
-            gradient = self.design.T @ residual - self._ridge[:, None] * self.coefficients
+            gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
             step = np.linalg.solve(self._information(), gradient.T.ravel()).reshape(self.K - 1, -1).T
             longest = float(np.abs(step).max())
             self.coefficients += step * min(1.0, LONGEST_STEP / longest if longest else 1.0)

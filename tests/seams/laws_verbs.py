@@ -171,6 +171,8 @@ def the_estimator_is_the_fit(case: Case) -> None:
     if not plain or "priors" in s.options or not isinstance(case.table.groups[0], str):
         return
     options = {"pairs": "all" if s.terms == 2 else [], "log_z": s.options.get("log_z", "auto"), "n_jobs": 1}
+    if "relevance" in s.options:
+        options["options"] = {"relevance": s.options["relevance"]}
     weights = None if case.table.weights is None else np.asarray(case.table.weights, dtype=float)
     y = [case.table.groups[g] for g in case.table.y]
     estimator = BBLClassifier(case.fit.engine, **options).fit(case.frame[case.table.names], y, weights)

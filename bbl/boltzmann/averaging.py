@@ -32,7 +32,7 @@ __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-SUPPLEMENT = 0.03  # share of a row towards the weight of members that can predict badly alone; others have one row
+SUPPLEMENT = 0.01  # share of a row towards the weight of members that can predict badly alone; others have one row
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
 

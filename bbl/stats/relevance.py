@@ -116,11 +116,11 @@ def _varies(columns: np.ndarray) -> bool:
 
 
 def _metric(n: int) -> np.ndarray:
-    """Return the matrix (n - 1, n - 1) of twice the squared deviations of n values from their mean, the first being 0.
+    """Return the matrix (n - 1, n - 1) of the squared deviations of n values, the first being 0, from their mean.
 
-    Penalties by it do not depend on which of n levels or groups is the reference; with two it is 1.
+    Its diagonal is 1. Penalties by it do not depend on which of n levels or groups is the reference.
     """
-    return 2.0 * (np.eye(n - 1) - 1.0 / n)
+    return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
 
 def _log_tail(statistic: float, df: int) -> float:

@@ -24,7 +24,7 @@ def penalised_loss(flat, Z, y, w, K, free):
     padded = padded - padded.mean(axis=0)
     slopes = np.column_stack([np.zeros(K), padded[:, 1:]])
     slopes = slopes - slopes.mean(axis=1, keepdims=True)
-    squares = 2.0 * 1e-6 * (padded[:, 0] ** 2).sum() + 4.0 * RIDGE * (slopes**2).sum() * free
+    squares = K / (K - 1) * (1e-6 * (padded[:, 0] ** 2).sum() + RIDGE * (slopes**2).sum() * free)
     return -(w @ (scores[np.arange(len(y)), y] - logsumexp(scores))) + 0.5 * float(squares)
 
 
@@ -54,7 +54,7 @@ def first_p_value(X, start, y, w, K):
         variance = hessian[np.ix_(slopes, slopes)] - across @ np.linalg.solve(
             hessian[np.ix_(constant, constant)], across.T
         )
-        group, level = (2.0 * (np.eye(n - 1) - 1.0 / n) for n in (K, p))
+        group, level = ((n * np.eye(n - 1) - 1.0) / (n - 1) for n in (K, p))
         variance += SCORE_VARIANCE * np.kron(group, level)
         statistic = gradient[slopes] @ np.linalg.solve(variance, gradient[slopes])
         out.append(chi2.sf(statistic, len(slopes)))

@@ -25,7 +25,7 @@ from bbl.engines.likelihood.solve import (
     tree_cells,
     tree_order,
 )
-from bbl.engines.likelihood.zeros import check_zeros, determined_by_states
+from bbl.engines.likelihood.zeros import check_zeros, determined_by_states, rank_of_states
 from bbl.engines.naive import absent_levels
 from bbl.engines.penalties import PENALTY, check_orders, penalty_option
 from bbl.errors import DataError, OptionError
@@ -173,9 +173,9 @@ class MaximumLikelihood(Engine):
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
         penalties = [self.penalty(layout, value) for value in grid]
-        return [self._finish(sample, layout, solver.fit(sample, penalty, start)) for penalty in penalties]
+        return [self._finish(sample, layout, solver.fit(sample, p, start), p.ridge) for p in penalties]
 
-    def _finish(self, sample: Rows, layout: Layout, solution: Solution) -> EngineFit:
+    def _finish(self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray) -> EngineFit:
         notes: tuple[Note, ...] = ()
         absent = np.zeros(layout.size, dtype=bool)
         if not self.prior_count and not self.lambdah:
@@ -186,8 +186,13 @@ class MaximumLikelihood(Engine):
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
             notes += (Note(-1, -1, NOT_CONVERGED, detail),)
-        unknowable = absent if layout.support is None else absent | ~determined_by_states(layout)
-        unbounded = first_parameters(layout, ~solution.determined & ~unknowable)
+        without_optimum = ~solution.determined & ~absent
+        if layout.support is not None:
+            known = determined_by_states(layout)
+            # what no row could determine is told only if states have no probability and nothing else says so
+            if (without_optimum & known).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
+                without_optimum &= known
+        unbounded = first_parameters(layout, without_optimum)
         converged = np.full(layout.m, is_converged)
         converged[[i for i, *_ in unbounded]] = False
         return EngineFit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bbl.engines.likelihood.components import components
@@ -11,7 +13,7 @@ from bbl.engines.likelihood.states import StateTable
 from bbl.errors import OptionError
 from bbl.model.layout import Layout
 
-__all__ = ["check_zeros", "determined_by_states"]
+__all__ = ["check_zeros", "determined_by_states", "rank_of_states"]
 
 
 def check_zeros(layout: Layout) -> None:
@@ -31,9 +33,24 @@ def check_zeros(layout: Layout) -> None:
 def determined_by_states(layout: Layout) -> np.ndarray:
     """Return which parameters (size,) the states that can occur tell apart, whatever is observed."""
     determined = np.ones(layout.size, dtype=bool)
+    for positions, covariances in _with_zeros(layout):
+        determined[positions] = rank(covariances)[1]
+    return determined
+
+
+def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
+    """Return how many parameters the states that can occur tell apart; those with a penalty `ridge` (size,) count."""
+    total = layout.size
+    for positions, covariances in _with_zeros(layout):
+        basis, _ = rank(covariances + np.diag((ridge[positions] > 0.0).astype(float)))
+        total -= int((~basis).sum())
+    return total
+
+
+def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the parameters of each component with structural zeros, and their covariances in even states."""
     for component in components(layout):
         if component.layout.support is not None:
             table = StateTable(component.layout)
             even = table.spread(1.0)
-            determined[component.positions] = rank(table.covariances(even, table.moments(even)))[1]
-    return determined
+            yield component.positions, table.covariances(even, table.moments(even))

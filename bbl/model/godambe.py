@@ -14,77 +14,17 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bbl._ext.pseudo import newton
-from bbl.memory import check_memory
+from bbl._ext.pseudo import influence as kernel
 from bbl.model.conditional import conditionals
 from bbl.model.gauge import level_shares, penalty_metric
 from bbl.model.hessian_inverse import inverse
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot, usable_rows, usable_weight
 from bbl.model.regressors import penalties, regressors
-from bbl.parallel import serial_blas
-from bbl.rows.on_disk import Rows
+from bbl.model.site_hessians import ROWS, site_design, site_hessians
 from bbl.rows.sample import Sample
 
-__all__ = ["Influence", "RowInfluence", "site_hessians", "term_covariances"]
-
-ROWS = 1024  # of a chunk
-SPARSE_SHARE = 0.35  # share of nonzeros in the design below which summing them singly is faster than matrix products
-
-
-def site_hessians(
-    sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return, for each site, the mean score (p,) and the mean Hessian (p, p) of its minus log conditional likelihood.
-
-    Means are over the weight of the site's usable rows. The p parameters run level by level, and within a level as in
-    `Regressors.columns`.
-    """
-    columns, totals = regressors(layout).columns, usable_weight(sample, layout)
-    n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
-    check_memory(
-        8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
-        f"Standard errors of {layout.size} parameters",
-        "Fit fewer predictors or fewer interactions.",
-    )
-    scores_and_hessians = {i: (np.zeros(p), np.zeros((p, p))) for i, p in n_parameters.items()}
-    with serial_blas():
-        for chunk in sample.blocks(ROWS):
-            Z, probabilities = _design(chunk.codes, layout, site_theta)
-            usable = usable_rows(chunk, layout)
-            for i, (score, H) in scores_and_hessians.items():
-                site_levels = slice(layout.start[i], layout.start[i + 1])
-                weights, site_design = chunk.weights * usable[:, i], Z[:, columns[i]]
-                P = probabilities[:, site_levels]
-                score += ((Z[:, 1:][:, site_levels] - P) * weights[:, None]).T.dot(site_design).ravel()
-                if site_design.mean() < SPARSE_SHARE:
-                    newton.add_hessian(site_design, P, weights, H)
-                else:
-                    _add_hessian(H, site_design, P, weights)
-    for i, (score, H) in scores_and_hessians.items():
-        score /= totals[i]
-        H /= totals[i]
-    return scores_and_hessians
-
-
-def _design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` of eq. (11), (n, layout.D)."""
-    regs = regressors(layout)
-    X = one_hot(regs.codes(codes), regs)
-    _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
-    return np.column_stack([np.ones(len(codes)), X]), P
-
-
-def _add_hessian(H: np.ndarray, design: np.ndarray, probabilities: np.ndarray, weights: np.ndarray) -> None:
-    """Add a multinomial-logit Hessian to H (q c, q c) in place: design (n, c), probabilities (n, q), weights (n,)."""
-    c = design.shape[1]
-    for a in range(probabilities.shape[1]):
-        for b in range(a + 1):
-            curvature = weights * (probabilities[:, a] * (a == b) - probabilities[:, a] * probabilities[:, b])
-            block = design.T @ (design * curvature[:, None])
-            H[a * c : (a + 1) * c, b * c : (b + 1) * c] += block
-            if a != b:
-                H[b * c : (b + 1) * c, a * c : (a + 1) * c] += block
+__all__ = ["Influence", "RowInfluence", "TermCovariances", "term_covariances"]
 
 
 class RowInfluence(ABC):
@@ -126,7 +66,9 @@ class RowInfluence(ABC):
     def blocks(self, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the influences of chunks of rows, divided by `total`, and their weights."""
         for chunk in rows.blocks(ROWS):
-            yield self(chunk) / self.total, chunk.weights
+            psi = self(chunk)
+            psi /= self.total
+            yield psi, chunk.weights
 
 
 class Influence(RowInfluence):
@@ -179,8 +121,9 @@ class Influence(RowInfluence):
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
-            self._inverse.append(inverted)
+            self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_index[i][0][~is_determined]] = False
+        self._offset = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
         """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's gradient (p,).
@@ -198,27 +141,44 @@ class Influence(RowInfluence):
         H.flat[:: len(H) + 1] += factors
         return factors * theta.ravel()
 
-    def _influences(self, rows: Sample) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each site i with the penalised scores of the rows (n, p) and ``psi_i W/W_i`` (n, p)."""
+    def _residuals(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights ``W/W_i`` if usable (m, n)."""
         layout, usable = self.layout, usable_rows(rows, self.layout)
-        Z, probabilities = _design(rows.codes, layout, self.site_theta)
-        for i in range(layout.m):
-            first, stop = layout.start[i : i + 2]
-            target = Z[:, 1 + first : 1 + stop]
-            smoothed = target + self._prior_share[i] * (1.0 / layout.n_levels[i] - target)
-            residual = smoothed - probabilities[:, first:stop]
-            score = (residual[:, :, None] * Z[:, None, self._columns[i]]).reshape(rows.n, -1)
-            score = (score - self._penalty_gradient[i]) * usable[:, [i]]
-            yield i, score, score @ self._inverse[i] * (self.total / self._totals[i])
+        Z, probabilities = site_design(rows.codes, layout, self.site_theta)
+        residuals, prior_share = (
+            Z[:, 1 : 1 + layout.D] - probabilities,
+            np.repeat(self._prior_share, layout.n_levels - 1),
+        )
+        if prior_share.any():
+            residuals += prior_share * (1.0 / np.repeat(layout.n_levels, layout.n_levels - 1) - Z[:, 1 : 1 + layout.D])
+        return Z, residuals, np.ascontiguousarray((usable * (self.total / self._totals)).T)
+
+    def _add_site(self, i: int, of_rows: tuple, index: np.ndarray, share: np.ndarray, out: np.ndarray) -> None:
+        """Add `share` (p,) times ``psi_i W/W_i`` to the rows `index` (p,) of `out` (., n); see `_residuals`."""
+        Z, residuals, weights = of_rows
+        of_levels = np.ascontiguousarray(residuals[:, self.layout.start[i] : self.layout.start[i + 1]])
+        kernel.add_influences(
+            Z, self._columns[i], of_levels, weights[i], self._inverse[i], self._offset[i], index, share, out
+        )
+
+    def _site(self, i: int, of_rows: tuple) -> np.ndarray:
+        """Return ``psi_i W/W_i`` (p, n)."""
+        p = len(self._inverse[i])
+        psi = np.zeros((p, len(of_rows[0])))
+        self._add_site(i, of_rows, np.arange(p), np.ones(p), psi)
+        return psi
 
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, layout.size) of rows on fields and averaged couplings."""
         influence = np.zeros((self.layout.size, rows.n))  # transposed, for contiguous sums
-        for i, _, psi in self._influences(rows):
-            flat_index, share = self._flat_index[i]
-            influence[flat_index] += (psi * share).T
+        of_rows = self._residuals(rows)
+        for i, (flat_index, share) in enumerate(self._flat_index):
             if self._zero_sum:
-                self._add_to_fields(influence, i, psi)
+                psi = self._site(i, of_rows)
+                influence[flat_index] += psi * share[:, None]
+                self._add_to_fields(influence, i, psi.T)
+            else:
+                self._add_site(i, of_rows, flat_index, share, influence)
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
@@ -282,7 +242,8 @@ class Influence(RowInfluence):
 
     def of_sites(self, rows: Sample, position: dict[int, np.ndarray]) -> np.ndarray:
         """Return the influences (n, q) of rows on parameters of some site solutions, at `position` in each."""
-        psi = np.hstack([psi_i[:, position[i]] for i, _, psi_i in self._influences(rows) if i in position])
+        of_rows = self._residuals(rows)
+        psi = np.vstack([self._site(i, of_rows)[at] for i, at in sorted(position.items())]).T
         psi /= self.total
         return psi
 
@@ -303,8 +264,19 @@ class Influence(RowInfluence):
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
-            n_effective += sum(float(weights @ (score * psi).sum(axis=1)) for _, score, psi in self._influences(chunk))
+            n_effective += self._effective_number(chunk)
         return value, n_effective / self.total
+
+    def _effective_number(self, rows: Sample) -> float:
+        """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over all sites."""
+        of_rows, usable, number = self._residuals(rows), usable_rows(rows, self.layout), 0.0
+        Z, residuals, _ = of_rows
+        for i, columns in enumerate(self._columns):
+            residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
+            score = (residual[:, :, None] * Z[:, None, columns]).reshape(rows.n, -1) - self._penalty_gradient[i]
+            weights = rows.weights * usable[:, i]
+            number += float(weights @ np.einsum("kp,pk->k", score, self._site(i, of_rows)))
+        return number
 
 
 def _flat_indices(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -320,30 +292,50 @@ def _flat_indices(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
     return index.ravel(), np.tile(np.concatenate(share), len(index))
 
 
-def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
-    """Return the covariance matrix of each table of fields, then of each table of couplings (flattened), in order.
+class TermCovariances:
+    """The covariance matrix of each table of fields, then of each table of couplings (flattened), summed over rows.
 
     Parameters
     ----------
     layout : Layout
-    blocks : iterable of (psi, weights)
-        For chunks of rows, influences (n, layout.size) divided by the sum of all weights, and weights (n,).
     """
-    table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
-    # tables of equal size are stacked: there can be a hundred thousand tables
-    of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
-    cells = {q: table_start[tables][:, None] + np.arange(q) for q, tables in of_size.items()}
-    covariances = {q: np.zeros((len(tables), q, q)) for q, tables in of_size.items()}
-    with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters have no standard error
-        for psi, w in blocks:
-            for q, index in cells.items():
+
+    def __init__(self, layout: Layout):
+        self._table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
+        # tables of equal size are stacked: there can be a hundred thousand tables
+        self._of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
+        self._sums = {q: np.zeros((len(tables), q, q)) for q, tables in self._of_size.items()}
+
+    def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
+        """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights (n,)."""
+        with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters have no standard error
+            for q, tables in self._of_size.items():
+                first = self._table_start[tables]
                 if q == 1:
-                    covariances[q][:, 0, 0] += w @ psi[:, index[:, 0]] ** 2
+                    self._sums[q][:, 0, 0] += weights @ psi[:, first] ** 2
                 elif q:
-                    table_psi = psi.T[index]
-                    covariances[q] += (table_psi * w) @ table_psi.transpose(0, 2, 1)
-    by_table = [np.zeros((0, 0))] * len(sizes)
-    for q, tables in of_size.items():
-        for k, matrix in zip(tables, covariances[q], strict=True):
-            by_table[k] = matrix
-    return by_table
+                    of_tables = _tables(psi.T, first, q)
+                    self._sums[q] += (of_tables * weights) @ of_tables.transpose(0, 2, 1)
+
+    def by_table(self) -> list[np.ndarray]:
+        """Return the matrices."""
+        out = [np.zeros((0, 0))] * len(self._table_start)
+        for q, tables in self._of_size.items():
+            for k, matrix in zip(tables, self._sums[q], strict=True):
+                out[k] = matrix
+        return out
+
+
+def _tables(columns: np.ndarray, first: np.ndarray, q: int) -> np.ndarray:
+    """Return rows ``first[k]`` to ``first[k] + q - 1`` of `columns` (., n) as an array (tables, q, n)."""
+    if (np.diff(first) == q).all():  # without a copy
+        return columns[first[0] : first[-1] + q].reshape(len(first), q, -1)
+    return columns[first[:, None] + np.arange(q)]
+
+
+def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
+    """Return the covariance matrix of each table, `TermCovariances`, from influences and weights of chunks of rows."""
+    covariances = TermCovariances(layout)
+    for psi, weights in blocks:
+        covariances.add(psi, weights)
+    return covariances.by_table()

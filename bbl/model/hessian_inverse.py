@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-__all__ = ["ZERO_EIGENVALUE", "ZERO_LOADING", "informed", "inverse", "solution"]
+__all__ = ["ZERO_EIGENVALUE", "ZERO_LOADING", "Solve", "informed", "inverse", "solver"]
 
 NO_INFORMATION = 1e-100  # diagonal element of a mean Hessian that counts as zero; the square of its inverse is finite
 MIN_PIVOT = 1e-10  # a Hessian scaled to unit diagonal is regular if all its squared Cholesky pivots are larger
 ZERO_EIGENVALUE = 1e-13  # times the number of parameters: eigenvalues of a scaled Hessian below count as zero
 ZERO_LOADING = 1e-9  # a parameter is undetermined if its squared loadings on the zero eigenvectors sum to more
+
+Solve = Callable[[np.ndarray], np.ndarray]
 
 
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -30,15 +34,18 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return inverted, is_informed
 
 
-def solution(H: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``inverse(H)[0] @ score``, at a third of the cost, and whether each parameter is determined."""
+def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
+    """Return ``score -> inverse(H)[0] @ score``, whether each parameter is determined, and whether H is regular.
+
+    Of a regular Hessian at a third of the cost of its inverse.
+    """
     from scipy.linalg import lapack
 
     cholesky, scale, is_informed = _cholesky(H)
     if cholesky is None:
         inverted, is_informed = _pseudo_inverse(H, scale, is_informed)
-        return inverted @ score, is_informed
-    return lapack.dpotrs(cholesky, score / scale, lower=1)[0] / scale, is_informed
+        return inverted.__matmul__, is_informed, False
+    return lambda score: lapack.dpotrs(cholesky, score / scale, lower=1)[0] / scale, is_informed, True
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:

@@ -10,17 +10,18 @@ site and all predictors that it interacts with are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from bbl._ext.model import moments as kernel
-from bbl.model.godambe import site_hessians
-from bbl.model.hessian_inverse import informed, solution
+from bbl.model.hessian_inverse import Solve, informed, solver
 from bbl.model.layout import Layout
 from bbl.model.moments import known_counts, level_counts, one_hot, pair_counts, usable_rows, usable_weight
 from bbl.model.pairwise import cells
 from bbl.model.regressors import Regressors, regressors
+from bbl.model.site_hessians import site_hessians, site_scores
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
 
@@ -29,6 +30,9 @@ __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 MAX_NEWTON_STEPS = 16
 LONGEST_STEP = 2.0  # of a parameter in a Newton step; longer steps are shortened
 FITTING_ROUNDS = 30  # of iterative proportional fitting; expected counts are then right to a percent
+LONGEST_CHORD_STEP = 0.5  # of a parameter in a Newton step after which the Hessian is kept
+CHORD_SHRINKING = 10.0  # steps with the same Hessian are shorter by this factor each time, or it is computed again
+CHORD_TOLERANCE = 1e-4  # last of these steps, in units of the tolerance: they converge linearly
 STEP_TOLERANCE = 1e-6  # a site has converged when a Newton step changes no parameter by more
 DIVERGING_STEP = 1e-3  # a parameter that the last Newton step changes by more has no finite optimum
 CERTAIN_LOG_ODDS = 10.0  # from these log odds on a level is all but certain in a row
@@ -71,12 +75,13 @@ def unpenalised(
     determined = np.zeros(site_theta.shape, dtype=bool)
     active = np.flatnonzero(layout.n_levels > 1) if sites is None else np.asarray(sites)
     for newton_step in range(MAX_NEWTON_STEPS):
-        moving = []
+        moving, chords = [], {}
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-            step, is_determined = solution(H, score)
+            solve, is_informed, is_regular = solver(H)
+            step = solve(score)
             step_size = float(np.abs(step).max())
-            is_determined &= np.abs(step) < DIVERGING_STEP
+            is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
             if newton_step == MAX_NEWTON_STEPS - 1 and not is_determined.all():
                 is_determined &= informed(H, NO_INFORMATION)
             determined[site_cells] = is_determined.reshape(-1, len(columns[i]))
@@ -84,10 +89,61 @@ def unpenalised(
             site_theta[site_cells] += step.reshape(-1, len(columns[i]))
             if step_size > tol:
                 moving.append(i)
+                if is_regular and step_size <= LONGEST_CHORD_STEP:
+                    chords[i] = _Chord(site_cells, solve, is_informed, step_size)
+        for i in _take_chord_steps(sample, layout, site_theta, chords, CHORD_TOLERANCE * tol):
+            determined[chords[i].cells] = chords[i].is_informed.reshape(-1, len(columns[i]))
+            moving.remove(i)
         active = np.array(moving, dtype=np.intp)
         if not len(active):
             break
     return site_theta, determined
+
+
+@dataclass
+class _Chord:
+    """A site whose steps are taken with the Hessian of the last Newton step.
+
+    Attributes
+    ----------
+    cells : tuple of ndarray
+        Of `site_theta`.
+    solve : callable
+        Score to step.
+    is_informed : ndarray of bool
+        Parameters on which the likelihood depends.
+    step_size : float
+        Largest change of a parameter in the last step.
+    """
+
+    cells: tuple[np.ndarray, ...]
+    solve: Solve
+    is_informed: np.ndarray
+    step_size: float
+
+
+def _take_chord_steps(
+    sample: Rows, layout: Layout, site_theta: np.ndarray, chords: dict[int, _Chord], tol: float
+) -> list[int]:
+    """Take steps with the Hessians of `chords`, in place, and return the sites that converge.
+
+    A site whose steps do not shrink fast stays where it was: a parameter that diverges does so by Newton steps alone.
+    """
+    shrinking, converged = dict(chords), []
+    while shrinking:
+        for i, score in site_scores(sample, layout, site_theta, list(shrinking)).items():
+            chord = shrinking[i]
+            step = chord.solve(score)
+            step_size = float(np.abs(step).max())
+            if not step_size <= max(tol, chord.step_size / CHORD_SHRINKING):
+                del shrinking[i]
+                continue
+            chord.step_size = step_size
+            site_theta[chord.cells] += step.reshape(chord.cells[0].size, -1)
+            if step_size <= tol:
+                converged.append(i)
+                del shrinking[i]
+    return converged
 
 
 def unbounded_parameters(

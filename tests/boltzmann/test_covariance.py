@@ -9,11 +9,12 @@ import bbl
 from bbl.engines import PseudoLikelihood
 from bbl.errors import OptionError
 from bbl.model.ais import annealed_log_z
-from bbl.model.godambe import Influence, site_hessians, term_covariances
-from bbl.model.hessian_inverse import inverse, solution
+from bbl.model.godambe import Influence, term_covariances
+from bbl.model.hessian_inverse import inverse, solver
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_log_z
 from bbl.model.ranking import interaction_strength
+from bbl.model.site_hessians import site_hessians
 from bbl.rows.sample import Sample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.metrics import log_loss
@@ -83,7 +84,7 @@ def test_scores_and_hessians_are_sums_over_rows(levels):
         np.testing.assert_allclose(H, wanted, atol=1e-12)
         residual = (X[:, own] - P) * sample.weights[:, None]
         np.testing.assert_allclose(score, (residual.T @ Z).ravel() / sample.total, atol=1e-12)
-        np.testing.assert_allclose(solution(H, score)[0], inverse(H)[0] @ score, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(solver(H)[0](score), inverse(H)[0] @ score, rtol=1e-8, atol=1e-12)
 
 
 def test_additive_fit_has_the_multinomial_standard_errors():

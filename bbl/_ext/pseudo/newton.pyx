@@ -1,4 +1,4 @@
-# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision; Hessians.
+# Newton: the pseudo-likelihood problems of small predictors, one after the other, to machine precision.
 """Pseudo-likelihood fits by Newton's method, one site after the other; newton.h describes the algorithm.
 
 A *site* is the predictor whose conditional distribution given the others is fitted. Predictor j has the *columns*
@@ -7,7 +7,7 @@ belongs to one non-reference level of a site: the field in column 0, the couplin
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 
 cdef extern from "newton.h" nogil:
     ctypedef struct newton_site:
@@ -158,59 +158,3 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
         free(row_start)
         free(x)
         free(Q)
-
-
-def add_hessian(const double[:, :] design, const double[:, :] p, const double[::1] w, double[:, ::1] H):
-    """Add the Hessian of one site's weighted log normalisers, summed over rows, to `H`.
-
-    `design` (n, c) holds zeros and ones: the constant, then the columns of the site's neighbours; `p` (n, q) the
-    probabilities of the site's non-reference levels; `w` (n,) the row weights. Block (a, b) of `H` (q c, q c) is
-    increased by ``design' diag(w (p_a 1[a = b] - p_a p_b)) design``.
-    """
-    cdef Py_ssize_t n = design.shape[0], c = design.shape[1], q = p.shape[1], pairs = q * (q + 1) // 2
-    cdef Py_ssize_t a, b, k, t, u, s, n_active
-    cdef Py_ssize_t *active  # columns that are 1 in the current row
-    cdef double *curvature  # (pairs,) of the current row, by pair of levels b <= a
-    cdef double *sums  # (c (c + 1) / 2, pairs) sums of `curvature`, by pair of columns u <= t
-    cdef double *pair_sums  # (pairs,) one row of `sums`
-    if p.shape[0] != n or w.shape[0] != n or H.shape[0] != q * c or H.shape[1] != q * c:
-        raise ValueError("design, p, w and H do not fit together")
-    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
-    curvature = <double *> malloc(sizeof(double) * <size_t> (pairs + 1))
-    sums = <double *> calloc(<size_t> (c * (c + 1) // 2 * pairs + 1), sizeof(double))
-    try:
-        if active == NULL or curvature == NULL or sums == NULL:
-            raise MemoryError
-        with nogil:
-            for k in range(n):
-                n_active = 0
-                for t in range(c):
-                    active[n_active] = t
-                    n_active += design[k, t] != 0.0
-                s = 0
-                for a in range(q):
-                    for b in range(a + 1):
-                        curvature[s] = w[k] * ((p[k, a] if a == b else 0.0) - p[k, a] * p[k, b])
-                        s += 1
-                for t in range(n_active):
-                    for u in range(t + 1):
-                        pair_sums = sums + (active[t] * (active[t] + 1) // 2 + active[u]) * pairs
-                        for s in range(pairs):
-                            pair_sums[s] += curvature[s]
-            pair_sums = sums
-            for t in range(c):
-                for u in range(t + 1):
-                    for a in range(q):
-                        for b in range(a + 1):  # blocks (a, b) and (b, a) are equal and symmetric
-                            H[a * c + t, b * c + u] += pair_sums[0]
-                            if u < t:
-                                H[a * c + u, b * c + t] += pair_sums[0]
-                            if b < a:
-                                H[b * c + t, a * c + u] += pair_sums[0]
-                            if b < a and u < t:
-                                H[b * c + u, a * c + t] += pair_sums[0]
-                            pair_sums += 1
-    finally:
-        free(active)
-        free(curvature)
-        free(sums)

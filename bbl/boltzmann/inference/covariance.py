@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -13,7 +12,7 @@ from bbl.boltzmann.inference.survey import penalised_deviations
 from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.memory import check_memory
-from bbl.model.godambe import Influence, RowInfluence, term_covariances
+from bbl.model.godambe import Influence, RowInfluence, TermCovariances, term_covariances
 from bbl.model.higher import split
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
@@ -74,14 +73,20 @@ Fitted = list[tuple[RowInfluence, Sample]]
 
 def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: RowInfluence) -> list[list[np.ndarray]]:
     """Return the covariances of every table of each group's difference from the pooled fit."""
-    elsewhere = [term_covariances(layout, pooled.blocks(rows)) for _, rows in groups]
+    elsewhere, inside = [], []
+    for influence, rows in groups:
+        outside, difference = TermCovariances(layout), TermCovariances(layout)
+        for (psi, weights), (pooled_psi, _) in zip(influence.blocks(rows), pooled.blocks(rows), strict=True):
+            outside.add(pooled_psi, weights)
+            difference.add(psi - pooled_psi, weights)
+        elsewhere.append(outside.by_table())
+        inside.append(difference.by_table())
     total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
-    shift = []
-    for (influence, rows), outside in zip(groups, elsewhere, strict=True):
-        # a row of the group moves both estimates, any other row the pooled one alone
-        inside = term_covariances(layout, _differences(influence, pooled, rows))
-        shift.append([a + t - b for a, t, b in zip(inside, total, outside, strict=True)])
-    return shift
+    # a row of the group moves both estimates, any other row the pooled one alone
+    return [
+        [a + t - b for a, t, b in zip(difference, total, outside, strict=True)]
+        for difference, outside in zip(inside, elsewhere, strict=True)
+    ]
 
 
 def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None) -> Covariances:
@@ -206,13 +211,6 @@ def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
     """Return one entry per group: the next of `found` for groups with rows, `nothing` for those without."""
     remaining = iter(found)
     return [next(remaining) if group_sample.n else nothing for group_sample in parts]
-
-
-def _differences(
-    influence: RowInfluence, pooled: RowInfluence, rows: Sample
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for (psi, w), (psi0, _) in zip(influence.blocks(rows), pooled.blocks(rows), strict=True):
-        yield psi - psi0, w
 
 
 def bootstrap(

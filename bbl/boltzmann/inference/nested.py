@@ -12,10 +12,11 @@ from bbl.boltzmann.inference.significance import Kind, evidence, of_group
 from bbl.boltzmann.inference.survey import effective_rows, linearised, replicated
 from bbl.engines import Engine
 from bbl.model.conditional import conditionals
-from bbl.model.godambe import ROWS, Influence
+from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
 from bbl.model.moments import one_hot
 from bbl.model.regressors import regressors
+from bbl.model.site_hessians import ROWS
 from bbl.model.unpenalised import unpenalised
 from bbl.rows.sample import Sample
 from bbl.stats.gammas import tail

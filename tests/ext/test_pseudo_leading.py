@@ -50,7 +50,9 @@ def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     value, gradient = oracle(related(), weights, N_LEVELS, EVERY, theta, 0.01, 0.0)
     norms = np.sqrt((gradient.reshape(M, -1) ** 2).sum(axis=1))[sites]
     np.testing.assert_allclose(norms, found["grad_norm"][sites], atol=1e-10 if precision != "single" else 2e-5)
-    np.testing.assert_allclose(found["value"][sites], value[sites], rtol=1e-10 if precision != "single" else 1e-5)
+    # in single precision, fields of 47 couplings are rounded at about 5e-6, whatever the value
+    bound = {"rtol": 1e-10} if precision != "single" else {"rtol": 0.0, "atol": 1e-5}
+    np.testing.assert_allclose(found["value"][sites], value[sites], **bound)
 
 
 @pytest.mark.parametrize(("lambda_", "times"), [(0.1, 1.0), (0.01, 1.5), (1e-4, 1.0)])

@@ -59,6 +59,12 @@ def fit(engine, rows, dtype, m):
     return [found.theta, found.grad_norm]
 
 
+def influences(engine, rows, dtype):
+    """Sum the Hessians of all sites, and the influences of the rows."""
+    found, data = engine.influence(*sample(rows, dtype, True))
+    return [np.concatenate([table.ravel() for table in found.terms(data)])]
+
+
 def problem(rows, dtype, width, precision="double"):
     data, layout = sample(rows, dtype, True)
     return PseudoProblem(data.codes, data.weights, layout.n_levels, layout.mask, width, precision)
@@ -188,6 +194,7 @@ def without_a_job() -> set[str]:
     modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
     built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
     with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
+    with_a_job |= {"pseudo.influence"}
     with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
     with_a_job |= {"conditional.conditional", "conditional.multinomial"}
@@ -202,6 +209,7 @@ def jobs(rows: int = 120) -> list:
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]
         found += [partial(climbs, rows, dtype, K) for K in (2, 7)] + [partial(regressions, rows, 3)]
         found += [partial(fit, PseudoLikelihood(lambda_=0.1, lambdah=0.1), rows, dtype, m) for m in (2, 2, 9)]
+        found += [partial(influences, PseudoLikelihood(0.1, 0.1), rows, dtype)]
         found += [partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m) for m in (2, 9)]
     for likelihood in ("sampled", "pseudo"):
         short = PersistentVI(likelihood=likelihood, n_iter=20, chains=32, draws=2)

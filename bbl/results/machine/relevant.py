@@ -36,7 +36,7 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     >>> titanic = bbl.datasets.load_titanic()
     >>> fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", relevance=0.05)
     >>> fit.relevant()["order"].to_dict()
-    {'Class:Sex': 2, 'Class': 1, 'Sex': 1}
+    {'Sex': 1, 'Class:Age': 2, 'Class': 1, 'Age': 1, 'Class:Sex': 2, 'Sex:Age': 2}
     """
     layout, relevance = self.parameters.layout, self.estimate.relevance
     theta = self.parameters.theta[self.estimate.class_prior > 0.0]

@@ -50,7 +50,7 @@ def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarra
 
 
 def _reduced(ufunc: np.ufunc, of_levels: np.ndarray, start: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return ``ufunc.reduceat(of_levels, start, axis=1)``, at a tenth of its cost for few levels, the same everywhere."""
+    """Return ``ufunc.reduceat(of_levels, start, axis=1)``, at a tenth of its cost for few levels."""
     if not len(width) or (width != width[0]).any() or width[0] > FEW_LEVELS:
         return ufunc.reduceat(of_levels, start, axis=1)
     out = of_levels[:, :: width[0]].copy()

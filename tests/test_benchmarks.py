@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -535,8 +536,10 @@ def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):
         for row in exact_speed.measured(name, *known[name])
     ]
     frame = pd.DataFrame(rows, columns=exact_speed.COLUMNS)
-    assert frame["method"].tolist() == ["bbl", "statsmodels"] * 2
-    assert (frame["gradient"] < 1e-9).all() and (frame["seconds"] > 0).all()
+    with_r = ["R loglin"] if shutil.which("Rscript") else []
+    assert frame["method"].tolist() == ["bbl", "statsmodels", *with_r] * 2
+    is_loglin = frame["method"] == "R loglin"  # cycles until fitted counts change by less than 1e-6
+    assert (frame["gradient"] < np.where(is_loglin, 1e-6, 1e-9)).all() and (frame["seconds"] > 0).all()
     monkeypatch.setattr(exact_speed, "PEER_STATES", 2)
     assert len(exact_speed.measured("8 binary, all pairs", *known["8 binary, all pairs"])) == 1
     text = "\n".join(exact_speed.page(frame))

@@ -7,14 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.linalg import block_diag
+from scipy.special import softmax
 
 import bbl
 from bbl.boltzmann.inference.covariance import full_covariance
 from bbl.boltzmann.inference.score_covariance import moments, score_covariance
+from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_order
+from tests.reference import states
 
 METHODS = ("ml", "pseudo", "naive", "conditional")
 STEP = 1e-4  # of a central difference of fourth order
@@ -73,6 +76,35 @@ def gradient(model, effect):
     return np.array(out).T
 
 
+def of_states(layout):
+    """All states (T, m), and whether each parameter is part of their energy (T, size)."""
+    codes = states(layout.n_levels)
+    is_part = np.zeros((len(codes), layout.size))
+    for scope in layout.scopes:
+        for cell, k in np.ndenumerate(layout.table(np.arange(layout.size), *scope)):
+            is_part[:, k] = (codes[:, list(scope)] == np.array(cell) + 1).all(axis=1)
+    return codes, is_part
+
+
+def enumerated_covariance(rows, layout, theta):
+    """Inverse of the observed information of one group: ``n Cov(f) - sum over rows Cov(f | observed cells)``.
+
+    Directions in which the likelihood rises without end have no information: the inverse is that of the others.
+    """
+    codes, is_part = of_states(layout)
+
+    def spread(agrees=slice(None)):
+        p = softmax(is_part[agrees] @ theta)
+        deviations = is_part[agrees] - p @ is_part[agrees]
+        return (deviations.T * p) @ deviations
+
+    H = rows.total * spread()
+    if not rows.complete:
+        for row, is_missing, weight in zip(rows.codes, rows.missing, rows.weights, strict=True):
+            H -= weight * spread((is_missing | (codes == row)).all(axis=1))
+    return np.linalg.pinv(H, rcond=1e-9, hermitian=True)
+
+
 def covariance(model):
     """Covariance of what `shifted` shifts; given shares have none."""
     estimate, engine, has_fixed_shares = model.estimate, model.engine, model.priors is not None
@@ -81,7 +113,11 @@ def covariance(model):
         return score_covariance(rows, estimate, engine, has_fixed_shares).blocks[0]
     blocks = []
     for g in range(len(estimate.parameters.theta)):
-        V = np.nan_to_num(full_covariance(rows.group(g), layout.of_group(g), engine))
+        of_group = rows.group(g), layout.of_group(g)
+        if isinstance(engine, MaximumLikelihood):
+            V = enumerated_covariance(*of_group, estimate.parameters.theta[g])
+        else:
+            V = np.nan_to_num(full_covariance(*of_group, engine))
         blocks += [[[0.0 if has_fixed_shares else 1.0 / rows.group(g).total]], V]
     return block_diag(*blocks)
 

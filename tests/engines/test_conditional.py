@@ -318,6 +318,15 @@ def test_shuffled_minibatches_come_close():
     assert error[1] < 0.01 < error[0] < 0.15
 
 
+@pytest.mark.parametrize("ridge", [0.1, 10.0, 1e3])
+def test_minibatches_do_not_diverge_where_the_penalty_is_steeper_than_the_loss(ridge):
+    """As of many independent predictors, whose kernel has no large eigenvalue."""
+    rng = np.random.default_rng(0)
+    codes, y, layout = rng.integers(0, 4, (2000, 20)).astype(np.uint8), rng.integers(0, 2, 2000), Layout([4] * 20)
+    found = minibatches(codes, y, np.ones(2000), layout, 2, 0.5, ridge, 8, rng)
+    assert np.abs(found.theta).max() < 0.1 / ridge
+
+
 @pytest.mark.filterwarnings("ignore:On the training rows")  # of an infinite ridge, which leaves all predictors out
 @pytest.mark.parametrize("ridge", [1e-3, 1e-6, np.inf])
 def test_many_rows_reach_the_optimum_that_few_rows_have(monkeypatch, ridge):

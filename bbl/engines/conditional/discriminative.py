@@ -167,8 +167,8 @@ def minibatches(
     """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled rows.
 
     A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. The
-    step starts at the inverse of the kernel's largest eigenvalue and falls linearly to zero. Couplings are in single
-    precision.
+    step starts at the inverse of the kernel's largest eigenvalue, or of 2 `ridge` if that is smaller, and falls
+    linearly to zero: the loss has at most half the kernel's curvature. Couplings are in single precision.
 
     The rows have `codes` (n, m), groups `y` (n,), `weights` (n,) and, optionally, class scores `scores` (n, K). `tau`
     is the weight of couplings against fields, `ridge` the penalty, `epochs` the number of passes over the rows.
@@ -179,7 +179,7 @@ def minibatches(
     factors = kernel_scale(*kernel_means(codes, share, means, layout), tau)
     probe_rows = rng.permutation(n)[:PROBE]
     largest = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
-    rate = RATE / float(largest)
+    rate = RATE / max(float(largest), 2.0 * ridge if np.isfinite(ridge) else 0.0)
     centres = np.concatenate([means[levels][1:] for levels in level_slices(layout)])
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
     climber = Climber(layout.start.astype(np.intp), pairs, centres, K, factors)

@@ -18,7 +18,8 @@ from bbl.rows.folds import stratified_folds
 from bbl.rows.sample import Sample
 from bbl.sparse.orders import grow, largest_penalty
 from bbl.sparse.products import Problem, Products, Term, contrasts
-from bbl.sparse.refit import Refit, refit
+from bbl.sparse.refit import Refit
+from bbl.sparse.refit import refit as refit_terms
 from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
 __all__ = ["Choice", "Point", "choose", "ebic"]
@@ -27,6 +28,7 @@ PATH_LENGTH = 30  # penalties of a path
 SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5  # of the extended BIC
 SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
+HOPELESS = 2.0  # times the loss of all rows without terms: no refit is chosen that loses more in one fold alone
 PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC
 
 
@@ -104,7 +106,7 @@ def choose(
             penalties = _path_penalties(problem, order, group, screen)
         else:
             penalties = [Penalty(tuple(float(v) for v in lambda_), group)]
-        needs_refit = lambda_ == "ebic" or refit is not False
+        needs_refit = lambda_ == "ebic" or (lambda_ != "cv" and refit is not False)
         path_points = _fit_path(problem, penalties, screen, needs_refit, lambda_ == "ebic", progress)
         validated = range(len(path_points))
         if lambda_ == "ebic":
@@ -121,8 +123,9 @@ def choose(
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
-    if is_refitted and point.refit is not None:
-        fit = point.refit
+    if is_refitted and point.stages:
+        last = point.stages[-1]
+        fit = point.refit or refit_terms(problem, last.weights, last.intercept)
         return Choice(fit.weights, fit.intercept, True, fit.loss, fit.unbounded, path_points, best)
     if not point.stages:
         intercept, _, loss = null_slope(problem)
@@ -172,7 +175,7 @@ def _fit_path(
         if with_refit:
             current_refit = points[-1].refit if points else None
             if current_refit is None or list(current_refit.weights) != terms:
-                current_refit = refit(problem, final.weights, final.intercept)
+                current_refit = refit_terms(problem, final.weights, final.intercept)
             refit_result = current_refit
             score = ebic(problem, terms, refit_result.loss)
         points.append(Point(penalty, stages, refit_result, score, no_loss))
@@ -221,13 +224,27 @@ def _losses_of_fold(
     training, validation = problem.weighted(train), problem.weighted(held_out)
     scale = math.sqrt(training.total / problem.total)
     penalties = [p.penalty.scaled(scale) for p in points]
-    fitted = _fit_path(training, penalties, screen, refit is not False, False, None, points)
-    for k, point in enumerate(fitted):
-        final = point.stages[-1]
-        if refit is not True:
-            losses[k, 0] = _loss(validation, final.weights, final.intercept)
-        if point.refit is not None:
-            losses[k, 1] = _loss(validation, point.refit.weights, point.refit.intercept)
+    finals = [point.stages[-1] for point in _fit_path(training, penalties, screen, False, False, None, points)]
+    if refit is not True:
+        losses[:, 0] = [_loss(validation, final.weights, final.intercept) for final in finals]
+    if refit is not False:
+        losses[:, 1] = _refit_losses(training, validation, finals, HOPELESS * null_slope(problem)[2])
+    return losses
+
+
+def _refit_losses(training: Problem, validation: Problem, finals: Sequence[Stage], limit: float) -> np.ndarray:
+    """Return the summed held-out losses (points,) of the refitted terms of each penalty.
+
+    They are infinite from the first on that is above `limit`: with still more terms, refits are no better, and dear.
+    """
+    losses, fit = np.full(len(finals), np.inf), None
+    for k, final in enumerate(finals):
+        if fit is None or list(fit.weights) != list(final.weights):
+            fit = refit_terms(training, final.weights, final.intercept)
+        loss = _loss(validation, fit.weights, fit.intercept)
+        if loss > limit:
+            break
+        losses[k] = loss
     return losses
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference_sparse as reference
 
+from bbl.sparse import choice
 from bbl.sparse.choice import choose, ebic
 from bbl.sparse.orders import grow, largest_penalty
 from bbl.sparse.products import Problem
@@ -153,6 +154,36 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
         found = choose(problem, order=2, lambda_=(level,) * 2, rng=rng)
         raw, again = found.path[0].held_out_loss
         assert found.refitted is right and (again < raw) == right
+
+
+def test_folds_look_at_the_whole_path_where_a_product_enters_late(monkeypatch):
+    """Predictors of a parity enter by chance, long after the held-out loss began to rise; then it falls to a third."""
+    codes, rng = signs(1000, 12), np.random.default_rng(5)
+    y = (product(codes, (1.0, (1, 2))) > 0) ^ (rng.random(1000) < 0.02)
+    problem = Problem.make(codes, (2,) * 12, y.astype(int), 2, np.ones(1000))
+    found = choose(problem, order=3, lambda_="cv", rng=np.random.default_rng(1))
+    losses = np.array([point.held_out_loss for point in found.path])
+    assert losses[found.chosen].min() == losses.min() < losses[:5].min() / 3
+    assert (1, 2) in found.weights and len(found.path) > found.chosen + 5
+
+    hopeless = np.isinf(losses[:, 1])
+    assert hopeless[-5:].all() and not hopeless[: found.chosen].any()
+    monkeypatch.setattr(choice, "HOPELESS", np.inf)
+    again = choose(problem, order=3, lambda_="cv", rng=np.random.default_rng(1))
+    everything = np.array([point.held_out_loss for point in again.path])
+    assert again.chosen == found.chosen and again.refitted == found.refitted
+    np.testing.assert_array_equal(everything[~hopeless], losses[~hopeless])
+    assert everything[hopeless, 1].min() > 2 * losses.min()
+
+
+def test_a_refit_chosen_by_folds_is_that_of_the_chosen_terms():
+    codes, rng = signs(600, 8, 1), np.random.default_rng(2)
+    y = (product(codes, (2.0, (0,)), (1.5, (1, 2)), (1.0, (1,))) + rng.logistic(size=600) > 0).astype(int)
+    problem = Problem.make(codes, (2,) * 8, y, 2, np.ones(600))
+    found = choose(problem, order=2, lambda_="cv", refit=True, rng=np.random.default_rng(1))
+    last = found.path[found.chosen].stages[-1]
+    expected = refit(problem, last.weights, last.intercept)
+    assert found.refitted and list(found.weights) == list(expected.weights) and found.loss == expected.loss
 
 
 @pytest.mark.usefixtures("shared")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from bbl._ext.model import neighbours as _kernel
 from bbl.memory import check_memory
 
 __all__ = ["matched_size", "mutual_information", "neighbour_weights"]
 
-BLOCK_CELLS = 2**24  # pairs of rows that are compared at a time
+LANES = 64  # rows that the kernel compares at a time
 FIRST_GAIN = 10.0  # of the log size per nat of excess information; that of step t is a t-th of it
 ARRAYS = 4  # of shape (batch, concentrations, L) at a time
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on the concentration of the Dirichlet
@@ -25,18 +27,16 @@ def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
     identity : float
         The share. Each row counts as a neighbour of itself and of its copies, whatever the share.
     """
-    rows, distinct_row, n_copies = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+    narrow = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
+    rows, distinct_row, n_copies = np.unique(narrow, axis=0, return_inverse=True, return_counts=True)
     n, m = rows.shape
-    n_neighbours = np.zeros(n)
-    max_differences = m * (1.0 - identity)
-    block_rows = max(1, BLOCK_CELLS // max(n, 1))
-    for first in range(0, n, block_rows):
-        n_differences = np.zeros((len(rows[first : first + block_rows]), n), dtype=np.int32)
-        for i in range(m):
-            n_differences += rows[first : first + block_rows, i, None] != rows[:, i]
-        is_neighbour = n_differences < max_differences - 1e-9
-        is_neighbour[np.arange(len(is_neighbour)), first + np.arange(len(is_neighbour))] = True
-        n_neighbours[first : first + block_rows] = is_neighbour @ n_copies
+    blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
+    blocks.reshape(-1, m)[:n] = rows
+    max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
+    n_neighbours = n_copies.copy()
+    _kernel.count_neighbours(
+        rows, np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies, max_differences, n_neighbours
+    )
     return 1.0 / n_neighbours[distinct_row.ravel()]
 
 

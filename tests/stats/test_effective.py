@@ -23,6 +23,20 @@ def test_weights_are_one_over_the_rows_within_the_distance():
     assert bbl.effective_weights(np.repeat(rows, 3, axis=0)).sum() == pytest.approx(bbl.effective_weights(rows).sum())
 
 
+@pytest.mark.parametrize(
+    ("n", "m", "L"), [(1, 3, 2), (64, 32, 2), (65, 33, 4), (600, 70, 3), (400, 5, 300), (130, 1, 2)]
+)
+def test_weights_of_any_shape_and_share_are_those_of_all_pairs(n, m, L):
+    """Of one block of rows and of many, of bytes and of wider codes, with a share that some pairs meet exactly."""
+    rng = np.random.default_rng(n)
+    rows = rng.integers(0, L, (n, m))
+    rows = np.where(rng.random((n, m)) < 0.3, rows, rows[rng.integers(0, max(1, n // 5), n)])
+    differences = (rows[:, None] != rows).sum(axis=2)
+    for identity in (0.0, 0.5, 1.0 - 2.0 / m if m > 2 else 0.3, 0.8, 1.0):
+        similar = (differences < m * (1.0 - identity) - 1e-9) | (differences == 0)
+        np.testing.assert_array_equal(bbl.effective_weights(rows, identity), 1.0 / similar.sum(axis=1))
+
+
 def test_mutual_information_is_that_of_its_definition():
     assert mutual_information(np.eye(3)) == pytest.approx(np.log(3))
     assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0.0, abs=1e-14)

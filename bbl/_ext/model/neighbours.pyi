@@ -1,0 +1,6 @@
+"""Types of the kernel of similar rows."""
+
+from numpy import ndarray as Array
+
+def count_neighbours(rows: Array, blocks: Array, n_copies: Array, max_differences: int,
+                     n_neighbours: Array) -> None: ...  # fmt: skip

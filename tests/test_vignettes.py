@@ -51,6 +51,7 @@ def test_all_are_there():
         "mnist",
         "network_classifiers",
         "posteriors",
+        "protein_contacts",
         "r_users",
         "reconstruction",
         "simulated",

@@ -45,12 +45,14 @@ def test_the_users_script_has_every_verb_and_no_more_than_60_lines():
 
 @pytest.mark.long
 def test_mypy_passes_the_users_script_and_finds_mistakes(tmp_path):
+    """The package itself is checked as a part of the linters, with its own settings."""
+    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-bbl.*]\nignore_errors = True\n")
     command = [
         sys.executable,
         "-m",
         "mypy",
         "--strict",
-        "--config-file=",
+        "--config-file=mypy.ini",
         f"--cache-dir={tmp_path}",
         *map(str, SCRIPTS),
     ]

@@ -24,7 +24,7 @@ from benchmarks.accuracy import report as accuracy_report  # noqa: E402
 from benchmarks.accuracy import shooter as products  # noqa: E402
 from benchmarks.accuracy import tables as other_tables  # noqa: E402
 from benchmarks.accuracy.data import Data, load  # noqa: E402
-from benchmarks.speed import SUITES, methods, plots, problems, run, summary, uses  # noqa: E402
+from benchmarks.speed import SUITES, methods, plots, problems, run, sites, summary, uses  # noqa: E402
 from benchmarks.speed import likelihood as exact_speed  # noqa: E402
 from benchmarks.speed import shooter as products_speed  # noqa: E402
 from benchmarks.speed.measure import METHODS, Options, measured  # noqa: E402
@@ -589,3 +589,21 @@ def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_pat
     assert "| 300 rows |" in text and "| people |" in text and "mean of 2" in text
     other_tables.plot(frame, tmp_path / "tables.png")
     assert (tmp_path / "tables.png").stat().st_size > 5000
+
+
+def test_the_page_of_sequences_has_ratios_of_what_is_quoted(tmp_path):
+    shapes = [(5000, m, "single", 1) for m in (30, 60, 120, 200)] + [(5000, 200, "double", 1)]
+    rows = [(*shape, (shape[1] / 60) ** 2, 1.0, 20 + k, 1e-4, 100.0, 0.1) for k, shape in enumerate(shapes)]
+    frame = pd.DataFrame(rows, columns=sites.COLUMNS)
+    assert sites.exponent(frame) == pytest.approx(2.0)
+    text = "\n".join(sites.page(frame))
+    assert "the power 2.00" in text and "0.33 (6.9 x)" in text and text.count(" x)") == 2
+    sites.draw(frame, tmp_path / "sites.png")
+    assert (tmp_path / "sites.png").stat().st_size > 5000
+    assert len(sites.settings()) == len(sites.SHAPES) + len(sites.DOUBLE) + len(sites.PARALLEL)
+
+
+def test_a_fit_to_sequences_is_measured_where_it_has_converged():
+    n, m, precision, threads, cpu, wall, gradients, norm, memory, weights = sites.measured(300, 6, "single", 1)
+    assert (n, m, precision, threads) == (300, 6, "single", 1) and norm <= 1e-4 and gradients > 3
+    assert min(cpu, wall, memory) > 0 <= weights

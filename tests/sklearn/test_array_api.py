@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("sklearn")
+sklearn = pytest.importorskip("sklearn")
 
 CODE = """
 from bbl.sklearn import BBLClassifier, BinningTransformer, BNClassifier, PrototypeBiclustering, ScoreFeatures
@@ -36,4 +36,5 @@ def test_arrays_of_the_array_api_are_taken():
     names = ["BBLClassifier"] * 3 + ["BNClassifier"] * 2
     names += ["PrototypeBiclustering", "BinningTransformer", "ScoreFeatures"]
     names += ["ShooterClassifier", "ShooterFeatures"]
-    assert done.stdout.split() == names, done.stderr
+    has_check = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 9)
+    assert done.stdout.split() == (names if has_check else []), done.stderr

@@ -84,7 +84,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``."""
     items, users, members = ratings.items, ratings.users, options["population"]
     check_memory(
-        8.0 * items * users * ratings.levels + 8.0 * members * (items + users),
+        8.0 * items * users * (ratings.levels + 1) + 8.0 * members * (items + users),
         f"The genetic algorithm on {items} x {users} ratings",
         "It is made for small tables; use method='prototype'.",
     )

@@ -39,6 +39,7 @@ cdef struct model:
     double sigma, penalty  # penalty: for each block
     int mle
     double *counts         # (item groups * user groups, levels) weight of each rating in each block
+    double *deviance       # (item groups * user groups) of each block of the individual that was evaluated last
     int32_t *map           # (items + users) scratch: new number of each label
     int32_t *size          # (items + users) scratch: members of each group
     double *cache          # (CACHE, levels + 1) counts of a block, then its deviance; an unused row has counts 0
@@ -81,7 +82,8 @@ cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
         counts = m.counts + (<Py_ssize_t> labels[m.item[c]] * n_user_groups + labels[m.items + m.user[c]]) * m.levels
         counts[m.rating[c]] += m.weight[c]
     for c in range(blocks):
-        fitness += block_deviance(m, m.counts + c * m.levels)
+        m.deviance[c] = block_deviance(m, m.counts + c * m.levels)
+        fitness += m.deviance[c]
     return fitness
 
 
@@ -135,23 +137,25 @@ cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, 
                     const double[::1] weight, int32_t items, int32_t users, int32_t levels, double sigma,
                     double penalty, bint mle) except -1:
     """Point the model at the ratings and allocate scratch memory, which `close_model` frees."""
-    m.counts, m.map, m.cache = NULL, NULL, NULL
+    m.counts, m.deviance, m.map, m.cache = NULL, NULL, NULL, NULL
     if not item.shape[0] == user.shape[0] == rating.shape[0] == weight.shape[0] or not item.shape[0]:
         raise ValueError("the ratings do not fit together")
     m.n, m.items, m.users, m.levels = item.shape[0], items, users, levels
     m.item, m.user, m.rating, m.weight = &item[0], &user[0], &rating[0], &weight[0]
     m.sigma, m.penalty, m.mle = sigma, penalty, mle
     m.counts = <double *> malloc(sizeof(double) * <size_t> items * <size_t> users * <size_t> levels)
+    m.deviance = <double *> malloc(sizeof(double) * <size_t> items * <size_t> users)
     m.map = <int32_t *> malloc(sizeof(int32_t) * <size_t> (items + users) * 2)
     m.size = m.map + items + users
     m.cache = <double *> calloc(<size_t> CACHE * <size_t> (levels + 1), sizeof(double))
-    if m.counts == NULL or m.map == NULL or m.cache == NULL:
+    if m.counts == NULL or m.deviance == NULL or m.map == NULL or m.cache == NULL:
         raise MemoryError("no memory for the blocks of the ratings")
     return 0
 
 
 cdef void close_model(model *m) noexcept nogil:
     free(m.counts)
+    free(m.deviance)
     free(m.map)
     free(m.cache)
 
@@ -177,6 +181,8 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
                       double *moved_counts, double *new_counts, int32_t *to_out) noexcept nogil:
     """Return the largest decrease (<= 0) of the fitness by moving item or user i; write the new group to to_out.
 
+    `labels` are those of the individual that was evaluated last.
+
     The ratings of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only the blocks of the old and new group
     that meet ratings of i change. Scratch memory: moved_counts (groups of the other side, levels) for the weight of the
     ratings of i in each of these blocks, new_counts (levels,) for a block after the move.
@@ -184,7 +190,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
     cdef bint is_item = i < m.items
     cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
     cdef int32_t target, source = labels[i], source_size = 0, r
-    cdef Py_ssize_t c, block_k  # block_k: first count of the block with group k of the other side
+    cdef Py_ssize_t c, block_k  # block_k: the block with group k of the other side
     cdef double change, best_change = 0.0, removal = 0.0
     cdef double *counts
     cdef int32_t members = m.items if is_item else m.users
@@ -207,8 +213,8 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         g = source if target < 0 else target
         change = 0.0
         for k in range(n_other):
-            block_k = (<Py_ssize_t> g * n_user_groups + k if is_item else <Py_ssize_t> k * n_user_groups + g) * m.levels
-            counts = m.counts + block_k
+            block_k = <Py_ssize_t> g * n_user_groups + k if is_item else <Py_ssize_t> k * n_user_groups + g
+            counts = m.counts + block_k * m.levels
             for r in range(m.levels):
                 if moved_counts[k * m.levels + r] != 0.0:
                     break
@@ -222,7 +228,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
                     new_counts[r] += counts[r]
             change += block_deviance(m, new_counts)
             if target < n_groups:
-                change -= block_deviance(m, counts)
+                change -= m.deviance[block_k]
         if target < 0:
             removal = change - (m.penalty * n_other if source_size == 1 else 0.0)
             continue

@@ -23,16 +23,39 @@ static inline double ratings_interval(double low, double high)
 /* Return the standard normal density. */
 static inline double ratings_density(double z) { return 0.3989422804014327 * exp(-0.5 * z * z); }
 
+/* An edge of intervals: its place, and P(Z < place) and P(Z > place). */
+typedef struct {
+    double place, below, above;
+} ratings_edge;
+
+static inline ratings_edge ratings_edge_at(double place)
+{
+    const double tail = 0.5 * erfc(fabs(place) * 0.7071067811865476);
+    const ratings_edge edge = {place, place < 0.0 ? tail : 1.0 - tail, place < 0.0 ? 1.0 - tail : tail};
+    return edge;
+}
+
+/* Return the probability between two edges as `ratings_interval` does. */
+static inline double ratings_between(ratings_edge low, ratings_edge high)
+{
+    const double p = low.place > 0.0 ? low.above - high.above : high.below - low.below;
+    return RATINGS_TINY > p ? RATINGS_TINY : p;
+}
+
 /* Return minus twice the log-likelihood of a block of centre mu. */
 static double ratings_deviance(const double *counts, int32_t levels, double mu, double sigma)
 {
     double total = 0.0, loglik = 0.0;
-    for (int32_t r = 0; r < levels; r++)
+    const ratings_edge first = ratings_edge_at((-0.5 - mu) / sigma);
+    ratings_edge low = first, high;
+    for (int32_t r = 0; r < levels; r++, low = high) {
+        high = ratings_edge_at((r + 0.5 - mu) / sigma);
         if (counts[r] > 0.0) {
             total += counts[r];
-            loglik += counts[r] * log(ratings_interval((r - 0.5 - mu) / sigma, (r + 0.5 - mu) / sigma));
+            loglik += counts[r] * log(ratings_between(low, high));
         }
-    loglik -= total * log(ratings_interval((-0.5 - mu) / sigma, (levels - 0.5 - mu) / sigma));
+    }
+    loglik -= total * log(ratings_between(first, low));
     return -2.0 * loglik;
 }
 

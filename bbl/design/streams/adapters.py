@@ -61,7 +61,7 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
         return Source(tuple(data.schema.names), spool.read, spool.text)
     if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
         return _stream_source(data)
-    if hasattr(data, "__arrow_c_stream__") and module == "duckdb":
+    if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):
         return _stream_source(data)
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)

@@ -1,5 +1,7 @@
 """Fits to data that are read in batches: the numbers of the same rows in memory, and what is not there says so."""
 
+from importlib.metadata import version
+
 import lazydata
 import numpy as np
 import pandas as pd
@@ -202,7 +204,8 @@ def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, few, tmp_p
     fit = bbl.bbl("y ~ .", few, method="naive")
     frames = list(fit.predict(lazydata.lazy(kind, few, tmp_path), type="prob"))
     expected = fit.predict(few, type="prob")
-    assert len(frames) > 1 or kind in ("polars", "reader")
+    gives_a_million_rows = kind == "duckdb" and version("duckdb") < "2"
+    assert len(frames) > 1 or kind in ("polars", "reader") or gives_a_million_rows
     whole = pd.concat(frames)
     assert whole.index.tolist() == expected.index.tolist()
     pd.testing.assert_frame_equal(whole, expected, check_index_type=False)

@@ -32,6 +32,7 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.sparse.products import Problem
 from bbl.sparse.workingset import Descent, Penalty
+from bbl.stats.effective import neighbour_weights
 
 LEVELS = np.array([2, 3, 5, 2, 4, 3, 2, 2, 3])
 
@@ -178,6 +179,11 @@ def posterior(rows, sampler, sweeps=0, **options):
     return found
 
 
+def neighbours(rows, L):
+    codes = np.random.default_rng(6).integers(0, L, (rows, 40)) * (L // 2)  # bytes, or wider codes
+    return [neighbour_weights(codes, 0.3)]
+
+
 def two_way_table(rows: int) -> Cells:
     rng = np.random.default_rng(5)
     row, column = np.nonzero(rng.random((rows, 11)) < 0.4)
@@ -194,7 +200,7 @@ def without_a_job() -> set[str]:
     modules = walk_packages(bbl._ext.__path__, "bbl._ext.")
     built = {module.name.removeprefix("bbl._ext.") for module in modules if not module.ispkg} - {"_shared"}
     with_a_job = {"model.energy", "model.moments", "model.eigen", "pseudo.newton", "pseudo.plan", "pseudo.pseudo"}
-    with_a_job |= {"pseudo.influence"}
+    with_a_job |= {"pseudo.influence", "model.neighbours"}
     with_a_job |= {"gibbs.gibbs", "network.families", "sparse.sparse", "posterior.posterior", "variational.persistent"}
     with_a_job |= {"bicluster.bicluster", "bicluster.genetic", "bicluster.mcmc"}
     with_a_job |= {"conditional.conditional", "conditional.multinomial"}
@@ -203,7 +209,7 @@ def without_a_job() -> set[str]:
 
 def jobs(rows: int = 120) -> list:
     """Return all jobs; they share no memory but the problems, which kernels only read."""
-    found = [partial(eigen, 512)]
+    found = [partial(eigen, 512)] + [partial(neighbours, rows, L) for L in (2, 300)]
     for dtype in (np.uint8, np.uint16, np.int32):
         found += [partial(counts, rows, dtype)] * 2 + [partial(scores, rows, dtype)] * 2
         found += [partial(fit, MeanField(), rows, dtype, 9), partial(networks, rows, dtype)]

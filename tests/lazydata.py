@@ -1,7 +1,5 @@
 """Data that are read in batches, for tests: a table, and every kind of source that has its rows."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -56,7 +54,6 @@ def lazy(kind, table, folder):
 
         return pl.scan_parquet(paths)
     if kind == "dask":
-        sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
         import dask.dataframe as dd
 
         return dd.from_pandas(table, npartitions=4)

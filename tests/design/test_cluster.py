@@ -1,7 +1,6 @@
 """Data read by the workers of a Dask cluster: the model of a table in memory."""
 
 import re
-import sys
 
 import numpy as np
 import pandas as pd
@@ -40,7 +39,6 @@ def make_frame(n=8000, m=6, seed=0):
 
 
 def in_parts(frame, npartitions=3):
-    sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
     import dask.dataframe as dd
 
     return dd.from_pandas(frame, npartitions=npartitions)

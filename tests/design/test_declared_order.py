@@ -1,7 +1,5 @@
 """The declared order of categories: every source has the same levels in the same order, or says why not."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -70,7 +68,6 @@ def relation(table):
 
 
 def dask_frame(table):
-    sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
     import dask.dataframe as dd
 
     return dd.from_pandas(table, npartitions=3)

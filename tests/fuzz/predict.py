@@ -20,7 +20,17 @@ TRAIN = {
 }
 FRAMES = 256  # one input in so many is a whole frame, which takes pandas a hundred times as long
 CELLS = (None, float("nan"), pd.NA, pd.NaT, "a", "z", "", "é", b"a", 0, 1, 2, 300, -1, 2**70, 1.0, 0.5, 1e9, True, "0")
-ODD = (1j, [1], (1,), {}, datetime.date(2020, 1, 1), np.float32(1), np.datetime64("NaT"), np.inf, pd.Interval(0, 1))
+ODD = (
+    1j,
+    [1],
+    (1,),
+    {},
+    datetime.date(2020, 1, 1),
+    np.float32(1),
+    np.datetime64("NaT", "ns"),
+    np.inf,
+    pd.Interval(0, 1),
+)
 DTYPES = (object, "category", "float64", "int64", "uint8", "bool", "str", "Int64", "boolean", "string")
 
 

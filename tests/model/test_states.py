@@ -104,8 +104,8 @@ def test_random_parameters_have_the_distribution_asked_for():
     assert kstest(theta[:, fields].ravel(), "uniform", (0.5, 1.0)).pvalue > 1e-4
     assert kstest(theta[:, ~fields].ravel()[::10], "uniform", (-5.0, 6.0)).pvalue > 1e-4
     theta = random_parameters(layout, "norm", 1.0, 0.5, -2.0, 3.0, 1, n_groups=20)
-    assert kstest(theta[:, fields].ravel(), "norm", (1.0, 0.5)).pvalue > 1e-4
-    assert kstest(theta[:, ~fields].ravel()[::10], "norm", (-2.0, 3.0)).pvalue > 1e-4
+    assert kstest((theta[:, fields].ravel() - 1.0) / 0.5, "norm").pvalue > 1e-4
+    assert kstest((theta[:, ~fields].ravel()[::10] + 2.0) / 3.0, "norm").pvalue > 1e-4
     assert (random_parameters(layout, "norm", 0.3, 0.0, 0.0, 0.0, 1)[0] == np.where(fields, 0.3, 0.0)).all()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -362,7 +361,6 @@ def source(kind: str, frame: pd.DataFrame, seed: int = 0) -> Iterator[Any]:
 
             yield duckdb.read_parquet([str(file) for file in files])
         elif kind == "dask":
-            sys.modules.setdefault("sparse", None)  # dask would take the folder of tests for that package
             import dask.dataframe as dd
 
             # dask turns Python objects into text, so that True becomes "True"

@@ -18,7 +18,7 @@ from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_array
 
 __all__ = ["FullBatch"]
 
@@ -75,7 +75,7 @@ class FullBatch:
         offset_penalty: float,
         scores: np.ndarray | None = None,
     ):
-        from scipy.sparse import block_diag
+        from scipy.sparse import block_diag, coo_array
 
         self.codes, self.y, self.weights = codes, y.astype(np.intp), weights / weights.sum()
         self.layout, self.K, self.offset_penalty = layout, K, offset_penalty
@@ -86,8 +86,8 @@ class FullBatch:
         self.means = np.concatenate([shares[columns][1:] for columns in level_columns])
         self.norms = kernel_scale(*kernel_means(codes, self.weights, shares, layout), tau)
         bases = [_uncorrelated(shares[columns]) for columns in level_columns]
-        self.basis = block_diag([basis for basis, _ in bases], format="csr")
-        self.inverse = block_diag([np.linalg.inv(basis) for basis, _ in bases], format="csr")
+        self.basis = block_diag([coo_array(basis) for basis, _ in bases], format="csr")
+        self.inverse = block_diag([coo_array(np.linalg.inv(basis)) for basis, _ in bases], format="csr")
         self.row, self.col = cells(layout)  # the two levels, of D, of each coupling
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.norms)
@@ -109,7 +109,7 @@ class FullBatch:
         t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)
         return np.concatenate([np.repeat(1.0 / np.sqrt(f_curvature), K), np.ones(K), [1.0 / np.sqrt(t_curvature)]])
 
-    def _change_basis(self, tables: np.ndarray, basis: csr_matrix) -> np.ndarray:
+    def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` for each of K tables, shape (D, D, K)."""
         D, K = len(tables), self.K
         for _ in range(2):

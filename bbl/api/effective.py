@@ -31,7 +31,7 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 @verb
-def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np.ndarray:
+def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8, *, verbose: int = 1) -> np.ndarray:
     """Return weights 1 / (number of similar rows), so that related sequences do not count in full.
 
     Parameters
@@ -41,6 +41,8 @@ def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np
     identity : float, default 0.8
         Rows that agree in more than this share of the columns are similar; a row is always similar to itself and its
         copies.
+    verbose : int, default 1
+        0 for no progress bar.
 
     Returns
     -------
@@ -65,7 +67,9 @@ def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8) -> np
     [0.33, 0.33, 0.33, 1.0]
     """
     least_identity = real("identity", identity, 0.0, 1.0)
-    return neighbour_weights(_column_codes(data)[0], least_identity)
+    codes, _ = _column_codes(data)
+    with progress_bar(1, "effective_weights", verbose) as progress:
+        return neighbour_weights(codes, least_identity, progress)
 
 
 @verb

@@ -13,12 +13,13 @@ from bbl.memory import check_memory
 __all__ = ["matched_size", "mutual_information", "neighbour_weights"]
 
 LANES = 64  # rows that the kernel compares at a time
+STEP = 4096  # rows between two reports of progress
 FIRST_GAIN = 10.0  # of the log size per nat of excess information; that of step t is a t-th of it
 ARRAYS = 4  # of shape (batch, concentrations, L) at a time
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on the concentration of the Dirichlet
 
 
-def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
+def neighbour_weights(codes: np.ndarray, identity: float, progress: Callable | None = None) -> np.ndarray:
     """Return weights (n,): one over the number of rows that agree with a row in more than a share of the columns.
 
     Parameters
@@ -26,6 +27,8 @@ def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
     codes : ndarray of int, shape (n, m)
     identity : float
         The share. Each row counts as a neighbour of itself and of its copies, whatever the share.
+    progress : callable, optional
+        Called with the share of the pairs of rows that were compared since the last call.
     """
     narrow = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
     rows, distinct_row, n_copies = np.unique(narrow, axis=0, return_inverse=True, return_counts=True)
@@ -33,10 +36,12 @@ def neighbour_weights(codes: np.ndarray, identity: float) -> np.ndarray:
     blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
     blocks.reshape(-1, m)[:n] = rows
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
-    n_neighbours = n_copies.copy()
-    _kernel.count_neighbours(
-        rows, np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies, max_differences, n_neighbours
-    )
+    blocks, n_neighbours = np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies.copy()
+    for begin in range(0, n, STEP):
+        end = min(n, begin + STEP)
+        _kernel.count_neighbours(rows, blocks, n_copies, max_differences, n_neighbours, begin, end)
+        if progress is not None:
+            progress((end - begin) * (2 * n - begin - end) / n**2)  # of all pairs
     return 1.0 / n_neighbours[distinct_row.ravel()]
 
 

@@ -2,5 +2,5 @@
 
 from numpy import ndarray as Array
 
-def count_neighbours(rows: Array, blocks: Array, n_copies: Array, max_differences: int,
-                     n_neighbours: Array) -> None: ...  # fmt: skip
+def count_neighbours(rows: Array, blocks: Array, n_copies: Array, max_differences: int, n_neighbours: Array,
+                     begin: int, end: int) -> None: ...  # fmt: skip

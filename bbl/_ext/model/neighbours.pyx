@@ -41,18 +41,18 @@ cdef bint may_be_similar(const code_t *row, const code_t *block, Py_ssize_t m, i
 
 
 def count_neighbours(const code_t[:, ::1] rows, const code_t[:, :, ::1] blocks, const int64_t[::1] n_copies,
-                     int32_t max_differences, int64_t[::1] n_neighbours):
-    """Add to n_neighbours (n,) the copies of all other rows that differ from a row in at most max_differences columns.
+                     int32_t max_differences, int64_t[::1] n_neighbours, Py_ssize_t begin, Py_ssize_t end):
+    """Add to n_neighbours (n,) the copies of rows that differ from another in at most max_differences columns.
 
-    `rows` (n, m) are distinct, n_copies (n,) their numbers; `blocks` (ceil(n / 64), m, 64) are the same rows, 64 to a
-    block, with anything after the last.
+    Of the pairs of rows those whose first row is one of begin..end - 1. `rows` (n, m) are distinct, n_copies (n,) their
+    numbers; `blocks` (ceil(n / 64), m, 64) are the same rows, 64 to a block, with anything after the last.
     """
     cdef Py_ssize_t n = rows.shape[0], m = rows.shape[1], first, k, b, lane, j
     cdef int32_t n_same[LANES]
-    for first in range(0, n, TILE):
+    for first in range(begin, end, TILE):
         with nogil:
             for b in range(first // LANES, blocks.shape[0]):
-                for k in range(first, min(n, first + TILE, (b + 1) * LANES)):
+                for k in range(first, min(end, first + TILE, (b + 1) * LANES)):
                     if not may_be_similar(&rows[k, 0], &blocks[b, 0, 0], m, max_differences, n_same):
                         continue
                     for lane in range(LANES):

@@ -180,6 +180,7 @@ def _estimates_of_chosen(
 ) -> list[Estimate]:
     """Choose the predictors that differ between groups, and fit them alone; the others have shared fields."""
     sample, level = cast(Sample, task.sample), cast(float, task.relevance)
+    engine.check_missing(sample)  # also of predictors that are not chosen, whose gaps predictions would meet
 
     def choose() -> Relevance:
         return choose_relevant(sample, task.layout, task.K, level)

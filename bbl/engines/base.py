@@ -132,6 +132,15 @@ class Engine:
         """Return the generator of the fits of a call: the call's own, unless the engine has a seed."""
         return rng
 
+    def check_missing(self, sample: Sample) -> None:
+        """Raise an OptionError if values are missing and the method cannot sum them out."""
+        reason = self.refusals().get("missing_marginal")
+        if reason is not None and sample.missing is not None:
+            raise OptionError(
+                f"{reason}. Give them a level of their own (missing='level'), or drop their rows (missing='drop').",
+                argument="missing",
+            )
+
     @classmethod
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, each with the reason.

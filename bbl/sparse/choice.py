@@ -28,7 +28,7 @@ PATH_LENGTH = 30  # penalties of a path
 SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5  # of the extended BIC
 SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
-HOPELESS = 2.0  # times the loss of all rows without terms: no refit is chosen that loses more in one fold alone
+HOPELESS = 2.0  # times the loss of all rows without terms: no refit is chosen that loses so much more in a fold alone
 PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC
 
 
@@ -228,7 +228,8 @@ def _losses_of_fold(
     if refit is not True:
         losses[:, 0] = [_loss(validation, final.weights, final.intercept) for final in finals]
     if refit is not False:
-        losses[:, 1] = _refit_losses(training, validation, finals, HOPELESS * null_slope(problem)[2])
+        without_terms = _loss(validation, {}, null_slope(training)[0])
+        losses[:, 1] = _refit_losses(training, validation, finals, without_terms + HOPELESS * null_slope(problem)[2])
     return losses
 
 

@@ -19,9 +19,12 @@ def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np
 
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp."""
+    """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp; -inf for all groups if all scores of a row are."""
     top = scores.max(axis=1, keepdims=True)
-    return scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
+    if np.isneginf(top).any():
+        top = np.where(np.isneginf(top), 0.0, top)
+    total = np.exp(scores - top).sum(axis=1, keepdims=True)
+    return scores - top - np.log(np.where(total > 0.0, total, 1.0))
 
 
 def link(scores: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import pytest
 import bbl
 from bbl.capabilities import WITH_ZEROS
 from bbl.errors import BBLTypeError, DataError, FormulaError, LevelError, OptionError
+from bbl.stats.scores import log_probabilities
 
 TITANIC = bbl.datasets.load_titanic()
 CREW_CHILDREN = pd.DataFrame({"Class": ["Crew"], "Age": ["Child"]})
@@ -271,3 +272,13 @@ def test_each_declared_refusal_is_one(tmp_path):
             call()
     assert fit(log_z="exact").log_z.equals(fit().log_z)
     assert len(model.reconstruct(gaps, method="exact")) == 1
+
+
+def test_a_row_that_cannot_occur_in_the_groups_of_a_fold_has_no_probability():
+    """Its only group is left out with it, and the other one cannot have its level."""
+    data = pd.DataFrame({"y": ["v0", "v1", "v1"], "x": ["q", "p", "p"]})
+    zeros = {"x": ["p", "q"], "y": ["v0", "v1"]}
+    with pytest.warns((bbl.ConvergenceWarning, bbl.DataWarning)):
+        model = bbl.bbl("y ~ x", data, calibrate="offset", structural_zeros=zeros, **QUIET)
+    assert np.isfinite(model.log_loss.loss)  # probabilities of 0 are raised a little
+    assert log_probabilities(np.full((1, 2), -np.inf)).tolist() == [[-np.inf, -np.inf]]

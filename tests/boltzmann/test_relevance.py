@@ -93,6 +93,13 @@ def test_missing_values_are_summed_out(table):
     np.testing.assert_allclose(whole, probabilities(fit, rows), rtol=1e-9)
 
 
+def test_missing_values_are_refused_also_where_no_predictor_is_chosen(table):
+    rows = table.copy()
+    rows.loc[::5, "d"] = None
+    with pytest.raises(OptionError, match="missing values cannot be summed out"):
+        fitted(rows, "conditional", missing="marginal", relevance=1e-300)
+
+
 def test_saved_model_is_the_same(table, tmp_path):
     fit = fitted(table, "pseudo")
     fit.save(tmp_path / "fit.bbl")

@@ -116,7 +116,7 @@ def test_a_sampler_that_is_too_small_says_how_large_the_model_is_and_names_the_n
 def test_missing_values_and_weights_that_are_no_counts_are_refused(titanic):
     some = titanic.assign(Sex=titanic["Sex"].astype(object))
     some.loc[2, "Sex"] = None
-    with pytest.raises(DataError, match="does not sum out missing values.*missing='drop'"):
+    with pytest.raises(OptionError, match="does not sum out missing values.*missing='drop'"):
         fitted(some, missing="marginal")
     for bad in (np.nan, 0.5, -1.0):
         with pytest.raises(DataError, match="weights.*row 0"):

@@ -176,6 +176,14 @@ def test_folds_look_at_the_whole_path_where_a_product_enters_late(monkeypatch):
     assert everything[hopeless, 1].min() > 2 * losses.min()
 
 
+def test_refits_are_judged_where_a_fold_has_the_only_row_of_a_class():
+    codes, rng = signs(12, 3, 1), np.random.default_rng(2)
+    y = np.append(rng.integers(0, 2, 11), 2)
+    problem = Problem.make(codes, (2,) * 3, y, 3, np.ones(12))
+    found = choose(problem, order=1, lambda_="cv", refit=True, rng=np.random.default_rng(1))
+    assert np.isfinite(found.path[0].held_out_loss[1])
+
+
 def test_a_refit_chosen_by_folds_is_that_of_the_chosen_terms():
     codes, rng = signs(600, 8, 1), np.random.default_rng(2)
     y = (product(codes, (2.0, (0,)), (1.5, (1, 2)), (1.0, (1,))) + rng.logistic(size=600) > 0).astype(int)

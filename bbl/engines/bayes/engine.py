@@ -21,7 +21,7 @@ from bbl.engines.bayes.hidden import hidden_draws, summed_exactly, visible_colum
 from bbl.engines.bayes.posterior import Problem, adjustment, draw_chains, mode
 from bbl.engines.engine_fit import EngineFit, Note
 from bbl.engines.traits import PosteriorTraits
-from bbl.errors import DataError, DataWarning, OptionError
+from bbl.errors import DataWarning, OptionError
 from bbl.memory import check_memory
 from bbl.model.gauge import to_reference, to_simplex
 from bbl.model.layout import Layout
@@ -220,12 +220,7 @@ class Posterior(Engine):
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged; raise or warn if the sampler cannot handle the layout or the rows well."""
-        if sample.missing is not None:
-            raise DataError(
-                f"{self.refusals()['missing_marginal']}. Drop their rows (missing='drop') or give them a level "
-                "of their own (missing='level').",
-                argument="missing",
-            )
+        self.check_missing(sample)
         states, sampler = n_states(layout), self.resolve(layout)
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(

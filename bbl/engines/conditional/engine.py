@@ -278,12 +278,7 @@ class Conditional(Engine):
         """Fit all groups; return a fit for each of `values` of the ridge, or for the engine's `ridge`."""
         if isinstance(self.scale, str):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
-        if sample.missing is not None:
-            raise OptionError(
-                f"{self.refusals()['missing_marginal']}. Give them a level of their own (missing='level'), or "
-                "drop their rows (missing='drop').",
-                argument="missing",
-            )
+        self.check_missing(sample)
         if K < 2:
             return self.path(sample, layout)
         grid = [self.ridge] if values is None else [float(value) for value in values]

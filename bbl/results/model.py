@@ -25,38 +25,12 @@ from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
 from bbl.report.text import label_text
+from bbl.results.log_likelihood import LogLikelihood
 from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
-__all__ = ["LogLikelihood", "ModelResults", "Training", "no_composite_aic", "no_ratio_test", "training_log_likelihood"]
-
-
-class LogLikelihood(float):
-    """A log-likelihood: a float with the attributes `df` (degrees of freedom) and `nobs` (number of observations).
-
-    Examples
-    --------
-    >>> import bbl
-    >>> titanic = bbl.datasets.load_titanic()
-    >>> fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    >>> value = fit.logLik()
-    >>> value.df, value.nobs
-    (18, 2201)
-    >>> round(-2 * value + 2 * value.df, 3) == round(fit.aic, 3)
-    True
-    """
-
-    df: int
-    nobs: float
-
-    def __new__(cls, value: float, df: int, nobs: float):
-        self = super().__new__(cls, value)
-        self.df, self.nobs = df, nobs
-        return self
-
-    def __repr__(self) -> str:
-        return f"'log Lik.' {float(self):.7g} (df={self.df})"
+__all__ = ["ModelResults", "Training", "no_composite_aic", "no_ratio_test", "training_log_likelihood"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Figures, draws and files of fitted Bayesian networks: methods of `NetworkResults`."""
+"""Levels, figures, draws and files of fitted Bayesian networks: methods of `NetworkResults`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pandas as pd
 from bbl.bayesnet.averaged import Averaged
 from bbl.bayesnet.predict import Network
 from bbl.bayesnet.sampling import draw
-from bbl.checks import choice, generator, integer
+from bbl.checks import choice, generator, integer, near_match
 from bbl.choices import EvaluationFigure
 from bbl.design.labels import Labels
+from bbl.errors import OptionError
 from bbl.report.machine.tables import category_frame
 from bbl.report.network.plot import plot_probabilities
 from bbl.results.evaluation import FIGURES, Evaluation
 from bbl.results.network.structure import AveragedStructure, Structure, require_single
 from bbl.results.network.tables import interchange_text
 
-__all__ = ["plot", "sample", "write_bif"]
+__all__ = ["plot", "sample", "values", "write_bif"]
 
 
 class FittedNetwork(Protocol):
@@ -57,6 +58,26 @@ class FittedNetwork(Protocol):
     def evaluate(self, newdata: object = None, weights: Any = None) -> Evaluation: ...
 
     def _require_network(self, noun: str) -> Network: ...
+
+
+def values(self: FittedNetwork, var: Hashable) -> tuple[Any, ...]:
+    """Return the levels of a feature or of the class.
+
+    Examples
+    --------
+    >>> from bbl import datasets, networks
+    >>> titanic = datasets.load_titanic()
+    >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
+    >>> fit.values("Class")
+    ('1st', '2nd', '3rd', 'Crew')
+    """
+    if var == self.labels.response:
+        return self.labels.groups
+    if var not in self.labels.names:
+        variable_names = ", ".join(map(repr, self.structure.vars[:10]))
+        hint = near_match(var, self.structure.vars) or "."
+        raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
+    return self.labels.levels[self.labels.names.index(var)]
 
 
 def plot(

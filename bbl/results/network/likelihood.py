@@ -11,7 +11,8 @@ from bbl.checks import choice
 from bbl.design.design import Design
 from bbl.design.frames import to_frame
 from bbl.results.classifier import ClassifierResults
-from bbl.results.model import LogLikelihood, training_log_likelihood
+from bbl.results.log_likelihood import LogLikelihood
+from bbl.results.model import training_log_likelihood
 from bbl.results.predictions import accuracy_score
 from bbl.rows.sample import Sample
 from bbl.stats.scores import log_probabilities

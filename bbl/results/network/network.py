@@ -20,7 +20,6 @@ from bbl.bayesnet.families import BLOCK
 from bbl.bayesnet.parameters import Recipe, draw_tables, fit, standard_errors
 from bbl.bayesnet.predict import Network, class_scores, sum_at_class
 from bbl.capabilities import MACHINE_ONLY, NO_RESPONSE, NOT_COUNTS, OF_MACHINES, MethodTraits, lacking
-from bbl.checks import near_match
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Decisions
 from bbl.errors import BBLError, OptionError
@@ -34,7 +33,7 @@ from bbl.results.effects.fit import no_error_source
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test
 from bbl.results.network.archive import pack, unpack
-from bbl.results.network.exports import plot, sample, write_bif
+from bbl.results.network.exports import plot, sample, values, write_bif
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.likelihood import cLogLik, logLik, score
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
@@ -113,6 +112,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     predict_batches = predict_batches
     residuals = residuals
     sample = sample
+    values = values
     score = score  # type: ignore[assignment]  # its first argument may be the table, as in score(newdata) of others
     write_bif = write_bif
     _composite_aic = no_composite_aic
@@ -188,25 +188,6 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def _traits(self) -> MethodTraits:
         """Kind and learner of the network, for averages and tables of fits."""
         return MethodTraits(self.kind, self.structure.learner or "by hand")
-
-    def values(self, var: Hashable) -> tuple[Any, ...]:
-        """Return the levels of a feature or of the class.
-
-        Examples
-        --------
-        >>> from bbl import datasets, networks
-        >>> titanic = datasets.load_titanic()
-        >>> fit = networks.bnc("tan_cl", "Survived ~ .", titanic, smooth=1, weights="Freq")
-        >>> fit.values("Class")
-        ('1st', '2nd', '3rd', 'Crew')
-        """
-        if var == self.labels.response:
-            return self.classes
-        if var not in self.labels.names:
-            variable_names = ", ".join(map(repr, self.structure.vars[:10]))
-            hint = near_match(var, self.structure.vars) or "."
-            raise OptionError(f"{var!r} is no variable of the model{hint} It has {variable_names}.", argument="var")
-        return self.labels.levels[self.labels.names.index(var)]
 
     # probability tables
 

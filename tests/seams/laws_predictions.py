@@ -189,10 +189,11 @@ def evaluate_agrees_with_scikit_learn(case: Case) -> None:
     expect_close(found["Brier score"], ((p - np.eye(len(groups))[y]) ** 2).sum(axis=1).mean(), "Brier score")
     if len(groups) == 2 and len(np.unique(y)) == 2:
         link = case.fit.predict(case.new_frame).iloc[:, 1].to_numpy(float)[kept]
-        tied = (np.abs(link[y == 1][:, None] - link[y == 0]) < 1e-9).mean()  # rounding decides on these
-        expect_close(
-            found["AUC"], metrics.roc_auc_score(y, np.round(np.clip(link, -1e9, 1e9), 9)), "AUC", atol=1e-9 + tied
-        )
+        link = np.clip(link, -1e200, 1e200)
+        of_size = np.maximum(1.0, np.abs(link))
+        differences = np.abs(link[y == 1][:, None] - link[y == 0])
+        tied = (differences < 1e-9 * np.maximum(of_size[y == 1][:, None], of_size[y == 0])).mean()  # rounding decides
+        expect_close(found["AUC"], metrics.roc_auc_score(y, np.round(link, 9)), "AUC", atol=1e-9 + tied)
 
 
 @law(has_classes)

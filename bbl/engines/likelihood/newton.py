@@ -83,7 +83,7 @@ class StateLikelihood:
         return [information + np.diag(self.penalty)]
 
 
-def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: int) -> Maximum:
+def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: int, aim: float = np.inf) -> Maximum:
     """Maximise a function by Newton's method with halved steps.
 
     Parameters
@@ -94,14 +94,16 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         Norm of the gradient at which the iteration ends, after one more step: small probabilities then have all their
         digits too.
     itmax : int
+    aim : float, optional
+        A norm that further steps try to reach, as long as each halves it: some states may be rarer than `tolerance`.
     """
     theta, is_last, norm, n_iter = start.copy(), False, np.inf, 0
     value = objective.value(theta)
     while n_iter < itmax:
         n_iter += 1
         gradient = objective.gradient()
-        norm = float(np.linalg.norm(gradient))
-        if is_last or norm == 0.0:
+        last_norm, norm = norm, float(np.linalg.norm(gradient))
+        if norm == 0.0 or (is_last and (norm <= aim or norm > 0.5 * last_norm)):
             break
         is_last = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)

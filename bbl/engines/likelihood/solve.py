@@ -31,6 +31,7 @@ MAX_INFORMATION_SIZE = 1500  # up to so many parameters have their rank found by
 MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
 MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
+AIM_OF_RAREST = 1e-6  # norm of the gradient that is aimed at, as a share of that of the rarest state with rows
 MAX_TRIAL_STEPS = 15  # Newton steps before the search for empty cells that the likelihood avoids
 MAX_PUSHES = 12  # doublings of the way along a direction of recession
 
@@ -203,13 +204,14 @@ class Solver:
         if component.layout.size > MAX_NEWTON_SIZE:
             maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
             return Solution(*_on_face(table, maximum, face), determined, basis)
-        maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS)
+        aim = AIM_OF_RAREST * float(counts[counts > 0.0].min() / counts.sum())
+        maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS, aim)
         information = objective.curvatures()[0][np.ix_(basis, basis)]
         if not is_certain(information, objective.gradient()[basis], len(component.layout.scopes)):
             face = facial_set(table, counts, free)
             basis, determined = _told_apart(table, face, penalty)
             objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
-            maximum = maximise(objective, start, self.tolerance, self.itmax)
+            maximum = maximise(objective, start, self.tolerance, self.itmax, aim)
         return Solution(*_on_face(table, maximum, face), determined, basis)
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:

@@ -248,3 +248,15 @@ def test_weights_are_rows_and_order_does_not_matter_to_the_bit(kind, request):
         repeated = solver.fit(Sample(rows, np.ones(len(rows))), model.penalty)
         np.testing.assert_array_equal(weighted.theta, repeated.theta)
         assert (weighted.value, weighted.norm) == (repeated.value, repeated.norm)
+
+
+def test_rare_states_have_their_digits_whatever_the_reference():
+    """One state has 1e9 rows, the others a prior count alone: which level is the reference makes no difference."""
+    layout, p = Layout([5, 2, 4]), []
+    penalty = Penalty(np.zeros(layout.size), 1.0)
+    for state in ([0, 0, 0], [3, 1, 2]):
+        rows = Sample(np.array([state], dtype=np.uint8), np.array([1e9]))
+        theta = Solver(layout, TOLERANCE, 200).fit(rows, penalty).theta
+        p.append(StateTable(layout).log_partition(theta, None)[1].reshape(5, 2, 4))
+    order = [3, 1, 2, 0, 4], [1, 0], [2, 1, 0, 3]  # takes the second state to the first
+    np.testing.assert_allclose(p[1][np.ix_(*order)], p[0], rtol=1e-4)

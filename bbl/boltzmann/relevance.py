@@ -28,6 +28,7 @@ CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the 
 SELECTION_ROWS = (2_000, 20_000)  # least and most rows on which predictors are chosen: a systematic sample of more
 SELECTION_WORK = 5e9  # rows times columns squared times groups that are looked at, if the rows are not the least
 PARAMETERS = 100.0  # of a regression of chosen predictors, for the estimate of its memory
+NEGLIGIBLE_COUNT = 1e-9  # prior count of shares that stand for missing values, for predictors that no row knows
 SHARED_PRIOR_COUNT = 1.0  # of the shares of levels from which shared fields come
 
 
@@ -48,7 +49,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     rows = sample.systematic_sample(n).by_state(layout.n_levels, K)
     columns = one_hot(rows.codes, layout)
     if rows.missing is not None:
-        for i, f in enumerate(frequencies(rows.pooled, layout, 0.0)):
+        for i, f in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = f[1:]
     weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
     groups, y = np.unique(rows.response, return_inverse=True)

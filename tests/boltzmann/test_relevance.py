@@ -100,6 +100,13 @@ def test_missing_values_are_refused_also_where_no_predictor_is_chosen(table):
         fitted(rows, "conditional", missing="marginal", relevance=1e-300)
 
 
+@pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # three rows predict badly
+def test_a_predictor_that_no_row_of_a_fold_knows_is_not_chosen():
+    data = pd.DataFrame({"y": ["v0", "v2", "v2"], "a": ["v2", None, None], "b": list("pqp")})
+    fit = bbl.bbl("y ~ a + b", data, calibrate="offset", relevance=0.5, missing="marginal", novarOk=True, verbose=0)
+    assert np.isfinite(fit.predict(data).iloc[:, :-1].to_numpy(float)).all()
+
+
 def test_saved_model_is_the_same(table, tmp_path):
     fit = fitted(table, "pseudo")
     fit.save(tmp_path / "fit.bbl")

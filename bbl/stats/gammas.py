@@ -33,7 +33,7 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     0.05
     """
     coefficient, shape = np.asarray(coefficient, dtype=float), np.asarray(shape, dtype=float)
-    nonzero = coefficient != 0.0
+    nonzero = (coefficient != 0.0) & (shape > 0.0)  # a variable of shape 0 is 0
     coefficient, shape = coefficient[nonzero], shape[nonzero]
     scale = np.abs(coefficient).max(initial=0.0)
     if not scale:

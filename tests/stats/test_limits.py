@@ -24,6 +24,11 @@ def test_signs_may_differ_as_for_a_beta_variable(n, k, p):
     assert tail(np.array([1 - u, -u]), np.array([k + 1.0, n - k])) == pytest.approx(p, rel=1e-6)
 
 
+def test_a_variable_of_shape_zero_is_zero():
+    assert tail(np.array([2.0, 1.0]), np.array([0.5, 0.0]), stats.chi2.isf(0.05, 1)) == pytest.approx(0.05, rel=1e-9)
+    assert [tail(np.array([2.0]), np.zeros(1), x) for x in (1.0, -1.0)] == [0.0, 1.0]
+
+
 def test_the_tail_of_a_sum_is_that_of_a_simulation():
     rng = np.random.default_rng(1)
     c = np.array([0.1, 0.5, 2.0, -0.7])

@@ -37,7 +37,7 @@ __all__ = ["MaximumLikelihood"]
 
 MAX_ORDER = 99  # largest order of terms that are read
 HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most: no reason for a warning
-NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax, or give lambda_ or prior_count > 0"
+NOT_CONVERGED = "the likelihood did not reach its maximum; raise itmax"
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,8 @@ class MaximumLikelihood(Engine):
         is_converged = solution.norm <= max(self.tolerance, HARMLESS)
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
-            notes += (Note(-1, -1, NOT_CONVERGED, detail),)
+            remedy = "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
+            notes += (Note(-1, -1, NOT_CONVERGED + remedy, detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
             known = determined_by_states(layout)

@@ -8,7 +8,10 @@ import pandas as pd
 import pytest
 
 import bbl
+from bbl.engines.likelihood.solve import Solution
 from bbl.errors import DataError, OptionError
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
 
 
 def binary(m, n=60):
@@ -109,3 +112,15 @@ def test_steps_know_no_sampling_design():
         bbl.step(fit, verbose=0)
     by_wald = bbl.bbl("~ x0*x1 + x2", data, design=design, method="ml", verbose=0).inference().tests()  # the advice
     assert by_wald["p"].notna().any()
+
+
+@pytest.mark.parametrize(
+    ("prior_count", "ridge", "is_advised"), [(0.5, 0.0, False), (0.0, 0.1, False), (0.0, 0.0, True)]
+)
+def test_a_penalty_in_force_is_no_advice(prior_count, ridge, is_advised):
+    layout, rows = Layout([2, 2]), Sample(np.array([[0, 0], [1, 1]], dtype=np.uint8), np.ones(2))
+    everything = np.ones(layout.size, dtype=bool)
+    found = Solution(np.zeros(layout.size), 0.0, 1.0, 7, everything, everything)
+    engine = bbl.MaximumLikelihood(prior_count=prior_count)
+    (note,) = engine._finish(rows, layout, found, np.full(layout.size, ridge)).notes
+    assert "raise itmax" in note.what and ("prior_count > 0" in note.what) == is_advised

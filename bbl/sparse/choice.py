@@ -28,7 +28,7 @@ PATH_LENGTH = 30  # penalties of a path
 SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5  # of the extended BIC
 SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
-HOPELESS = 2.0  # times the loss of all rows without terms: no refit is chosen that loses so much more in a fold alone
+HOPELESS = 1.0  # times the loss of all rows without terms: if one fold loses so much more by a refit, raw weights win
 PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC
 
 
@@ -229,7 +229,8 @@ def _losses_of_fold(
         losses[:, 0] = [_loss(validation, final.weights, final.intercept) for final in finals]
     if refit is not False:
         without_terms = _loss(validation, {}, null_slope(training)[0])
-        losses[:, 1] = _refit_losses(training, validation, finals, without_terms + HOPELESS * null_slope(problem)[2])
+        limit = without_terms + HOPELESS * null_slope(problem)[2] if refit == "auto" else math.inf
+        losses[:, 1] = _refit_losses(training, validation, finals, limit)
     return losses
 
 

@@ -70,8 +70,8 @@ class ShooterResults(ClassifierResults):
         the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
         ``violation`` of the optimality conditions as a share of the penalty. The last row of a penalty also has
         ``ebic``, and the mean loss of held-out rows without and with refit, ``held_raw`` and ``held_refit``, if they
-        were computed; ``held_refit`` is infinite from the penalty on at which terms cost one fold more than twice what
-        all rows lose without terms. ``chosen`` marks the row of the fit.
+        were computed; with ``refit="auto"`` the latter is infinite from the penalty on at which terms cost one fold
+        more than all rows lose without terms. ``chosen`` marks the row of the fit.
     entered : ndarray of int
         For each chosen term, the row of `path` in which it entered the model for good.
     shares : ndarray, shape (K,)

@@ -20,6 +20,7 @@ __all__ = ["Selection", "select_predictors"]
 RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are separated
 SCORE_VARIANCE = 1.0  # added to variances of scores, so that a level in one or two rows is not significant
 INTERCEPT_RIDGE = 1e-6
+ROUNDING = 1e-9  # of the sum of shares of levels
 NEWTON_STEPS = 8
 LONGEST_STEP = 3.0  # of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
@@ -115,6 +116,12 @@ def _varies(columns: np.ndarray) -> bool:
     return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
 
 
+def _count_seen_levels(columns: np.ndarray) -> int:
+    """Return how many levels of a predictor occur, given the columns of all but the first."""
+    reference = 1.0 - columns.sum(axis=1)
+    return int((columns.max(axis=0, initial=0.0) > 0.0).sum()) + bool(reference.max(initial=0.0) > ROUNDING)
+
+
 def _metric(n: int) -> np.ndarray:
     """Return the matrix (n - 1, n - 1) of the squared deviations of n values, the first being 0, from their mean.
 
@@ -140,6 +147,7 @@ class _Regression:
 
     def __init__(self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray):
         self.columns, self.weights = columns, weights
+        self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
         self.K = int(y.max(initial=0)) + 1
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
         self.group_metric = _metric(self.K)
@@ -167,7 +175,7 @@ class _Regression:
         K1, p = self.K - 1, self.design.shape[1]
         D = self.columns.shape[1]
         scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
-        # covariances of the scores of each column with those of the design (D, K1, K1 p), and of its own levels
+        # covariances of the scores of each column with those of the design (D, K1, K1, p), and with itself (K1, K1, D)
         across, own = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
         square = self.columns**2
         for a in range(K1):
@@ -182,14 +190,16 @@ class _Regression:
             q = len(levels)
             cross = across[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
             variance = -cross @ inverse @ cross.T
-            for a in range(K1):
-                for b in range(K1):
-                    variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += own[a, b, levels]
+            if self.has_shares[levels].any():
+                variance += self._covariance(self.columns[:, levels])
+            else:  # no row has two levels
+                for a in range(K1):
+                    for b in range(K1):
+                        variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += own[a, b, levels]
             variance += SCORE_VARIANCE * np.kron(self.group_metric, _metric(q + 1))
             score = scores[levels].T.ravel()
             statistic = float(score @ np.linalg.solve(variance, score))
-            seen = int((np.abs(self.columns[:, levels]).max(axis=0, initial=0.0) > 0).sum())
-            out[c] = _log_tail(statistic, K1 * max(seen, 1))
+            out[c] = _log_tail(statistic, K1 * max(_count_seen_levels(self.columns[:, levels]) - 1, 1))
         return out
 
     def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Container[int]) -> np.ndarray:
@@ -225,14 +235,18 @@ class _Regression:
 
     def _information(self) -> np.ndarray:
         """Return the penalised information of all coefficients."""
-        K1, p = self.K - 1, self.design.shape[1]
+        return self._covariance(self.design) + np.kron(self.group_metric, self.ridge)
+
+    def _covariance(self, columns: np.ndarray) -> np.ndarray:
+        """Return the covariance of the scores of some columns in all groups but the first, group by group."""
+        K1, p = self.K - 1, columns.shape[1]
         out = np.empty((K1 * p, K1 * p))
         for a in range(K1):
             for b in range(a + 1):
-                block = self.design.T @ (self.design * self._curvature(a, b)[:, None])
+                block = columns.T @ (columns * self._curvature(a, b)[:, None])
                 out[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
                 out[b * p : (b + 1) * p, a * p : (a + 1) * p] = block
-        return out + np.kron(self.group_metric, self.ridge)
+        return out
 
     def _maximise(self) -> None:
         """Find the largest penalised likelihood by Newton's method from the present coefficients."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -78,6 +79,23 @@ def equal_terms_of_a_shooter(case: Case) -> bool:
     varying = [column ^ column[0] for column in columns if column.any() and not column.all()]
     binary = sum(len(levels) == 2 for levels in indicators)  # whose two levels are one column
     return len({column.tobytes() for column in varying}) < len(varying) - binary
+
+
+def equal_tables_of_predictors(case: Case) -> bool:
+    """Whether two predictors, or two pairs, have the same table with the groups, so that one of them is chosen."""
+    if option(case, "relevance") is None:
+        return False
+    table = case.table.take(kept_rows(case.s, case.table))
+    weights = np.ones(table.n) if table.weights is None else np.asarray(table.weights, dtype=float)
+    rows = [tuple(codes) for codes in table.codes.tolist()]
+    tables = []
+    for at in (*combinations(range(len(table.names)), 1), *combinations(range(len(table.names)), 2)):
+        cells: Counter[tuple[tuple[int, ...], int]] = Counter()
+        for row, group, weight in zip(rows, table.y.tolist(), weights.tolist(), strict=True):
+            cells[tuple(row[i] for i in at), group] += weight
+        groups = {levels: [cells[levels, g] for g in np.unique(table.y).tolist()] for levels, _ in cells}
+        tables.append((len(at), *sorted((min(levels) < 0, *counts) for levels, counts in groups.items())))
+    return len(set(map(repr, tables))) < len(tables)
 
 
 ORDERS = tuple(f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels"))
@@ -181,6 +199,11 @@ EXCEPTIONS: list[Exempt] = [
         ORDERS,
         lambda case: case.s.method in ("tan_cl", "kdb") or "tan_cl" in case.s.method,
         "Ties between arcs are decided by the order of the columns and levels.",
+    ),
+    Exempt(
+        ("the_order_of_columns_does_not_matter",),
+        equal_tables_of_predictors,
+        "Of predictors that tell equally much about the groups, relevance= chooses the first in the formula.",
     ),
 ]
 

@@ -38,7 +38,7 @@ def derivatives(f, x, step=1e-4):
     return gradient.reshape(n), hessian
 
 
-def first_p_value(X, start, y, w, K):
+def first_p_value(X, start, y, w, K, df=None):
     """Return the p-value of the first choice, by numerical derivatives at the fit without any predictor."""
     out = []
     for i in range(len(start) - 1):
@@ -57,7 +57,7 @@ def first_p_value(X, start, y, w, K):
         group, level = ((n * np.eye(n - 1) - 1.0) / (n - 1) for n in (K, p))
         variance += SCORE_VARIANCE * np.kron(group, level)
         statistic = gradient[slopes] @ np.linalg.solve(variance, gradient[slopes])
-        out.append(chi2.sf(statistic, len(slopes)))
+        out.append(chi2.sf(statistic, len(slopes) if df is None else df))
     return np.array(out)
 
 
@@ -112,6 +112,25 @@ def test_neither_the_order_of_groups_nor_of_levels_matters():
     other = select_predictors(*indicators(renamed, L), y, np.ones(150), 0.3)
     assert found.predictors[0] == other.predictors[0]
     assert found.p_value[0] == pytest.approx(other.p_value[0], rel=1e-9)
+
+
+def test_order_of_levels_does_not_matter_with_shares_for_gaps_and_levels_that_never_occur():
+    """Rows with a gap have the shares of the levels; level 3 never occurs, as the reference or as another."""
+    rng = np.random.default_rng(8)
+    codes, y = rng.integers(0, 3, (60, 2)), rng.integers(0, 2, 60)
+    gap = rng.random(60) < 0.3
+    p_values = []
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1], [3, 2, 1, 0]):
+        table = np.eye(4)[codes[:, 0]]
+        table[gap] = table[~gap].mean(axis=0)
+        other = np.eye(4)[codes[:, 1]]
+        X = np.column_stack([table[:, order][:, 1:], other[:, order][:, 1:]])
+        p_values.append(first_p_value(X, np.array([0, 3, 6]), y, np.ones(60), 2, df=2))
+        chosen = select_predictors(X, np.array([0, 3, 6]), y, np.ones(60), 0.999)
+        best = int(p_values[-1].argmin())
+        assert chosen.predictors[0] == best
+        assert chosen.p_value[0] == pytest.approx(min(1.0, 4 * p_values[-1][best]), rel=1e-3)
+    np.testing.assert_allclose(p_values[1:], p_values[:-1], rtol=1e-4)
 
 
 def test_weights_are_repeated_rows():

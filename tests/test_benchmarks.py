@@ -510,6 +510,7 @@ def test_the_level_study_counts_tests_made_and_rejected():
     assert level.fisher(((30, 12), (9, 14))) == pytest.approx(fisher_exact([[30, 12], [9, 14]])[1])
 
 
+@pytest.mark.long
 def test_study_of_exact_likelihood_has_a_row_for_each_kind_of_table():
     frame = likelihood.run(2, 1)
     assert list(frame["setting"].unique()) == [setting.name for setting in likelihood.SETTINGS]

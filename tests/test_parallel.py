@@ -131,6 +131,7 @@ def test_eight_python_threads_at_once_give_the_serial_bits():
 )
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that do not differ
+@pytest.mark.long
 def test_any_joblib_backend_gives_the_same_bits(data, serial, backend):
     """With `max_nbytes` every array reaches the worker as a read-only memory map."""
     with joblib.parallel_config(**backend):
@@ -284,6 +285,7 @@ fit = bbl.bbl("y ~ .^2", data, method="mf", verbose=0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+@pytest.mark.long
 def test_an_interrupt_is_heard():
     calls = [
         "fit.predict(data)",

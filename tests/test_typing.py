@@ -32,6 +32,7 @@ def environment():
     return elsewhere if origin == ROOT.as_uri() else elsewhere | {"MYPYPATH": str(ROOT)}
 
 
+@pytest.mark.long
 def test_the_users_script_runs(tmp_path, capsys):
     user.main(tmp_path)
     assert "Survived" in capsys.readouterr().out and (tmp_path / "fit.html").exists()

@@ -155,6 +155,7 @@ def test_files_of_averages_that_cannot_have_been_saved_are_refused(auto, change,
         bbl.load(path)
 
 
+@pytest.mark.long
 def test_what_is_unknown_is_left_to_members_that_sum_it_out(data):
     fit = bbl.bbl("y ~ .", data, method="auto", missing="marginal", verbose=0)
     unknown = data.copy()
@@ -244,6 +245,7 @@ def test_rare_groups_and_few_rows_do_not_break_it():
 
 
 @pytest.mark.filterwarnings("ignore:On the validated rows:bbl.errors.DataWarning")  # groups that hardly differ
+@pytest.mark.long
 def test_it_is_cross_validated(data):
     cv = bbl.crossVal("y ~ a * b + c", data, method="auto", nfold=2, shuffle=True, seed=1, score="logloss", verbose=0)
     assert cv.maxscore < np.log(2) and isinstance(cv.model, bbl.AverageResults)
@@ -308,6 +310,7 @@ def test_it_is_an_estimator(data):
         sklearn.BBLClassifier("auto", lambda_=0.1).fit(X, y)
 
 
+@pytest.mark.long
 def test_weights_are_repeated_rows_in_any_order(data):
     counted = data.value_counts(sort=False).rename("n").reset_index()
     raw = bbl.bbl("y ~ .^2", data.sample(frac=1.0, random_state=1), method="auto", verbose=0)

@@ -353,6 +353,7 @@ bbl.bicluster(None, X[:9, :9], (2, 2), verbose=0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+@pytest.mark.long
 def test_an_interrupt_is_heard_by_all_methods():
     calls = [
         "bbl.bicluster(None, X, n_init=10**4, n_jobs={}, verbose=0)",

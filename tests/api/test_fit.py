@@ -413,6 +413,7 @@ bbl.bbl("y ~ x0", data)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of a POSIX system")
+@pytest.mark.long
 def test_an_interrupt_is_heard_and_work_stops():
     calls = ["bbl.bbl('y ~ .^2', data, lambda_=1e-6, n_jobs={})"]
     calls += ["bbl.crossVal('y ~ .^2', data, lambda_=[1e-6, 1e-5], n_jobs={}, verbose=0)"]

@@ -52,6 +52,7 @@ def facts(fit):
     return fit.summary().facts["Fitted"]
 
 
+@pytest.mark.long
 def test_dask_data_frames_are_fitted_where_they_are(client, monkeypatch):
     gathered = []
     monkeypatch.setattr(ClusterSample, "blocks", lambda *_: gathered.append(1) or iter(()))

@@ -162,6 +162,7 @@ def test_terms_of_three_predictors_are_tested():
 
 
 @pytest.mark.filterwarnings("ignore:On the training rows:bbl.DataWarning")  # groups that do not differ
+@pytest.mark.long
 def test_pairs_of_sparse_cells_have_a_p_value_too():
     rng, p = np.random.default_rng(0), []
     for _ in range(40):

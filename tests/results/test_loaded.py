@@ -110,6 +110,8 @@ FITS = {
     "mcmc": blocks("~ u * i", LONG[LONG["r"] > 2], method="mcmc", draws=20, warmup=5, n_init=2),
 }
 
+QUICK_FITS = ("density", "gaps", "shooter", "prototype")  # one of each family; all others are long tests
+ALL_FITS = [name if name in QUICK_FITS else pytest.param(name, marks=pytest.mark.long) for name in FITS]
 FIXED = {"seed": 0, "nboot": 3, "nfold": 2}
 
 # what the file of a model does not hold, as its attributes say
@@ -204,7 +206,7 @@ def same(one, other, what):
 
 
 @pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning")
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", ALL_FITS)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     fit = FITS[name](tmp_path)
     for stored in (True, False):

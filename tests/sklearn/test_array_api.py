@@ -25,6 +25,7 @@ for estimator in (*machines, *networks, *others, ShooterClassifier(**quick), Sho
 """
 
 
+@pytest.mark.long
 def test_arrays_of_the_array_api_are_taken():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CODE],

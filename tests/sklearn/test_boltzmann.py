@@ -433,6 +433,7 @@ class TestTools:
             expected = BBLClassifier(method=method).fit(X, y).predict_proba(X)
             assert np.array_equal(model.predict_proba(mapped[0]), expected)
 
+    @pytest.mark.long
     def test_processes(self, rows):
         X, y = rows
         one = cross_val_score(BBLClassifier("pseudo"), X, y, cv=4)

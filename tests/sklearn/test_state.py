@@ -82,5 +82,6 @@ assert (io.loads(content, trusted=unknown).predict_proba(X) == pipeline.predict_
 
 
 @pytest.mark.skipif(importlib.util.find_spec("skops") is None, reason="skops is not installed")
+@pytest.mark.long
 def test_skops_writes_and_reads_a_pipeline():
     subprocess.run([sys.executable, "-c", SKOPS], check=True)  # away from tests/sparse, which skops would import

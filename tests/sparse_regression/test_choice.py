@@ -156,6 +156,7 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
         assert found.refitted is right and (again < raw) == right
 
 
+@pytest.mark.long
 def test_folds_look_at_the_whole_path_where_a_product_enters_late(monkeypatch):
     """Predictors of a parity enter by chance, long after the held-out loss began to rise; then it falls to a third."""
     codes, rng = signs(1000, 12), np.random.default_rng(5)

@@ -40,6 +40,7 @@ def test_anova_shows_the_ratio_of_r_where_rows_are_enough(name, models, shared):
 
 
 @pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.PerfectSeparationWarning")  # of saturated models
+@pytest.mark.long
 def test_random_tables_have_the_fit_of_a_poisson_regression():
     import statsmodels.api as sm
 

@@ -11,23 +11,22 @@ from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from textwrap import fill
-from typing import Any, ClassVar, Literal, NoReturn, Self, Unpack, overload
+from typing import Any, ClassVar, Literal, Self, Unpack, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from bbl.boltzmann.prediction_checks import training_record, training_rows
+from bbl.boltzmann.prediction_checks import training_record
 from bbl.checks import choice, share, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Classifier
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
 from bbl.design.weights import own_weights
-from bbl.errors import BBLError, OptionError
-from bbl.report.format import WIDTH
+from bbl.errors import BBLError
 from bbl.report.page import Part
+from bbl.results.classifier_facts import remedy, scored_rows, verdict
 from bbl.results.comparison import compare_fits
 from bbl.results.effects.fit import ErrorSource
 from bbl.results.effects.verbs import avg_comparisons, avg_predictions, comparisons, effects_part, predictions
@@ -38,10 +37,10 @@ from bbl.results.overview import overview_part
 from bbl.results.report_page import evaluation_part
 from bbl.rows.on_disk import Rows
 from bbl.rows.sample import Sample
-from bbl.stats.loss_record import HELD_OUT, LossRecord
+from bbl.stats.loss_record import LossRecord
 from bbl.stats.scores import with_priors
 
-__all__ = ["ClassifierResults", "no_refit"]
+__all__ = ["ClassifierResults"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,10 +234,6 @@ class ClassifierResults(ModelResults):
         scores[rows] = self._encoded_scores(codes[rows], None if missing is None else missing[rows], None, priors)
         return scores
 
-    def _training_scores(self, priors: Priors = None) -> np.ndarray:
-        """Return the class scores (n, K) of the training rows."""
-        return self._encoded_scores(self._rows().codes, self._rows().missing, None, priors)
-
     @verb
     def evaluate(
         self,
@@ -260,7 +255,7 @@ class ClassifierResults(ModelResults):
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights.
         level : float, default 0.95
-            Coverage of the intervals.
+            Coverage of intervals.
         unseen, priors, costs
             As in `predict`.
 
@@ -292,13 +287,16 @@ class ClassifierResults(ModelResults):
         if newdata is None:
             own_weights(weights)
             rows = self._rows()
-            scores, y, counts, subject = self._training_scores(priors), rows.response, rows.weights, "training rows"
+            scores = self._encoded_scores(rows.codes, rows.missing, None, priors)
+            y, counts, subject = rows.response, rows.weights, "training rows"
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
             y, counts = encode_groups(self.design, newdata, weights)
             subject = "new rows"
-        return evaluate_rows(self.labels, scores, y, counts, subject, level, cost_matrix, self._remedy)
+        return evaluate_rows(
+            self.labels, scores, y, counts, subject, level, cost_matrix, remedy(self.log_loss, self._advice)
+        )
 
     @verb
     def explain(
@@ -352,7 +350,7 @@ class ClassifierResults(ModelResults):
         attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
         codes, missing, dropped, index = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
-        return explain_rows(self.labels, attribution, codes, missing, scores, index, of, self._verdict)
+        return explain_rows(self.labels, attribution, codes, missing, scores, index, of, verdict(self.log_loss))
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
         """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`.
@@ -389,62 +387,20 @@ class ClassifierResults(ModelResults):
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
-        scored, is_complete = self._scored_rows(rows)
+        scored, is_complete = scored_rows(rows, self.design)
         if not scored.n:
             return None
         scores = self.class_scores(scored.codes, scored.missing)
         return training_record(scored, is_complete, scores, self.class_shares, self._advice)
 
-    @property
-    def _verdict(self) -> str:
-        """Warning about a log-loss above that of the shares of the groups; empty if it is not."""
-        return "" if self.log_loss is None else self.log_loss.verdict
-
-    @property
-    def _remedy(self) -> str:
-        """The remedy for a high log-loss, as a sentence; empty if there is none."""
-        return self._advice if self.log_loss is None else self.log_loss.remedy
-
-    def _loss_facts(self) -> dict[str, str]:
-        """Return the summary's line on the log-loss, by its title."""
-        return {} if self.log_loss is None else {"Log-loss": self.log_loss.verdict or str(self.log_loss)}
-
-    def _loss_text(self) -> str:
-        """Return the printed paragraph on the log-loss; empty on training rows unless it exceeds that of the shares."""
-        record = self.log_loss
-        if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
-            return ""
-        return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
-
-    def _priors_facts(self) -> dict[str, str]:
-        """Return the summary's line on the priors, by its title; empty without priors."""
-        if self.priors is None:
-            return {}
-        return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(self.labels.groups, self.priors, strict=True))}
-
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's sections on predictions and effects, or on the reasons why there are none."""
         try:
             evaluation = self.evaluate(newdata, weights)
-            rows = (
-                judged_rows(self.design, newdata, weights)
-                if newdata is not None
-                else self._scored_rows(self._rows())[0]
-            )
+            if newdata is None:
+                rows, _ = scored_rows(self._rows(), self.design)
+            else:
+                rows = judged_rows(self.design, newdata, weights)
         except BBLError as error:
             return [Part("Evaluation", [f"There is none: {error}"]), effects_part(self, newdata, weights)]
         overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, newdata is not None)
         return [overview, evaluation_part(evaluation), effects_part(self, newdata, weights)]
-
-    def _scored_rows(self, rows: Rows) -> tuple[Sample, bool]:
-        """Return the training rows, or a sample of very many, and whether these are all rows."""
-        n_levels, K = self.design.n_levels, len(self.labels.groups)
-        return training_rows(rows, n_levels, K, K * (1.0 + len(n_levels)))
-
-
-def no_refit(self: ClassifierResults, train: Sample, rng: np.random.Generator, warm: bool = False) -> NoReturn:
-    """Raise an OptionError: this kind of classifier is not fitted to other rows."""
-    raise OptionError(
-        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give newdata=.",
-        argument="newdata",
-    )

@@ -30,7 +30,7 @@ from bbl.results.report_page import data_part
 from bbl.rows.sample import Sample
 from bbl.storage import write_model
 
-__all__ = ["ModelResults", "Training", "no_composite_aic", "no_ratio_test", "training_log_likelihood"]
+__all__ = ["ModelResults", "Training", "no_composite_aic", "no_ratio_test", "no_refit", "training_log_likelihood"]
 
 
 @dataclass(frozen=True)
@@ -373,3 +373,11 @@ def no_composite_aic(self: ModelResults) -> NoReturn:
 def no_ratio_test(self: ModelResults, other: ModelResults) -> NoReturn:
     """Raise an OptionError: the likelihood ratio test is one of Boltzmann machines."""
     raise OptionError("the test is one of Boltzmann machines.")
+
+
+def no_refit(self: ModelResults, train: Sample, rng: np.random.Generator, warm: bool = False) -> NoReturn:
+    """Raise an OptionError: this kind of classifier is not fitted to other rows."""
+    raise OptionError(
+        f"{type(self).__name__} is not refitted for a cross-validation of its predictions; give newdata=.",
+        argument="newdata",
+    )

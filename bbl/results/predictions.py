@@ -20,6 +20,7 @@ from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
 from bbl.results.batches import new_frames, prediction_frame, write_frames
 from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import remedy
 from bbl.results.evaluation import judged_rows
 from bbl.results.explanation import Importance, summarise_importance
 from bbl.rows.folds import shuffled_folds
@@ -255,10 +256,12 @@ def importance(
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
         losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
-        return summarise_importance(self.labels, losses, y, counts, subject, self._remedy)
+        return summarise_importance(self.labels, losses, y, counts, subject, remedy(self.log_loss, self._advice))
     rows = judged_rows(self.design, newdata, weights)
     losses = losses_without(self, rows)
-    return summarise_importance(self.labels, losses, rows.response, rows.weights, "new rows", self._remedy)
+    return summarise_importance(
+        self.labels, losses, rows.response, rows.weights, "new rows", remedy(self.log_loss, self._advice)
+    )
 
 
 def fitted(self: ClassifierResults) -> pd.DataFrame:
@@ -288,8 +291,9 @@ def residuals(self: ClassifierResults) -> pd.Series:
     >>> fit.residuals().head(3).tolist()
     [1, 1, 1]
     """
-    observed = self._rows().response
-    is_right = (first_largest(self._training_scores()) == observed).astype(int)
+    rows = self._rows()
+    observed = rows.response
+    is_right = (first_largest(self._encoded_scores(rows.codes, rows.missing, None, None)) == observed).astype(int)
     indicators = pd.Series(is_right, index=self._index(), name="residuals")
     has_no_group = observed < 0
     return indicators.astype("Int64").mask(has_no_group) if has_no_group.any() else indicators

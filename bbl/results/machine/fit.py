@@ -23,6 +23,7 @@ from bbl.model.layout import Layout
 from bbl.report.machine.summary import Summary, fit_summary
 from bbl.report.text import label_text
 from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.effects.fit import no_redraw
 from bbl.results.explanation import Attribution
 from bbl.results.machine import composite, distribution, figures, goodness, interaction_graph, uncertainty
@@ -228,7 +229,9 @@ class BBLResults(MachineResults, ClassifierResults):
         if calibration is not None:
             offsets = (f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
             facts["Calibration"] = f"temperature {calibration.temperature:.4g}, offsets {', '.join(offsets)}"
-        return facts | self._priors_facts() | self._loss_facts() | {"Converged": converged}
+        return (
+            facts | priors_facts(self.labels.groups, self.priors) | loss_facts(self.log_loss) | {"Converged": converged}
+        )
 
     def _attribution(self) -> Attribution:
         """Return fields and couplings (zero-sum gauge) as terms of the class scores, at the calibrated scale."""
@@ -257,4 +260,4 @@ class BBLResults(MachineResults, ClassifierResults):
         return replace(refit, calibration=self.estimate.calibration)
 
     def __repr__(self) -> str:
-        return fit_text(self) + self._loss_text()
+        return fit_text(self) + loss_text(self.log_loss)

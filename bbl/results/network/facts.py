@@ -18,6 +18,7 @@ from bbl.names import label_index
 from bbl.report.network.text import structure_text
 from bbl.report.text import missing_text
 from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import loss_facts, priors_facts
 from bbl.results.network.structure import AveragedStructure, Structure
 
 __all__ = ["feature_facts", "network_facts", "network_text"]
@@ -61,8 +62,8 @@ def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructu
         "Log-likelihood": float(log_lik),
         "AIC": fit.aic,
         "BIC": fit.bic,
-        **fit._priors_facts(),
-        **fit._loss_facts(),
+        **priors_facts(fit.labels.groups, fit.priors),
+        **loss_facts(fit.log_loss),
     }
 
 

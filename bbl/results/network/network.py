@@ -29,6 +29,7 @@ from bbl.report.network.summary import network_summary
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import loss_text
 from bbl.results.effects.fit import no_error_source
 from bbl.results.explanation import Attribution
 from bbl.results.model import no_composite_aic, no_ratio_test
@@ -389,4 +390,4 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return f"{self.call}\n\n{self!r}", [first_rows(features, "Features", ".families")]
 
     def __repr__(self) -> str:
-        return network_text(self.structure, self.nparams, self.design) + self._loss_text()
+        return network_text(self.structure, self.nparams, self.design) + loss_text(self.log_loss)

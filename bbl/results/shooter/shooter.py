@@ -24,11 +24,12 @@ from bbl.report.page import Part, figure_html
 from bbl.report.shooter.plot import plot_path, plot_terms
 from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
 from bbl.report.text import label_text, missing_text
-from bbl.results.classifier import ClassifierResults, no_refit
+from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
 from bbl.results.effects.fit import no_error_source, no_redraw
 from bbl.results.evaluation import FIGURES
 from bbl.results.explanation import Attribution
-from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.shooter.archive import pack, unpack
 from bbl.rows.sample import Sample
@@ -277,7 +278,7 @@ class ShooterResults(ClassifierResults):
             facts["Separated by"] = some_terms(self.labels, self.separating)
         if self.design.incomplete:
             facts["Missing values"] = missing_text(self.design.missing, self.design.incomplete)
-        facts |= self._priors_facts() | self._loss_facts()
+        facts |= priors_facts(self.labels.groups, self.priors) | loss_facts(self.log_loss)
         facts |= {"Log-likelihood": float(self.logLik()), "AIC": self.aic, "BIC": self.bic}
         return shooter_summary(self.call, self.labels, facts, self.terms)
 
@@ -340,4 +341,4 @@ class ShooterResults(ClassifierResults):
         return repr(self), [first_rows(self.terms, "Terms, the strongest first", ".terms")]
 
     def __repr__(self) -> str:
-        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + self._loss_text()
+        return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + loss_text(self.log_loss)

@@ -24,9 +24,10 @@ from bbl.report.notebook import first_rows
 from bbl.report.page import Part
 from bbl.results.archive import PRIORS, pack_loss, unpack_loss
 from bbl.results.array_table import POSITIVE, ArraySpec, check_arrays, check_types
-from bbl.results.classifier import ClassifierResults, no_refit
+from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import loss_facts, loss_text
 from bbl.results.effects.fit import no_error_source, no_redraw
-from bbl.results.model import no_composite_aic, no_ratio_test, training_log_likelihood
+from bbl.results.model import no_composite_aic, no_ratio_test, no_refit, training_log_likelihood
 from bbl.results.predictions import accuracy_score, fitted, importance, predict_batches, predict_rows, residuals
 from bbl.rows.on_disk import Rows
 from bbl.stats.averaging import averaged_scores
@@ -251,7 +252,7 @@ class AverageResults(ClassifierResults):
         facts = {
             "Fit method": "average of " + ", ".join(self.names),
             "Observations": self.nobs(),
-            **self._loss_facts(),
+            **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
         }
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
@@ -267,11 +268,11 @@ class AverageResults(ClassifierResults):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         heading = f"Average of {len(self.members)} members"
-        return f"{self.call}{self._loss_text()}", [first_rows(self.tuning.round(4), heading, ".tuning")]
+        return f"{self.call}{loss_text(self.log_loss)}", [first_rows(self.tuning.round(4), heading, ".tuning")]
 
     def __repr__(self) -> str:
         return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
-            self._loss_text()
+            loss_text(self.log_loss)
         )
 
     def _attribution(self) -> NoReturn:

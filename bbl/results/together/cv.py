@@ -26,6 +26,8 @@ from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
 from bbl.results.batches import prediction_frame
+from bbl.results.classifier import ClassifierResults
+from bbl.results.classifier_facts import remedy, verdict
 from bbl.results.evaluation import FIGURES, Evaluation, evaluate_rows
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
@@ -241,7 +243,9 @@ class CVResults(Notebook):
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
-        return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, self.model._remedy)
+        model = cast(ClassifierResults, self.model)
+        advice = remedy(model.log_loss, model._advice)
+        return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice)
 
     @verb
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
@@ -313,12 +317,15 @@ class CVResults(Notebook):
         p = np.exp(log_probabilities(self._best_scores))
         return plot_calibration(self.model.labels, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
 
+    @property
+    def _warning(self) -> str:
+        """Warning about a log-loss above that of the shares of the groups; empty if it is not."""
+        return verdict(cast(ClassifierResults, self.model).log_loss) if self.model.design.classes else ""
+
     def _notebook(self) -> tuple[str, list[Section]]:
         head = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
-        verdict = self.model._verdict if self.model.design.classes else ""
-        return head, [first_rows(self.cvframe, "Scores", ".cvframe", verdict)]
+        return head, [first_rows(self.cvframe, "Scores", ".cvframe", self._warning)]
 
     def __repr__(self) -> str:
-        verdict = self.model._verdict if self.model.design.classes else ""
-        warning = f"\n\n{fill(verdict, WIDTH, break_on_hyphens=False)}" if verdict else ""
+        warning = f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""
         return text.cv_text(self.cvframe, self.regstar, self.maxscore, self.score) + warning

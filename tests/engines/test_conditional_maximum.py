@@ -274,6 +274,14 @@ def test_separated_groups_have_no_maximum_and_the_advice_works():
     assert fit("y ~ .", wide, ridge="cv").converged
 
 
+def test_coefficients_without_information_have_no_standard_error():
+    """The rows are separated, so that probabilities are 0 and 1 to rounding."""
+    few = pd.DataFrame({"y": list("baaab"), "a": list("22133"), "b": list("21222")})
+    with pytest.warns(ConvergenceWarning, match="do not determine"):
+        found = fit("y ~ .^2", few)
+    assert found.inference().table(of=("b", "a"))["se"].isna().all()  # every warning of numpy's is an error
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 def test_the_report_does_without_what_needs_a_model_of_the_predictors(ridge, tmp_path):

@@ -159,12 +159,13 @@ def _even_moments(layout: Layout) -> np.ndarray:
 
 
 def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for the others.
+    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for those without information.
 
     For determined parameters it does not depend on the basis, though on their being estimated along with the others.
     """
     from scipy.linalg import lapack, pinvh
 
+    basis = basis & (H.diagonal() > NO_INFORMATION)
     at = np.ix_(basis, basis)
     scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)

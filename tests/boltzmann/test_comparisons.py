@@ -198,3 +198,13 @@ def test_levels_hold_for_any_mix_of_groups():
             assert held > 0.93, (sizes, q)
         else:
             assert at_5 < 0.065 and at_01 < 0.004 and joint < 0.075 and held > 0.93, (sizes, q)
+
+
+def test_zeros_of_one_group_count_in_either_order_of_the_groups():
+    rows = pd.DataFrame({"y": list("uuuuuuvvvvv"), "x": list("aaabbccbbcc")})
+    zeros = {"x": ["a"], "y": ["v"]}
+    with pytest.warns(bbl.ConvergenceWarning, match="never occurs"):
+        inference = bbl.bbl("y ~ x", rows, method="ml", structural_zeros=zeros, verbose=0).inference()
+    one, other = inference.tests(("u", "v")), inference.tests(("v", "u"))
+    assert one["test"].tolist() == other["test"].tolist() == ["not estimable: no such rows"]
+    assert one["p"].isna().all() and other["p"].isna().all()

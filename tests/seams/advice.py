@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -52,6 +53,8 @@ def changed(s: Scenario, name: str, value: Any) -> Scenario | None:
         if value not in (*ENGINES, "auto") or value == s.method:  # a complaint about the method names it
             return None
         if value == "conditional" and not s.response:  # advised of formulas that have one
+            return None
+        if value == "ml" and math.prod(s.levels[i] + 1 for i in s.used) > 2**24:  # advised if predictors are few
             return None
         names = known_arguments(dataclasses.replace(s, method=value, options={}))
         return dataclasses.replace(s, method=value, options={k: v for k, v in s.options.items() if k in names})

@@ -58,8 +58,8 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
     """Raise if `method="auto"` gets options, ``calibrate="offset"``, a sampling design, or no classes."""
     if design is not None:
         raise OptionError(
-            f"{AUTO_REFUSALS['survey']}. Take method='pseudo', 'ml' or 'naive'; or give counts as weights in place of "
-            "design.",
+            f"{AUTO_REFUSALS['survey']}. Take method='pseudo' or 'naive', or 'ml' if the predictors are few; or give "
+            "counts as weights in place of design.",
             argument="design",
         )
     if options:

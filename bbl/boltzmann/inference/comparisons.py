@@ -35,7 +35,8 @@ def compare_groups(one: Evidence, other: Evidence) -> Comparison:
     # covariances of independent estimates add
     covariances = [a + b for a, b in zip(one.terms, other.terms, strict=True)] if one.terms and other.terms else []
     kind = np.maximum(one.kind, other.kind)  # the more cautious kind of test
-    difference = Comparison(one.layout, one.theta - other.theta, covariances, kind, partial(_difference, one, other))
+    layout = one.layout if one.layout.support is not None else other.layout  # structural zeros of either count
+    difference = Comparison(layout, one.theta - other.theta, covariances, kind, partial(_difference, one, other))
     return _with_odds_ratios(difference, one.counts, other.counts, _uncoupled([one, other]))
 
 

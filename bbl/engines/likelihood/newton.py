@@ -11,7 +11,7 @@ from bbl.engines.likelihood.states import StateTable
 __all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
 
 SUFFICIENT_INCREASE = 1e-4  # of the objective, as a share of what its slope promises (Armijo)
-ROUNDING = 1e-14  # relative error of the objective
+ROUNDING = 1e-14  # error of the objective, as a share of it or, since it is a difference, of the largest parameter
 SHORTEST_STEP = 2.0**-30
 NO_INFORMATION = 1e-18  # variance of an indicator that is zero but for rounding
 MIN_PIVOT = 1e-7  # least Cholesky pivot of a scaled information that is solved without its eigenvectors
@@ -108,10 +108,11 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         is_last = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)
         slope, length = float(gradient @ step), 1.0
+        error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
         while True:
             candidate = theta + length * step
             new_value = objective.value(candidate)
-            is_better = new_value >= value + SUFFICIENT_INCREASE * length * slope - ROUNDING * abs(value)
+            is_better = new_value >= value + SUFFICIENT_INCREASE * length * slope - error
             if is_better or length < SHORTEST_STEP:
                 break
             length *= 0.5

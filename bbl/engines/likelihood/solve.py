@@ -212,6 +212,9 @@ class Solver:
             basis, determined = _told_apart(table, face, penalty)
             objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
             maximum = maximise(objective, start, self.tolerance, self.itmax, aim)
+        elif maximum.n_iter == MAX_TRIAL_STEPS:
+            rest = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
+            maximum = rest._replace(n_iter=maximum.n_iter + rest.n_iter)
         return Solution(*_on_face(table, maximum, face), determined, basis)
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:

@@ -260,3 +260,12 @@ def test_rare_states_have_their_digits_whatever_the_reference():
         p.append(StateTable(layout).log_partition(theta, None)[1].reshape(5, 2, 4))
     order = [3, 1, 2, 0, 4], [1, 0], [2, 1, 0, 3]  # takes the second state to the first
     np.testing.assert_allclose(p[1][np.ix_(*order)], p[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("state", [0, 1])
+@pytest.mark.parametrize("count", [1e3, 1e6, 1e9, 3e9])
+def test_a_prior_count_beside_any_number_of_rows_has_the_share_that_it_is(count, state):
+    layout = Layout([2])
+    rows = Sample(np.array([[state]], dtype=np.uint8), np.array([count]))
+    theta = Solver(layout, TOLERANCE, 200).fit(rows, Penalty(np.zeros(1), 0.5)).theta
+    assert theta[0] == pytest.approx((2 * state - 1) * np.log((count + 0.25) / 0.25), rel=1e-6)

@@ -10,8 +10,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,8 +24,19 @@ from bbl.errors import OptionError
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-__all__ = ["Crew", "Stopped", "n_workers", "progress_bar", "run_tasks", "scaled_progress", "serial_blas", "stop_flag"]
+__all__ = [
+    "Crew",
+    "Stopped",
+    "n_workers",
+    "progress_bar",
+    "read_ahead",
+    "run_tasks",
+    "scaled_progress",
+    "serial_blas",
+    "stop_flag",
+]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -73,6 +84,34 @@ def run_tasks(
     if any(result is Stopped for result in results):
         raise Stopped
     return results
+
+
+def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
+    """Yield ``function(item)`` of all `items` in their order; threads are up to `workers` items ahead of the caller.
+
+    Items are taken in the caller's thread. An error comes after the results of the items before it.
+    """
+    if workers == 1:
+        yield from map(function, items)
+        return
+    queue: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        left, failure = iter(items), None
+        while True:
+            try:
+                item = next(left)
+            except StopIteration:
+                break
+            except Exception as error:  # of reading; the results before it come first
+                failure = error
+                break
+            queue.append(pool.submit(function, item))
+            if len(queue) > workers:
+                yield queue.popleft().result()
+        while queue:
+            yield queue.popleft().result()
+    if failure is not None:
+        raise failure
 
 
 class Crew:

@@ -23,7 +23,7 @@ import bbl
 from bbl.engines import NaiveBayes
 from bbl.errors import DataError, DataWarning
 from bbl.model.pairwise import to_matrix
-from bbl.parallel import Crew, n_workers, run_tasks, stop_flag
+from bbl.parallel import Crew, n_workers, read_ahead, run_tasks, stop_flag
 
 PSEUDO = {"lambda_": 0.01, "lambdah": 0.01}
 ALL_CORES = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # see conftest.py
@@ -397,3 +397,23 @@ def test_a_process_of_a_pool_has_its_threads_and_no_warning(monkeypatch):
     whole = n_workers(None)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
     assert n_workers(None) == whole and n_workers(-1) == whole
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_what_is_read_ahead_comes_in_order_and_so_do_errors(workers):
+    def items():
+        yield from range(6)
+        raise OSError("the disk is gone")
+
+    def square(number):
+        time.sleep(0.01 * (number % 3))
+        return number**2
+
+    seen = []
+    with pytest.raises(OSError, match="disk"):
+        seen.extend(read_ahead(square, items(), workers))  # extend() takes all that comes before the error
+    assert seen == [0, 1, 4, 9, 16, 25]
+    ahead = read_ahead(lambda number: 1 // number, iter([1, 0, 5]), workers)
+    assert next(ahead) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(ahead)

@@ -108,6 +108,7 @@ def encode_data(
     deal: Deal | None = None,
     cluster: OnCluster | None = None,
     verbose: int = 1,
+    workers: int = 1,
 ) -> EncodedData:
     """Read a formula against data, check weights, and encode the rows.
 
@@ -115,9 +116,9 @@ def encode_data(
     ----------
     rules : EncodingRules
         Terms, weights and missing values that the engine or learner accepts.
-    deal, cluster, verbose
-        For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, and 0 for no
-        progress bar.
+    deal, cluster, verbose, workers
+        For data that are read in batches: folds to which rows are dealt, Dask workers that read the rows, 0 for no
+        progress bar, and threads.
     """
     check_formula(training.formula)
     weights, survey = training.weights, None
@@ -138,7 +139,9 @@ def encode_data(
         progress_bar(None, "reading", verbose) as progress,
         out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
     ):
-        encoded = encode_source(source, *arguments, deal=deal, step=progress, cluster=cluster, rules=rules)
+        encoded = encode_source(
+            source, *arguments, deal=deal, step=progress, cluster=cluster, rules=rules, workers=workers
+        )
     no_positions = np.zeros(0, dtype=np.intp)
     return EncodedData(encoded.design, encoded.sample, None, None, no_positions, encoded.folds)
 

@@ -208,7 +208,7 @@ def prepare(
         check_streams(engine, source, training.missing)
         training = replace(training, data=source)
         deal = None if make_deal is None else make_deal(engine, rng)
-    encoded = encode_data(training, rules, deal, cluster, run.verbose)
+    encoded = encode_data(training, rules, deal, cluster, run.verbose, workers)
     design = encoded.design
     if not design.classes:
         check_classes(training.formula, calibrate, run.relevance)
@@ -250,8 +250,9 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
         raise OptionError("design names the weights already; leave weights out.", argument="weights")
     if not engine.has_tests:
         raise OptionError(
-            f"{engine.refusals()['survey']}. Take method='pseudo', 'ml' or 'naive', or 'conditional' with ridge=0 if "
-            "the formula has a response; or give weights= in place of design, for estimates without standard errors.",
+            f"{engine.refusals()['survey']}. Take method='pseudo' or 'naive', 'ml' if the predictors are few, or "
+            "'conditional' with ridge=0 if the formula has a response; or give weights= in place of design, for "
+            "estimates without standard errors.",
             argument="design",
         )
     refuse_batches(training.data, "A sampling design", "design")

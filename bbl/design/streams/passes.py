@@ -33,6 +33,7 @@ from bbl.design.streams.source import Batch, Source
 from bbl.design.values import Column, frame_column
 from bbl.design.weights import MAX_TOTAL, check_weights
 from bbl.errors import DataError, LevelError, OptionError
+from bbl.parallel import read_ahead
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
 from bbl.rows.folds import Folds
@@ -115,6 +116,8 @@ class Reader:
         ``step(1.0, text)`` is called after each batch, to report progress.
     cached_batches : list of UsedRows, optional
         The batches of an earlier pass, which replace the source.
+    workers : int, default 1
+        Threads that code batches while the caller uses those before.
     """
 
     source: Source
@@ -124,26 +127,30 @@ class Reader:
     whole: bool
     step: Callable | None
     cached_batches: list[UsedRows] | None = None
+    workers: int = 1
 
     def batches(self, title: str) -> Iterator[UsedRows]:
         """Yield the used rows of each batch; `title` names the pass in progress reports."""
         if self.cached_batches is not None:
             yield from self.cached_batches
             return
-        n_read, names = 0, list(self.terms.columns)
-        for batch in self.source.batches([*names, *([] if self.weights is None else [self.weights])]):
-            if not batch.frame.n:
-                continue
-            with _place_in_errors(batch.place):
-                weights = None
-                if self.weights is not None:
-                    series = batch.frame.column(self.weights)
-                    weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
-                columns = {name: frame_column(batch.frame, name) for name in names}
-            yield self._used_rows(batch, columns, weights)
-            n_read += batch.frame.n
+        n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
+        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
+        for used in read_ahead(self._coded, batches, self.workers):
+            yield used
+            n_read += used.rows
             if self.step is not None:
                 self.step(1.0, f"{title}, {n_read:,} rows")
+
+    def _coded(self, batch: Batch) -> UsedRows:
+        """Return the used rows of a batch, with columns as codes and distinct values."""
+        with _place_in_errors(batch.place):
+            weights = None
+            if self.weights is not None:
+                series = batch.frame.column(self.weights)
+                weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
+            columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
+        return self._used_rows(batch, columns, weights)
 
     def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
         """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
@@ -184,6 +191,7 @@ def encode_source(
     step: Callable | None = None,
     cluster: Any = None,
     rules: EncodingRules | None = None,
+    workers: int = 1,
 ) -> Encoded:
     """Read a formula against a source, collect the levels in a first pass, and encode the rows in a second.
 
@@ -199,6 +207,8 @@ def encode_source(
         ``step(1.0, text)`` is called after each batch, to report progress.
     cluster : bbl.design.streams.dask_passes.OnCluster, optional
         The cluster that makes the passes; by default, this process does.
+    workers : int, default 1
+        Threads that code batches.
 
     Returns
     -------
@@ -219,7 +229,7 @@ def encode_source(
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
-    reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step)
+    reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step, workers=workers)
     summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
     response, factors, rows, totals = _make_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):

@@ -106,7 +106,7 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
                 failure = error
                 break
             queue.append(pool.submit(function, item))
-            if len(queue) > workers:
+            if len(queue) >= workers:
                 yield queue.popleft().result()
         while queue:
             yield queue.popleft().result()

@@ -200,9 +200,7 @@ def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Co
     column = factorise(name, series, "keep")
     indices = encoded.indices.cast("int64")
     if not indices.null_count:
-        codes = indices.to_numpy()
-        is_same = np.array_equal(column.codes, np.arange(len(column.codes)))
-        return column._replace(codes=codes if is_same else column.codes[codes])
+        return column._replace(codes=column.codes[indices.to_numpy()])
     if "missing" not in column.kinds:
         column = column._replace(values=[*column.values, None], kinds=[*column.kinds, "missing"])
     codes = np.append(column.codes, len(column.kinds) - 1)  # the last is that of nulls

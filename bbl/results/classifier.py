@@ -255,7 +255,7 @@ class ClassifierResults(ModelResults):
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights.
         level : float, default 0.95
-            Coverage of intervals.
+            Coverage of the intervals.
         unseen, priors, costs
             As in `predict`.
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "summarise"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
+MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
+MAX_COLUMNS_AHEAD = 100  # of sources whose batches are coded ahead
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,8 @@ class Reader:
             return
         n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
         batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
-        for used in read_ahead(self._coded, batches, self.workers):
+        ahead = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
+        for used in read_ahead(self._coded, batches, ahead):
             yield used
             n_read += used.rows
             if self.step is not None:

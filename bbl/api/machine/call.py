@@ -251,7 +251,7 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
     if not engine.has_tests:
         raise OptionError(
             f"{engine.refusals()['survey']}. Take method='pseudo' or 'naive', 'ml' if the predictors are few, or "
-            "'conditional' with ridge=0 if the formula has a response; or give weights= in place of design, for "
+            "method='conditional' with ridge=0 if the formula has a response; or give weights= in place of design, for "
             "estimates without standard errors.",
             argument="design",
         )

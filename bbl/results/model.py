@@ -47,12 +47,15 @@ class Training:
         Weighted count of every level in every group, one array for each of m predictors.
     sections : list of Section, or None
         Tests that the summary prints; None in files of versions that did not store them.
+    sampling_design : str or None
+        What the summary says of the sampling design; None without one.
     """
 
     nobs: float
     log_likelihood: float
     counts: list[np.ndarray]
     sections: list[Section] | None = None
+    sampling_design: str | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -218,6 +218,18 @@ def test_too_few_iterations_are_reported():
     assert "did not converge" in fit.notes[0][2]
 
 
+@pytest.mark.parametrize("seed", [6, 16, 72])  # whose flat objectives stopped L-BFGS at a gradient of 1e-3
+def test_fewer_rows_than_predictors_converge(seed):
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, 4, 13)]
+    for _ in range(23):
+        columns.append(np.where(rng.random(13) < 0.5, columns[-1], rng.integers(0, rng.integers(2, 5), 13)))
+    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in columns]).astype(np.uint8)
+    layout, engine = Layout(codes.max(axis=0) + 1), PseudoLikelihood(lambdah=0.1)
+    fit = engine.fit(Sample(codes, np.ones(13)), layout)
+    assert fit.converged.all() and not fit.notes
+
+
 def test_parameters_are_recovered():
     rng = np.random.default_rng(3)
     layout = Layout([3, 3, 2, 2])

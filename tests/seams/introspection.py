@@ -34,6 +34,7 @@ NOT_ASKED = {
     "log_scores": "it is bbl.log_scores, which is a verb",
     "plugged": "it is predict(draws=)",
     "pack": "it is save()",
+    "of": "a constructor, for the package itself",
     "unpack": "it is load()",
     "stored": "what a file keeps of rows that it does not hold, for the package itself",
     "compare": "it is anova, which is a verb",

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t
 
 
 cdef extern from "solver.h" nogil:
-    int SOLVER_RUNNING, SOLVER_CONVERGED, SOLVER_STUCK
+    int SOLVER_RUNNING, SOLVER_CONVERGED, SOLVER_ITMAX, SOLVER_STUCK
 
 cdef extern from "pseudo.h" nogil:
     int PSEUDO_BLOCKS_PER_TASK

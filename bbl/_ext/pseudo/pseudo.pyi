@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from numpy.typing import ArrayLike, NDArray
 
 CONVERGED: int
+ITMAX: int
 STUCK: int
 
 def memory_estimate(

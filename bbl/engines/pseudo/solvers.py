@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from bbl._ext.pseudo import newton
-from bbl._ext.pseudo.pseudo import CONVERGED, STUCK, PseudoProblem
+from bbl._ext.pseudo.pseudo import CONVERGED, ITMAX, STUCK, PseudoProblem
 from bbl.model.gauge import penalty_metric
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
@@ -25,7 +25,6 @@ __all__ = ["FINEST", "FLOOR", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "b
 
 FINEST = {"double": 0.0, "single": 1e-5}  # least tolerance of the gradient norm in each precision
 FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit counts as converged
-POLISH_NORM = 1e-3  # gradient norm below which Newton's method takes few steps to the optimum
 NEWTON_WORK = 3e4  # multiplications for a site's Hessian up to which Newton's method is used alone
 NEWTON_SIZE = 256  # parameters of a site up to which Newton's method is used alone
 POLISH_SIZE = 1024  # parameters of a site up to which Newton's method follows L-BFGS
@@ -137,8 +136,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         if stop[0]:  # interrupted: the fit is not used
             return None
         # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow
-        is_near = (sites.status != CONVERGED) & (sites.norm <= POLISH_NORM)
-        stuck = np.flatnonzero(is_near | (sites.status == STUCK))
+        stuck = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
         if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck, linear)
         # the remaining gradient is rounding

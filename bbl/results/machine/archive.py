@@ -77,11 +77,12 @@ def pack(
     sections: list[Section],
     rows: bool,
     survey: SurveySample | None,
+    sampling_design: str | None,
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name), with the training `rows` or not.
 
-    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are the tests of its
-    summary.
+    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` and `sampling_design`
+    are the tests of its summary and what that says of the design.
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
@@ -92,6 +93,7 @@ def pack(
         "nobs": fit.nobs(),
         "sections": [_pack_section(section) for section in sections],
         "tuning": _pack_tuning(tuning),
+        **({} if sampling_design is None else {"sampling_design": sampling_design}),
     }
     calibration = estimate.calibration
     arrays = {
@@ -376,6 +378,9 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     if "sections" in meta:
         sections = [_unpack_section(section) for section in meta["sections"]]
         arguments["stored"] = replace(arguments["stored"], sections=sections)
+    if "sampling_design" in meta:
+        check_types(meta, {"sampling_design": str})
+        arguments["stored"] = replace(arguments["stored"], sampling_design=meta["sampling_design"])
     tuning = _unpack_tuning(meta.get("tuning"), engine)
     if classes:
         arguments["stored_loss"] = _unpack_loss(meta, tuning, estimate)

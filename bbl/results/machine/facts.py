@@ -40,7 +40,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         **_streaming_facts(fit),
         "Observations": fit.nobs(),
         **_zeros_facts(fit),
-        **({} if fit.survey is None else {"Sampling design": f"{len(fit.survey.rows):,} rows, {fit.survey.text}"}),
+        **({} if fit._sampling_design is None else {"Sampling design": fit._sampling_design}),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
         **(_joint_facts(fit) if joint else _likelihood_facts(fit)),

@@ -366,6 +366,13 @@ class MachineResults(ModelResults):
         """The draws from the posterior, with ``.summary()`` and ``.plot()``; for ``method="bayes"``."""
         return PosteriorDraws.of(self.labels, self.estimate, self.engine)
 
+    @property
+    def _sampling_design(self) -> str | None:
+        """What the summary says of the sampling design, from the model's file if it was saved without rows."""
+        if self.survey is None:
+            return None if self.stored is None else self.stored.sampling_design
+        return f"{len(self.survey.rows):,} rows, {self.survey.text}"
+
     @cached_property
     def _sections(self) -> list[Section]:
         """Tests for the summary, from the model's file if it was loaded with them."""
@@ -386,4 +393,5 @@ class MachineResults(ModelResults):
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         """Return the content of a model file, with the training rows if `store_data`; see `archive.pack`."""
-        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, self.survey)
+        survey, design = self.survey, self._sampling_design
+        return pack(self, self.engine, self.estimate, self.tuning, self._sections, store_data, survey, design)

@@ -213,7 +213,7 @@ class ClassifierResults(ModelResults):
         shares = np.where(self.class_shares > 0.0, self.priors, 0.0)
         return shares / shares.sum()
 
-    def _prior_shifted(self, scores: np.ndarray, priors: Priors = None) -> np.ndarray:
+    def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
         """Return class scores (n, K) with other class shares: `priors`, or by default the priors of the model."""
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
@@ -226,13 +226,11 @@ class ClassifierResults(ModelResults):
     def _encoded_scores(
         self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
     ) -> np.ndarray:
-        """Return the class scores (n, K) of rows with `codes` and `missing` cells (n, m); nan where `dropped` (n,)."""
-        if dropped is None:
-            return self._prior_shifted(self.class_scores(codes, missing), priors)
-        rows = ~dropped
+        """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where `dropped` (n,)."""
+        kept = slice(None) if dropped is None else ~dropped
         scores = np.full((len(codes), len(self.labels.groups)), np.nan)
-        scores[rows] = self._encoded_scores(codes[rows], None if missing is None else missing[rows], None, priors)
-        return scores
+        scores[kept] = self.class_scores(codes[kept], None if missing is None else missing[kept])
+        return self._prior_shifted(scores, priors)
 
     @verb
     def evaluate(
@@ -292,11 +290,9 @@ class ClassifierResults(ModelResults):
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
-            y, counts = encode_groups(self.design, newdata, weights)
-            subject = "new rows"
-        return evaluate_rows(
-            self.labels, scores, y, counts, subject, level, cost_matrix, remedy(self.log_loss, self._advice)
-        )
+            (y, counts), subject = encode_groups(self.design, newdata, weights), "new rows"
+        advice = remedy(self.log_loss, self._advice)
+        return evaluate_rows(self.labels, scores, y, counts, subject, level, cost_matrix, advice)
 
     @verb
     def explain(
@@ -396,11 +392,9 @@ class ClassifierResults(ModelResults):
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
         try:
             evaluation = self.evaluate(newdata, weights)
-            if newdata is None:
-                rows, _ = scored_rows(self._rows(), self.design)
-            else:
-                rows = judged_rows(self.design, newdata, weights)
+            design, is_new = self.design, newdata is not None
+            rows = judged_rows(design, newdata, weights) if is_new else scored_rows(self._rows(), design)[0]
         except BBLError as error:
             return [Part("Evaluation", [f"There is none: {error}"]), effects_part(self, newdata, weights)]
-        overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, newdata is not None)
+        overview = overview_part(evaluation, self, self._counts, self.class_shares, rows, is_new)
         return [overview, evaluation_part(evaluation), effects_part(self, newdata, weights)]

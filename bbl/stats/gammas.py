@@ -10,6 +10,7 @@ STEP = 0.1  # between nodes of the trapezoid rule
 BLOCK_NODES = 25  # nodes that are summed at a time
 MAX_BLOCKS = 40
 MAX_BISECTIONS = 60
+NEGLIGIBLE = 1e-40  # coefficient, as a share of the largest, that rounding left of a variable without one
 
 
 def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
@@ -33,9 +34,9 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     0.05
     """
     coefficient, shape = np.asarray(coefficient, dtype=float), np.asarray(shape, dtype=float)
-    nonzero = (coefficient != 0.0) & (shape > 0.0)  # a variable of shape 0 is 0
+    scale = np.abs(coefficient[shape > 0.0]).max(initial=0.0)
+    nonzero = (np.abs(coefficient) > NEGLIGIBLE * scale) & (shape > 0.0)  # a variable of shape 0 is 0
     coefficient, shape = coefficient[nonzero], shape[nonzero]
-    scale = np.abs(coefficient).max(initial=0.0)
     if not scale:
         return float(x < 0.0)
     c, x = coefficient / scale, x / scale

@@ -29,6 +29,13 @@ def test_a_variable_of_shape_zero_is_zero():
     assert [tail(np.array([2.0]), np.zeros(1), x) for x in (1.0, -1.0)] == [0.0, 1.0]
 
 
+@pytest.mark.parametrize("rounding", [1e-176, 1e-39])
+def test_a_coefficient_of_rounding_is_none(rounding):  # the ratio of two chi-squares is a squared Cauchy variable
+    expected = 2.0 / np.pi * np.arctan(np.sqrt(rounding))
+    assert tail(np.array([rounding, -1.0]), np.full(2, 0.5)) == pytest.approx(expected, rel=1e-9, abs=1e-20)
+    assert tail(np.array([rounding, -1.0, -2.0 * rounding]), np.array([9.0, 1.0, 1.0])) <= 1e-30
+
+
 def test_the_tail_of_a_sum_is_that_of_a_simulation():
     rng = np.random.default_rng(1)
     c = np.array([0.1, 0.5, 2.0, -0.7])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbl.design.design import Design
-from bbl.design.streams.passes import Reader, SourceSummary, UsedRows, encode_rows, summarise
+from bbl.design.streams.passes import SourceSummary, encode_rows, summarise
+from bbl.design.streams.reader import Reader, UsedRows
 from bbl.design.streams.source import Source
 from bbl.errors import OptionError
 from bbl.rows.dealing import Dealer, Sink, StoredFolds, TableSink, make_sink

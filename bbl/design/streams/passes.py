@@ -1,15 +1,14 @@
 """Two passes over a `Source`: the first collects levels and counts, the second encodes rows by group and fold.
 
-A *dealer* assigns rows to folds; a *sink* stores encoded rows. A *place* is the file or partition of a batch. A
-`Column` has the codes of rows into distinct values; a `Factor`, the name and levels of a column. K: number of groups.
+A *dealer* assigns rows to folds; a *sink* stores encoded rows. A `Factor` has the name and levels of a column. K:
+number of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,11 +28,10 @@ from bbl.design.design import MANY, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
-from bbl.design.streams.source import Batch, Source
-from bbl.design.values import Column, frame_column
-from bbl.design.weights import MAX_TOTAL, check_weights
+from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
+from bbl.design.streams.source import Source
+from bbl.design.weights import MAX_TOTAL
 from bbl.errors import DataError, LevelError, OptionError
-from bbl.parallel import read_ahead
 from bbl.rows.counts import level_counts
 from bbl.rows.dealing import Deal, Dealer, StoredFolds, make_sink
 from bbl.rows.folds import Folds
@@ -44,11 +42,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["Encoded", "Reader", "SourceSummary", "UsedRows", "encode_rows", "encode_source", "summarise"]
+__all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
-MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
-MAX_COLUMNS_AHEAD = 100  # of sources whose batches are coded ahead
 
 
 @dataclass(frozen=True)
@@ -82,104 +78,6 @@ class SourceSummary:
         self.has_missing = self.has_missing or other.has_missing
         for name in ("n", "total", "incomplete", "dropped", "rows"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-class UsedRows(NamedTuple):
-    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without missing values."""
-
-    place: str  # of the batch, for messages
-    rows: int  # all rows of the batch, used or not
-    n: int  # used rows
-    columns: dict[Hashable, Column]  # of the used rows
-    weights: np.ndarray | None  # (n,); None for ones
-    dropped: float  # weight of rows that were dropped for missing values
-
-    def narrow(self) -> UsedRows:
-        """Return the same rows with codes of the narrowest integer type, to save memory."""
-        columns = {
-            name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
-        }
-        return self._replace(columns=columns)
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Reads the used rows of a source, batch by batch.
-
-    Attributes
-    ----------
-    source : Source
-    terms : FormulaTerms
-    weights : column name or None
-    missing : {"raise", "drop", "level", "marginal"}
-    whole : bool
-        Whether weights have to be whole numbers.
-    step : callable or None
-        ``step(1.0, text)`` is called after each batch, to report progress.
-    cached_batches : list of UsedRows, optional
-        The batches of an earlier pass, which replace the source.
-    workers : int, default 1
-        Threads that code batches while the caller uses those before.
-    """
-
-    source: Source
-    terms: FormulaTerms
-    weights: Hashable | None
-    missing: str
-    whole: bool
-    step: Callable | None
-    cached_batches: list[UsedRows] | None = None
-    workers: int = 1
-
-    def batches(self, title: str) -> Iterator[UsedRows]:
-        """Yield the used rows of each batch; `title` names the pass in progress reports."""
-        if self.cached_batches is not None:
-            yield from self.cached_batches
-            return
-        n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
-        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
-        ahead = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
-        for used in read_ahead(self._coded, batches, ahead):
-            yield used
-            n_read += used.rows
-            if self.step is not None:
-                self.step(1.0, f"{title}, {n_read:,} rows")
-
-    def _coded(self, batch: Batch) -> UsedRows:
-        """Return the used rows of a batch, with columns as codes and distinct values."""
-        with _place_in_errors(batch.place):
-            weights = None
-            if self.weights is not None:
-                series = batch.frame.column(self.weights)
-                weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
-            columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
-        return self._used_rows(batch, columns, weights)
-
-    def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
-        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
-        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
-        dropped = 0.0
-        for column in columns.values() if self.missing == "drop" else ():
-            if (is_missing := column.missing()) is not None:
-                newly_dropped = keep & is_missing
-                dropped += float(newly_dropped.sum() if weights is None else weights[newly_dropped].sum())
-                keep = keep & ~is_missing
-        if keep.all():
-            return UsedRows(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
-        columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
-        weights = None if weights is None else weights[keep]
-        return UsedRows(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
-
-
-@contextmanager
-def _place_in_errors(place: str) -> Iterator[None]:
-    """Add the place of the batch to the message of an error."""
-    try:
-        yield
-    except (DataError, TypeError) as error:
-        if place and place not in str(error):
-            error.args = (f"{error} (In {place}.)",)
-        raise
 
 
 def encode_source(
@@ -297,7 +195,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
             cache.append(batch.narrow())
         summary.rows += batch.rows
         has_missing = np.zeros(batch.n, dtype=bool)
-        with _place_in_errors(batch.place):
+        with place_in_errors(batch.place):
             for name, column in batch.columns.items():
                 summary.columns[name].add(column, batch.weights)
                 if name != terms.response and (is_missing := column.missing()) is not None:
@@ -356,7 +254,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     n = 0
     dtype = code_dtype(design.n_levels)
     for batch in reader.batches("pass 2"):
-        with _place_in_errors(batch.place):
+        with place_in_errors(batch.place):
             try:
                 rows, y = _encode_batch(design, batch, dtype)
             except LevelError as error:

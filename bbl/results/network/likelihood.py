@@ -64,7 +64,7 @@ def cLogLik(self: ClassifierResults, newdata: Any = None) -> float:
     -37.62
     """
     rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
-    scores = self._prior_shifted(self.class_scores(rows.codes, rows.missing))
+    scores = self._encoded_scores(rows.codes, rows.missing, None, None)
     return sum_at_class(log_probabilities(scores), rows)
 
 

@@ -228,7 +228,7 @@ class ShooterResults(ClassifierResults):
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return the weighted log-likelihood of the groups given the predictors."""
-        log_p = log_probabilities(self._prior_shifted(self.class_scores(rows.codes, rows.missing)))
+        log_p = log_probabilities(self._encoded_scores(rows.codes, rows.missing, None, None))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:

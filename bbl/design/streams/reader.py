@@ -1,0 +1,124 @@
+"""Reads the used rows of a `Source` batch by batch, as codes and distinct values of columns.
+
+A *place* is the file or partition of a batch. A `Column` has the codes of rows into distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bbl.design.formula import FormulaTerms
+from bbl.design.streams.source import Batch, Source
+from bbl.design.values import Column, frame_column
+from bbl.design.weights import check_weights
+from bbl.errors import DataError
+from bbl.parallel import read_ahead
+from bbl.rows.sample import code_dtype
+
+__all__ = ["Reader", "UsedRows", "place_in_errors"]
+
+MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
+MAX_COLUMNS_AHEAD = 100  # of sources whose batches are coded ahead
+
+
+class UsedRows(NamedTuple):
+    """The used rows of a batch: those of positive weight and, with ``missing="drop"``, without missing values."""
+
+    place: str  # of the batch, for messages
+    rows: int  # all rows of the batch, used or not
+    n: int  # used rows
+    columns: dict[Hashable, Column]  # of the used rows
+    weights: np.ndarray | None  # (n,); None for ones
+    dropped: float  # weight of rows that were dropped for missing values
+
+    def narrow(self) -> UsedRows:
+        """Return the same rows with codes of the narrowest integer type, to save memory."""
+        columns = {
+            name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
+        }
+        return self._replace(columns=columns)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the used rows of a source, batch by batch.
+
+    Attributes
+    ----------
+    source : Source
+    terms : FormulaTerms
+    weights : column name or None
+    missing : {"raise", "drop", "level", "marginal"}
+    whole : bool
+        Whether weights have to be whole numbers.
+    step : callable or None
+        ``step(1.0, text)`` is called after each batch, to report progress.
+    cached_batches : list of UsedRows, optional
+        The batches of an earlier pass, which replace the source.
+    workers : int, default 1
+        Threads that code batches while the caller uses those before.
+    """
+
+    source: Source
+    terms: FormulaTerms
+    weights: Hashable | None
+    missing: str
+    whole: bool
+    step: Callable | None
+    cached_batches: list[UsedRows] | None = None
+    workers: int = 1
+
+    def batches(self, title: str) -> Iterator[UsedRows]:
+        """Yield the used rows of each batch; `title` names the pass in progress reports."""
+        if self.cached_batches is not None:
+            yield from self.cached_batches
+            return
+        n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
+        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
+        ahead = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
+        for used in read_ahead(self._coded, batches, ahead):
+            yield used
+            n_read += used.rows
+            if self.step is not None:
+                self.step(1.0, f"{title}, {n_read:,} rows")
+
+    def _coded(self, batch: Batch) -> UsedRows:
+        """Return the used rows of a batch, with columns as codes and distinct values."""
+        with place_in_errors(batch.place):
+            weights = None
+            if self.weights is not None:
+                series = batch.frame.column(self.weights)
+                weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
+            columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
+        return self._used_rows(batch, columns, weights)
+
+    def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
+        """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
+        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
+        dropped = 0.0
+        for column in columns.values() if self.missing == "drop" else ():
+            if (is_missing := column.missing()) is not None:
+                newly_dropped = keep & is_missing
+                dropped += float(newly_dropped.sum() if weights is None else weights[newly_dropped].sum())
+                keep = keep & ~is_missing
+        if keep.all():
+            return UsedRows(batch.place, batch.frame.n, batch.frame.n, columns, weights, dropped)
+        columns = {name: column._replace(codes=column.codes[keep]) for name, column in columns.items()}
+        weights = None if weights is None else weights[keep]
+        return UsedRows(batch.place, batch.frame.n, int(keep.sum()), columns, weights, dropped)
+
+
+@contextmanager
+def place_in_errors(place: str) -> Iterator[None]:
+    """Add the place of the batch to the message of an error."""
+    try:
+        yield
+    except (DataError, TypeError) as error:
+        if place and place not in str(error):
+            error.args = (f"{error} (In {place}.)",)
+        raise

@@ -61,12 +61,13 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
     return X
 
 
-def pair_counts(sample: Rows, layout: Layout | Regressors) -> np.ndarray:
+def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
     Missing values have the code of the reference level, which is not counted. Counts of whole weights are exact.
+    `workers` threads count rows in a file.
     """
-    return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout))
+    return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout), workers)
 
 
 def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:

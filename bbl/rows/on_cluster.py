@@ -11,7 +11,6 @@ import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from bbl.errors import BBLTypeError
 from bbl.memory import available_memory
 from bbl.rows.sample import Sample, Sums
+from bbl.rows.staged import BlockCache
 from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = [
     "CodeParts",
     "Part",
     "SharedSample",
-    "Staged",
     "active_client",
     "call",
     "calls",
@@ -46,32 +45,10 @@ class Part(dict[Bucket, Sample]):
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
         super().__init__(rows)
-        self.cached: dict[Hashable, Any] = {}
+        self.cache = BlockCache(_room)
 
     def __reduce__(self) -> tuple:
         return Part, (dict(self),)
-
-    def cached_result(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the cached result of `key`, or that of ``make()``, cached if its ``nbytes`` fit into memory."""
-        result = self.cached.get(key)
-        if result is None:
-            result = make()
-            if result.nbytes <= _room():
-                self.cached[key] = result
-        return result
-
-
-@dataclass(frozen=True)
-class Staged:
-    """The function ``finish(prepare(block), block)`` of blocks; workers cache results of `prepare` between passes."""
-
-    key: Hashable  # identifies `prepare`
-    prepare: Callable[[Sample], Any]  # from a block to an object with ``nbytes``
-    finish: Callable[[Any, Sample], Any]  # from the prepared object and the block to sums
-
-    def __call__(self, block: Sample) -> Any:
-        """Return the sums of a block, without the cache."""
-        return self.finish(self.prepare(block), block)
 
 
 def active_client(client: object = None) -> Client | None:
@@ -243,8 +220,10 @@ class ClusterSample(StoredSample):
         """Return the futures of the parts with rows of a bucket."""
         return [remote for remote, sizes in zip(self.file.parts, self.file.sizes, strict=True) if bucket in sizes]
 
-    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
+    def _bucket_sums(
+        self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
+    ) -> dict[Bucket, Sums]:
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, on the cluster."""
         return self.file.sum_blocks(function, buckets, self.grouped, each=True)
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
@@ -288,18 +267,14 @@ def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket
         total = None if each else total
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
-            if isinstance(function, Staged):
-                prepared = part.cached_result((function.key, bucket, k), partial(function.prepare, rows))
-                total = add_sums(total, function.finish(prepared, rows))
-            else:
-                total = add_sums(total, function(rows))
+            total = add_sums(total, part.cache.apply(function, (bucket, k), rows))
         if each:
             bucket_sums[bucket] = total
     return bucket_sums if each else total
 
 
-def _room() -> float:
-    """Return the bytes that this worker may still cache."""
+def _room(held: int) -> float:
+    """Return the bytes that this worker may still cache; those that are `held` count as its memory."""
     from distributed import get_worker
 
     worker = get_worker()

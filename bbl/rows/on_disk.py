@@ -12,14 +12,16 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bbl.errors import DataError
-from bbl.parallel import run_tasks
+from bbl.memory import available_memory
+from bbl.parallel import Stopped, read_ahead, stop_flag
 from bbl.rows.sample import Rows, Sample, Sums
+from bbl.rows.staged import BlockCache
 from bbl.rows.stored import CHUNK_ROWS, Bucket, StoredSample, add_sums, has_rare_level
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
 BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
+CACHE_BYTES = 2**29  # of blocks that are kept as the kernels read them, if they are less than
+CACHE_SHARE = 0.5  # this share of the memory that is left
 MIN_CHUNK_ROWS = 1024  # rows of a chunk, even if many buckets share the buffer
 REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
 
@@ -73,6 +77,7 @@ class CodeFile:
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}
         self.size, self.passes = 0, 0  # bytes written; passes over the rows
         self.passed: Callable[[int], None] | None = None
+        self.cache = BlockCache(_room)
         self._lock = threading.Lock()
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
         weakref.finalize(self, self._file.close)  # at the latest with the last reference to this object
@@ -182,7 +187,8 @@ class CodeFile:
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
     def close(self) -> None:
-        """Remove the file."""
+        """Remove the file, and what is cached of it."""
+        self.cache.clear()
         self._file.close()
 
 
@@ -209,12 +215,26 @@ class FileSample(StoredSample):
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
         total: Any = None
-        blocks = self.blocks(self.file.chunk_rows)
-        while block_batch := list(islice(blocks, workers)):
-            for block_sum in run_tasks(function, [(block,) for block in block_batch], workers, shared=True):
-                total = add_sums(total, block_sum)
+        stop = stop_flag()
+        for block_sum in read_ahead(partial(self._apply, function), self._placed_blocks(), workers):
+            if stop[0]:
+                raise Stopped
+            total = add_sums(total, block_sum)
         self._count_pass()
         return total
+
+    def _placed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
+        """Yield all blocks, each with its bucket and number there; None for the rows in memory."""
+        for bucket in self.buckets:
+            for k, block in enumerate(replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)):
+                yield (bucket, k), block
+        if self.extra is not None:
+            yield None, self.extra
+
+    def _apply(self, function: Callable[[Sample], Sums], placed: tuple[tuple[Bucket, int] | None, Sample]) -> Sums:
+        """Return ``function(block)`` of a placed block, by what is cached of it."""
+        place, block = placed
+        return function(block) if place is None else self.file.cache.apply(function, place, block)
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
@@ -235,12 +255,15 @@ class FileSample(StoredSample):
         """Return rows in memory unchanged: there is no cluster."""
         return sample
 
-    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
+    def _bucket_sums(
+        self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
+    ) -> dict[Bucket, Sums]:
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
         out: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
-            for block in replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows):
-                out[bucket] = add_sums(out[bucket], function(block))
+            blocks = replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)
+            for block_sum in read_ahead(function, blocks, workers):
+                out[bucket] = add_sums(out[bucket], block_sum)
         return out
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
@@ -250,3 +273,8 @@ class FileSample(StoredSample):
             positions.append(first + np.flatnonzero(has_rare_level(block, rare_levels)))
             first += block.n
         return np.concatenate(positions)
+
+
+def _room(held: int) -> float:
+    """Return the bytes that may be cached of a file's blocks beside those that are `held`."""
+    return min(CACHE_BYTES - held, CACHE_SHARE * available_memory())

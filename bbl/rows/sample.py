@@ -102,8 +102,11 @@ class Rows(ABC):
         """Yield rows in memory as one chunk, other rows `size` at a time."""
 
     @abstractmethod
-    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
-        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` stores it under `name`."""
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
+        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` stores it under `name`.
+
+        `workers` threads share the blocks of rows in a file.
+        """
 
     @abstractmethod
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
@@ -197,7 +200,7 @@ class Sample(Rows):
         for first in range(0, self.n, size):
             yield self.rows(slice(first, first + size))
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return ``function`` of all rows at once; nothing is stored."""
         return function(self)
 

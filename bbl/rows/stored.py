@@ -147,14 +147,16 @@ class StoredSample(Rows):
         """Return rows in memory ready for a fit: on a cluster, a `SharedSample`, which all workers can hold."""
 
     @abstractmethod
-    def _bucket_sums(self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket]) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`."""
+    def _bucket_sums(
+        self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
+    ) -> dict[Bucket, Sums]:
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
 
     @abstractmethod
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
 
-    def sums(self, name: Hashable, function: Callable[[Sample], Sums]) -> Sums:
+    def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
         The sum of each bucket is stored under `name`, so that sums over other groups and folds need no further pass.
@@ -162,7 +164,7 @@ class StoredSample(Rows):
         stored_sums, total, key = self.file.sums, None, (name, self.grouped)
         unread_buckets = [bucket for bucket in self.buckets if (key, bucket) not in stored_sums]
         if unread_buckets:
-            bucket_sums = self._bucket_sums(function, unread_buckets)
+            bucket_sums = self._bucket_sums(function, unread_buckets, workers)
             stored_sums.update({(key, bucket): bucket_sums[bucket] for bucket in unread_buckets})
         for bucket in self.buckets:
             total = add_sums(total, stored_sums[key, bucket])

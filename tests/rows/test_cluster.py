@@ -15,6 +15,7 @@ from bbl.model.moments import level_counts, pair_counts
 from bbl.rows import on_cluster as cluster
 from bbl.rows.on_cluster import CodeParts, Part, active_client, call, n_threads
 from bbl.rows.sample import Sample
+from bbl.rows.staged import Staged
 from tests.engines.test_pseudo_blocks import ALL_PAIRS, make_rows, stored
 
 LAYOUT = Layout([3] * 6, ALL_PAIRS)
@@ -90,7 +91,7 @@ def test_fit_by_rows_is_that_in_memory_and_survives_a_killed_worker(client):
 
 
 def kept_here(dask_worker):
-    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.cached}
+    return {key[0] for own in dask_worker.data.values() if isinstance(own, Part) for key in own.cache._results}
 
 
 def kept(client):
@@ -123,12 +124,18 @@ def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_res
 
 
 def test_what_is_kept_stays_where_it_is(monkeypatch):
-    monkeypatch.setattr(cluster, "_room", lambda: 100.0)
+    monkeypatch.setattr(cluster, "_room", lambda held: 100.0 - held)
     part = Part({(0, 0): make_rows(n=10)})
-    assert part.cached_result("total", lambda: np.ones(1)) is part.cached_result("total", lambda: np.zeros(1))
-    assert part.cached_result("more", lambda: np.ones(99)) is not part.cached_result("more", lambda: np.ones(99))
+
+    def prepared_again(key, size):
+        calls = []
+        function = Staged(key, lambda block: calls.append(key) or np.ones(size), lambda prepared, block: block.n)
+        assert [part.cache.apply(function, "place", part[0, 0]) for _ in range(2)] == [10, 10]
+        return len(calls) == 2
+
+    assert [prepared_again("few", 1), prepared_again("more", 99), prepared_again("last", 11)] == [False, True, False]
     copy = pickle.loads(pickle.dumps(part))  # noqa: S301  # our own
-    assert not copy.cached
+    assert not copy.cache._results
     np.testing.assert_array_equal(copy[0, 0].codes, part[0, 0].codes)
 
 

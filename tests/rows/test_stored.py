@@ -10,6 +10,7 @@ import pytest
 from bbl.errors import DataError
 from bbl.rows.on_disk import CodeFile
 from bbl.rows.sample import Sample
+from bbl.rows.staged import Staged
 
 
 def make_rows(n=5000, m=5, levels=4, weighted=False, masked=False, K=2, seed=0, dtype=np.uint8):
@@ -87,6 +88,26 @@ def test_sums_are_made_once_for_each_group_and_fold():
     one = stored.group(0).sums("levels", count)[0] + stored.group(1).sums("levels", count)[0]
     np.testing.assert_array_equal(one, found)
     assert sum(calls) == sample.n
+
+
+@pytest.mark.parametrize("room", [0, 100, 10**6])  # bytes: of no block, of some, of all
+@pytest.mark.parametrize("workers", [1, 3])
+def test_blocks_are_prepared_once_if_there_is_room(monkeypatch, room, workers):
+    monkeypatch.setattr("bbl.rows.on_disk.BUFFER_BYTES", 0)
+    monkeypatch.setattr("bbl.rows.on_disk.CACHE_BYTES", room)
+    rows, prepared = store(make_rows()), []
+    few = np.ones(5)  # 40 bytes
+    function = Staged(
+        "key", lambda block: prepared.append(block.n) or few, lambda made, block: made * block.codes.sum()
+    )
+    first, n_blocks = rows.summed(function, workers), len(prepared)
+    assert n_blocks > 2 and sum(prepared) == rows.n
+    assert rows.pooled.summed(function, workers).tobytes() == first.tobytes()  # groups share their blocks with all rows
+    assert len(prepared) == {0: 2 * n_blocks, 100: 2 * n_blocks - 2, 10**6: n_blocks}[room]
+    assert np.array_equal(rows.group(0).summed(function, workers) + rows.group(1).summed(function, workers), first)
+    assert rows.summed(lambda block: block.n, workers) == rows.n
+    rows.close()
+    assert not rows.file.cache._results
 
 
 def test_a_random_sample_takes_every_row_alike_and_blocks_do_not_matter():

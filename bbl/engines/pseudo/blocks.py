@@ -22,8 +22,8 @@ from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.model.moments import level_counts, pair_counts
 from bbl.model.regressors import penalties, regressors
-from bbl.rows.on_cluster import Staged
 from bbl.rows.sample import Sample
+from bbl.rows.staged import Staged
 from bbl.rows.stored import StoredSample
 
 __all__ = ["Corrected", "few_enough", "rounds_memory", "sample_size"]
@@ -109,7 +109,7 @@ class Corrected:
         self.engine, self.rows, self.layout, self.workers = engine, rows, layout, workers
         self.passes, self.width = 0, np.diff(layout.start)  # width: non-reference levels of each site
         self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))  # of prepared blocks
-        self.moments = _moments(rows, layout, engine.prior_count)
+        self.moments = _moments(rows, layout, engine.prior_count, workers)
         self.point: _Point | None = None  # the best solution so far, site by site
         self._draw(sample_size(layout))
 
@@ -257,14 +257,14 @@ class Corrected:
         self._draw(size)
 
 
-def _moments(rows: StoredSample, layout: Layout, prior_count: float) -> np.ndarray:
+def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
     """Return the mean derivatives (layout.D, 1 + D) of the log numerator by theta, mixed with a `prior_count`."""
     wide = regressors(layout)
     if wide.D == layout.D:
-        counts = pair_counts(rows, layout) / rows.total
+        counts = pair_counts(rows, layout, workers) / rows.total
     else:
         name = ("joint levels", *_term_key(layout))
-        counts = rows.sums(name, partial(_block_pairs, layout)) / rows.total
+        counts = rows.sums(name, partial(_block_pairs, layout), workers) / rows.total
     means, prior_share = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + wide.D))
     for i, columns in enumerate(wide.columns):

@@ -1,0 +1,56 @@
+"""Functions of blocks of rows in two stages, the first of which is cached between passes over the rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from bbl.rows.sample import Sample
+
+__all__ = ["BlockCache", "Staged"]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The function ``finish(prepare(block), block)`` of blocks; results of `prepare` are cached between passes."""
+
+    key: Hashable  # identifies `prepare`
+    prepare: Callable[[Sample], Any]  # from a block to an object with ``nbytes``
+    finish: Callable[[Any, Sample], Any]  # from the prepared object and the block to sums
+
+    def __call__(self, block: Sample) -> Any:
+        """Return the sums of a block, without the cache."""
+        return self.finish(self.prepare(block), block)
+
+
+class BlockCache:
+    """Results of blocks of rows by key, as many as there is room for; safe with threads.
+
+    ``room(held)`` returns the bytes that may still be cached beside those that are `held`.
+    """
+
+    def __init__(self, room: Callable[[int], float]):
+        self._room, self._held, self._lock = room, 0, threading.Lock()
+        self._results: dict[Hashable, Any] = {}
+
+    def apply(self, function: Callable[[Sample], Any], place: Hashable, block: Sample) -> Any:
+        """Return ``function(block)``; the first stage of a `Staged` function is cached by the `place` of the block."""
+        if not isinstance(function, Staged):
+            return function(block)
+        key = (function.key, place)
+        prepared = self._results.get(key)
+        if prepared is None:
+            prepared = function.prepare(block)
+            with self._lock:
+                if prepared.nbytes <= self._room(self._held):
+                    self._results[key] = prepared
+                    self._held += prepared.nbytes
+        return function.finish(prepared, block)
+
+    def clear(self) -> None:
+        """Forget all results."""
+        with self._lock:
+            self._results.clear()
+            self._held = 0

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bbl._ext.model import eigen
+
 __all__ = ["ZERO_EIGENVALUE", "ZERO_LOADING", "Solve", "informed", "inverse", "solver"]
 
 NO_INFORMATION = 1e-100  # diagonal element of a mean Hessian that counts as zero; the square of its inverse is finite
@@ -56,7 +58,7 @@ def informed(H: np.ndarray, min_information: float) -> np.ndarray:
     """
     informative = H.diagonal() > NO_INFORMATION
     scale = np.sqrt(np.where(informative, H.diagonal(), 1.0))
-    eigenvalues, eigenvectors = np.linalg.eigh(H / np.outer(scale, scale))
+    eigenvalues, eigenvectors = eigen.eigenvectors(H / np.outer(scale, scale))
     return informative & ((eigenvectors[:, eigenvalues < min_information] ** 2).sum(axis=1) < min_information)
 
 
@@ -80,7 +82,7 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
 def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, is_informed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `inverse` of a singular Hessian; `scale` and `is_informed` are the last two results of `_cholesky`."""
     scales = np.outer(scale, scale)
-    eigenvalues, eigenvectors = np.linalg.eigh(H / scales)
+    eigenvalues, eigenvectors = eigen.eigenvectors(H / scales)
     is_curved = eigenvalues > ZERO_EIGENVALUE * len(H)
     determined = is_informed & ((eigenvectors[:, ~is_curved] ** 2).sum(axis=1) < ZERO_LOADING)
     return (eigenvectors[:, is_curved] / eigenvalues[is_curved]) @ eigenvectors[:, is_curved].T / scales, determined

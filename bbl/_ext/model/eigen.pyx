@@ -25,7 +25,11 @@ def eigenvectors(double[:, ::1] matrix):
     cdef int[::1] support, iwork
     cdef syevr_t syevr
     if n < 512:
-        return np.linalg.eigh(matrix)
+        try:
+            return np.linalg.eigh(matrix)
+        except np.linalg.LinAlgError:  # dsyevd fails on some finite matrices with many eigenvalues of zero
+            if not np.isfinite(matrix).all():
+                raise
     # dsyevr is a quarter slower than eigh, but needs no workspace of 2 n^2 numbers, the most memory of a whole fit;
     # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
     syevr = <syevr_t> lapack_routine("dsyevr")
@@ -38,7 +42,7 @@ def eigenvectors(double[:, ::1] matrix):
         syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &n_found, &value[0],
               &vector[0, 0], &n, &support[0], &work[0], &lwork, &iwork[0], &liwork, &info)
     if info or n_found < n:
-        raise np.linalg.LinAlgError(f"no eigenvectors of the predictors' covariance (LAPACK says {info})")
+        raise np.linalg.LinAlgError(f"no eigenvectors (LAPACK says {info})")
     return np.asarray(value), np.asarray(vector).T
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl._ext.model import eigen
 from bbl.boltzmann.inference.strata import MAX_HELD, conditioning, strata
 from bbl.errors import DataError
 from bbl.model.layout import Layout
@@ -74,7 +75,7 @@ def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     V = _covariance(rows, columns, total)
-    values, vectors = np.linalg.eigh(V)
+    values, vectors = eigen.eigenvectors(V.copy())
     is_positive = values > 1e-9 * max(values[-1], 0.0)
     if values[-1] <= 0.0:
         return no_test

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bbl._ext.model import eigen
 from bbl._ext.posterior.posterior import Target
 from bbl.model.conditional import conditionals
 from bbl.model.gauge import contrasts, simplex_gradient, to_reference
@@ -142,7 +143,7 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
     mode = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
     hessian = n * _hessian(objective, mode)
-    values, vectors = np.linalg.eigh(hessian)
+    values, vectors = eigen.eigenvectors(hessian.copy())
     prior_precision = 1.0 / problem.tau**2
     if values[0] < 0.5 * prior_precision:  # can only come from rounding
         hessian = (vectors * np.maximum(values, prior_precision)) @ vectors.T
@@ -247,7 +248,7 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
     try:
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
     except np.linalg.LinAlgError:  # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
-        values, vectors = np.linalg.eigh(hessian)
+        values, vectors = eigen.eigenvectors(hessian.copy())
         triangle = np.asarray(np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")).T
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bbl._ext.model import eigen
 from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.engines.likelihood.states import StateTable
 from bbl.model.hessian_inverse import ZERO_EIGENVALUE, ZERO_LOADING
@@ -194,7 +195,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     informed = diagonal > ZERO_EIGENVALUE
     scale = np.sqrt(np.where(informed, diagonal, 1.0))
     scaled = np.where(np.outer(informed, informed), information / np.outer(scale, scale), 0.0)
-    eigenvalues, eigenvectors = np.linalg.eigh(scaled)
+    eigenvalues, eigenvectors = eigen.eigenvectors(scaled.copy())
     null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)
     determined = informed & ((eigenvectors[:, null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()

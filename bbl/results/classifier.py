@@ -52,8 +52,7 @@ class ClassifierResults(ModelResults):
     priors : ndarray, shape (K,), or None
         Class shares that predictions take in place of those of the training rows.
     stored_loss : LossRecord or None
-        Log-loss from a cross-validation inside the fit or from a model file; without one `log_loss` is that of the
-        training rows.
+        Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of the training rows.
     """
 
     priors: np.ndarray | None = field(default=None, kw_only=True, repr=False)
@@ -227,10 +226,11 @@ class ClassifierResults(ModelResults):
         self, codes: np.ndarray, missing: np.ndarray | None, dropped: np.ndarray | None, priors: Priors
     ) -> np.ndarray:
         """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where `dropped` (n,)."""
-        kept = slice(None) if dropped is None else ~dropped
-        scores = np.full((len(codes), len(self.labels.groups)), np.nan)
-        scores[kept] = self.class_scores(codes[kept], None if missing is None else missing[kept])
-        return self._prior_shifted(scores, priors)
+        if dropped is None:
+            return self._prior_shifted(self.class_scores(codes, missing), priors)
+        scores, kept = np.full((len(codes), len(self.labels.groups)), np.nan), ~dropped
+        scores[kept] = self._encoded_scores(codes[kept], None if missing is None else missing[kept], None, priors)
+        return scores
 
     @verb
     def evaluate(

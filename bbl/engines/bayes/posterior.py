@@ -188,7 +188,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
             gradient += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
         whitened_variance = np.linalg.solve(L, np.linalg.solve(L, K + prior_precision).T)
-        values, vectors = np.linalg.eigh(0.5 * (whitened_variance + whitened_variance.T))
+        values, vectors = eigen.eigenvectors(0.5 * (whitened_variance + whitened_variance.T))
         root = (vectors / np.sqrt(np.maximum(values, 1.0))) @ vectors.T
         matrix = np.linalg.solve(L.T, root @ L.T)
     return Adjustment(centre, matrix, gradient - matrix.T @ gradient)

@@ -195,7 +195,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     informed = diagonal > ZERO_EIGENVALUE
     scale = np.sqrt(np.where(informed, diagonal, 1.0))
     scaled = np.where(np.outer(informed, informed), information / np.outer(scale, scale), 0.0)
-    eigenvalues, eigenvectors = eigen.eigenvectors(scaled.copy())
+    eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
     null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)
     determined = informed & ((eigenvectors[:, null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()

@@ -137,7 +137,7 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
-        eigenvalues, eigenvectors = eigen.eigenvectors(scaled.copy())
+        eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
         zero = ZERO_EIGENVALUE * len(scaled)
         if curvature is curvatures[-1] or eigenvalues[0] > -zero:
             break

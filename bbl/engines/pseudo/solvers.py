@@ -136,9 +136,9 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         if stop[0]:  # interrupted: the fit is not used
             return None
         # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow
-        stuck = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
-        if len(stuck) and precision == "double" and wide.D * (layout.n_levels[stuck].max() - 1) < POLISH_SIZE:
-            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, stuck, linear)
+        unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
+        if len(unfinished) and precision == "double" and wide.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE:
+            by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, unfinished, linear)
         # the remaining gradient is rounding
         sites.status[(sites.status == STUCK) & (sites.norm <= FLOOR[precision])] = CONVERGED
         return partial(log_normaliser, problem, layout, site_theta)

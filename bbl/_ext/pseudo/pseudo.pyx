@@ -28,9 +28,7 @@ cdef enum:
     # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3, not W4)
     FEW_LEVELS = 8
 
-CONVERGED = SOLVER_CONVERGED
-ITMAX = SOLVER_ITMAX
-STUCK = SOLVER_STUCK
+CONVERGED, ITMAX, STUCK = SOLVER_CONVERGED, SOLVER_ITMAX, SOLVER_STUCK
 
 
 cdef int check_signals() noexcept nogil:

@@ -77,7 +77,8 @@ def shooter(
         Largest number of predictors in a term; an order above the number of predictors is the same as that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
         Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path, by the extended BIC of the
-        refitted terms (gamma = 0.5), or by the loss of held-out rows.
+        refitted terms (gamma = 0.5), or by the loss of held-out rows; the path ends after 12 penalties that are no
+        better.
     penalty : {"group", "l1"}, default "group"
         "group": ``lambda sqrt(d) ||W||`` for a term of d weights W, which is then chosen as a whole. "l1": ``lambda``
         times the sum of the absolute weights. With two levels and two groups both are the same.

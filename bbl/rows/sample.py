@@ -27,7 +27,7 @@ MAX_EXACT = 2.0**FLOAT_BITS  # float64 holds all whole numbers up to here
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
     """Return the narrowest type of the kernels' codes (uint8, uint16 or int32) for the greatest of `n_levels`."""
-    most_levels = int(np.max(n_levels, initial=2))
+    most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
     return np.dtype(np.uint8 if most_levels <= 256 else np.uint16 if most_levels <= 65536 else np.int32)
 
 

@@ -29,7 +29,8 @@ SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5  # of the extended BIC
 SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
 HOPELESS = 1.0  # times the loss of all rows without terms: if one fold loses so much more by a refit, raw weights win
-PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC
+PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC, or a smaller held-out loss
+NO_LOSS = np.full(2, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,7 @@ def choose(
         Penalties on the sum of losses, one per order; or the criterion that chooses one penalty for all orders from a
         path of 30. "ebic": the least ``2 NLL + df ln n + 2 gamma sum_t ln C(m, |t|)`` of the refitted terms,
         gamma = 0.5 (a term here is one of |t| + 1 predictors of a Boltzmann machine). "cv": the least held-out loss.
+        A path ends early after 12 penalties in a row that are no better.
     group : bool, default True
         Whether the penalty is ``lambda sqrt(d) ||W_t||`` for each term, else the sum of norms of its features' weights.
     screen : {"heredity", "all"}
@@ -106,20 +108,20 @@ def choose(
             penalties = _path_penalties(problem, order, group, screen)
         else:
             penalties = [Penalty(tuple(float(v) for v in lambda_), group)]
-        needs_refit = lambda_ == "ebic" or (lambda_ != "cv" and refit is not False)
-        path_points = _fit_path(problem, penalties, screen, needs_refit, lambda_ == "ebic", progress)
-        validated = range(len(path_points))
-        if lambda_ == "ebic":
-            best = int(np.argmin([p.ebic for p in path_points]))
-            validated = range(best, best + 1)
+        validation = None
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
-            points = [path_points[k] for k in validated]
-            losses = _held_out_losses(problem, points, screen, refit, nfold, rng, workers, progress)
-            for k, loss in zip(validated, losses, strict=True):
-                path_points[k] = replace(path_points[k], held_out_loss=loss)
-        if lambda_ != "ebic":
-            best = int(np.argmin([float(np.nanmin(p.held_out_loss)) for p in path_points])) if lambda_ == "cv" else 0
+            validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
+        if lambda_ == "cv":
+            assert validation is not None  # noqa: S101
+            path_points = _cross_validated_path(problem, penalties, validation)
+            best = int(np.argmin([_smaller_loss(p) for p in path_points]))
+        else:
+            needs_refit = lambda_ == "ebic" or refit is not False
+            path_points = _fit_path(problem, penalties, screen, needs_refit, progress)
+            best = int(np.argmin([p.ebic for p in path_points])) if lambda_ == "ebic" else 0
+            if validation is not None:
+                path_points[best] = validation.of(path_points[best])
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
@@ -151,103 +153,130 @@ def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
 
 
 def _fit_path(
-    problem: Problem,
-    penalties: Sequence[Penalty],
-    screen: str,
-    with_refit: bool,
-    by_ebic: bool,
-    progress: Callable | None,
-    start: Sequence[Point] | None = None,
+    problem: Problem, penalties: Sequence[Penalty], screen: str, with_refit: bool, progress: Callable | None
 ) -> list[Point]:
-    """Fit a path of penalties, each from the one before, or from the corresponding point of `start`.
+    """Fit a path of penalties, each from the one before.
 
-    Without `start`, the path ends early when the loss is nearly zero, when the penalty for the chosen terms alone
-    exceeds the best EBIC, or after `PATIENCE` penalties without a better EBIC; the latter two if `by_ebic`.
+    With refits the path ends early: when the loss is nearly zero, when the penalty for the chosen terms alone exceeds
+    the best EBIC, or after `PATIENCE` penalties without a better EBIC.
     """
     points: list[Point] = []
-    no_loss, null_loss = np.full(2, np.nan), null_slope(problem)[2]
-    for k, penalty in enumerate(penalties):
-        warm_stages = start[k].stages if start else points[-1].stages if points else None
-        stages = grow(problem, penalty, screen, warm_stages)
-        final = stages[-1]
-        terms = list(final.weights)
-        refit_result, score = None, math.nan
-        if with_refit:
-            current_refit = points[-1].refit if points else None
-            if current_refit is None or list(current_refit.weights) != terms:
-                current_refit = refit_terms(problem, final.weights, final.intercept)
-            refit_result = current_refit
-            score = ebic(problem, terms, refit_result.loss)
-        points.append(Point(penalty, stages, refit_result, score, no_loss))
+    least_loss = SATURATED_SHARE * null_slope(problem)[2]
+    for penalty in penalties:
+        stages = grow(problem, penalty, screen, points[-1].stages if points else None)
         if progress is not None:
             progress()
-        if start is None and len(penalties) > 1:
-            best = int(np.argmin([p.ebic for p in points])) if by_ebic else k
-            is_beaten = by_ebic and ebic(problem, terms, 0.0) > points[best].ebic
-            if final.loss < SATURATED_SHARE * null_loss or is_beaten or k - best >= PATIENCE:
-                break
+        if not with_refit:
+            points.append(Point(penalty, stages, None, math.nan, NO_LOSS))
+            continue
+        final = stages[-1]
+        terms = list(final.weights)
+        refit = points[-1].refit if points else None
+        if refit is None or list(refit.weights) != terms:
+            refit = refit_terms(problem, final.weights, final.intercept)
+        points.append(Point(penalty, stages, refit, ebic(problem, terms, refit.loss), NO_LOSS))
+        best = int(np.argmin([p.ebic for p in points]))
+        is_beaten = ebic(problem, terms, 0.0) > points[best].ebic
+        if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
+            break
     return points
 
 
-def _held_out_losses(
-    problem: Problem,
-    points: list[Point],
-    screen: str,
-    refit: str | bool,
-    nfold: int,
-    rng: np.random.Generator,
-    workers: int,
-    progress: Callable | None,
-) -> np.ndarray:
-    """Return the mean held-out losses (points, 2) of raw and of refitted weights, by cross-validation.
+class CrossValidation:
+    """Held-out losses of the penalties of a path, a few penalties at a time; parameters as those of `choose`.
 
-    Raw losses are nan if `refit` is True, refitted ones if it is False.
+    Attributes
+    ----------
+    folds : Folds
+    is_hopeless : ndarray of bool, shape (folds,)
+        Folds whose refits are so bad that those of the penalties that follow are not computed.
     """
-    sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
-    folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
-    tasks = [(problem, points, screen, refit, folds.train[f], folds.held[f]) for f in range(len(folds))]
-    fold_losses = run_tasks(_losses_of_fold, tasks, workers, progress)
-    return np.sum(fold_losses, axis=0) / problem.total
+
+    def __init__(
+        self,
+        problem: Problem,
+        screen: str,
+        refit: str | bool,
+        nfold: int,
+        rng: np.random.Generator,
+        workers: int,
+        progress: Callable | None,
+    ):
+        self.problem, self.screen, self.refit = problem, screen, refit
+        self.workers, self.progress = workers, progress
+        sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
+        self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
+        self.is_hopeless = np.zeros(len(self.folds), dtype=bool)
+
+    def of(self, point: Point) -> Point:
+        """Return a point of a path, the one after that of the last call, with the mean losses of held-out rows.
+
+        The raw loss is nan if `refit` is True, that of refitted weights if it is False.
+        """
+        folds = self.folds
+        tasks = [
+            (self.problem, point, self.screen, self.refit, folds.train[f], folds.held[f], bool(self.is_hopeless[f]))
+            for f in range(len(folds))
+        ]
+        losses = np.array(run_tasks(_losses_of_fold, tasks, self.workers, self.progress))  # (folds, 2)
+        self.is_hopeless = np.isinf(losses[:, 1])
+        return replace(point, held_out_loss=losses.sum(axis=0) / self.problem.total)
+
+
+def _cross_validated_path(problem: Problem, penalties: Sequence[Penalty], validation: CrossValidation) -> list[Point]:
+    """Fit a path of penalties, each from the one before, with held-out losses.
+
+    It ends early when the loss of all rows is nearly zero, or after `PATIENCE` penalties without a smaller held-out
+    loss.
+    """
+    points: list[Point] = []
+    least_loss = SATURATED_SHARE * null_slope(problem)[2]
+    for penalty in penalties:
+        stages = grow(problem, penalty, validation.screen, points[-1].stages if points else None)
+        if validation.progress is not None:
+            validation.progress()
+        points.append(validation.of(Point(penalty, stages, None, math.nan, NO_LOSS)))
+        best = int(np.argmin([_smaller_loss(p) for p in points]))
+        if stages[-1].loss < least_loss or len(points) - 1 - best >= PATIENCE:
+            break
+    return points
+
+
+def _smaller_loss(point: Point) -> float:
+    """Return the smaller held-out loss of raw and refitted weights."""
+    return float(np.nanmin(point.held_out_loss))
 
 
 def _losses_of_fold(
-    problem: Problem, points: list[Point], screen: str, refit: str | bool, train: np.ndarray, held_out: np.ndarray
-) -> np.ndarray:
-    """Return the summed held-out losses (points, 2) of raw and of refitted weights in one fold; terms are chosen anew.
+    problem: Problem,
+    point: Point,
+    screen: str,
+    refit: str | bool,
+    train: np.ndarray,
+    held_out: np.ndarray,
+    is_hopeless: bool,
+) -> tuple[float, float]:
+    """Return the summed held-out losses of raw and of refitted weights in one fold; terms are chosen anew.
 
-    `train` and `held_out` (n,) are the weights of the rows. Penalties are scaled by the square root of the number of
-    training rows, as gradients of irrelevant terms are: about as many of these are chosen as from all rows.
+    `train` and `held_out` (n,) are the weights of the rows. The penalty is scaled by the square root of the number of
+    training rows, as gradients of irrelevant terms are: about as many of these are chosen as from all rows. The loss of
+    the refit is infinite if `is_hopeless`, and if it is so large: with more terms, refits are no better, and dear.
     """
-    losses = np.full((len(points), 2), np.nan)
     if not train.any():
-        return np.zeros_like(losses)
+        return 0.0, 0.0
     training, validation = problem.weighted(train), problem.weighted(held_out)
-    scale = math.sqrt(training.total / problem.total)
-    penalties = [p.penalty.scaled(scale) for p in points]
-    finals = [point.stages[-1] for point in _fit_path(training, penalties, screen, False, False, None, points)]
-    if refit is not True:
-        losses[:, 0] = [_loss(validation, final.weights, final.intercept) for final in finals]
-    if refit is not False:
-        without_terms = _loss(validation, {}, null_slope(training)[0])
-        limit = without_terms + HOPELESS * null_slope(problem)[2] if refit == "auto" else math.inf
-        losses[:, 1] = _refit_losses(training, validation, finals, limit)
-    return losses
-
-
-def _refit_losses(training: Problem, validation: Problem, finals: Sequence[Stage], limit: float) -> np.ndarray:
-    """Return the summed held-out losses (points,) of the refitted terms of each penalty.
-
-    They are infinite from the first on that is above `limit`: with still more terms, refits are no better, and dear.
-    """
-    losses, fit = np.full(len(finals), np.inf), None
-    for k, final in enumerate(finals):
-        if fit is None or list(fit.weights) != list(final.weights):
-            fit = refit_terms(training, final.weights, final.intercept)
-        loss = _loss(validation, fit.weights, fit.intercept)
-        if loss > limit:
-            break
-        losses[k] = loss
-    return losses
+    penalty = point.penalty.scaled(math.sqrt(training.total / problem.total))
+    last = grow(training, penalty, screen, point.stages)[-1]
+    raw_loss = math.nan if refit is True else _loss(validation, last.weights, last.intercept)
+    if refit is False:
+        return raw_loss, math.nan
+    if is_hopeless:
+        return raw_loss, math.inf
+    fit = refit_terms(training, last.weights, last.intercept)
+    refit_loss = _loss(validation, fit.weights, fit.intercept)
+    without_terms = _loss(validation, {}, null_slope(training)[0])
+    is_hopeless = refit == "auto" and refit_loss > without_terms + HOPELESS * null_slope(problem)[2]
+    return raw_loss, math.inf if is_hopeless else refit_loss
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -27,6 +27,8 @@ Levels = Sequence[int] | np.ndarray
 
 MAX_STATES = 65536  # terms with more joint levels are no candidates
 SIGNS = np.array([[-1.0], [1.0]])  # the simplex of two levels
+EMPTY_TERM = np.ones((1, 1))  # the feature of a term without predictors
+KEPT_STATES = 64  # features of terms with up to so many states are computed once
 TRANSPOSED_ROWS = 512  # transposed at a time, which stay in the cache
 BLOCK_SIZE = 2**21  # numbers in a block of features, or of slopes times features of parents
 
@@ -122,14 +124,25 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
     for i in binary:
         sign ^= codes[i].astype(np.uint8, copy=False)
-    if binary and not multilevel:  # the most frequent kind of term needs no Kronecker product
-        return sign, SIGNS
-    state = np.zeros(codes.shape[1], dtype=np.intp)
-    table = np.ones((1, 1))
-    for i in multilevel:
-        state = state * n_levels[i] + codes[i]
-        table = np.kron(table, simplex(n_levels[i]))
-    return (state * 2 + sign, np.kron(table, SIGNS)) if binary else (state, table)
+    if not multilevel:  # the most frequent kind of term
+        return (sign, SIGNS) if binary else (np.zeros(codes.shape[1], dtype=np.uint8), EMPTY_TERM)
+    levels = [int(n_levels[i]) for i in multilevel]
+    state = codes[multilevel[0]].astype(code_dtype(math.prod(levels) * (2 if binary else 1)))
+    for i, L in zip(multilevel[1:], levels[1:], strict=True):
+        state = state * L + codes[i]
+    factors = (*levels, 2) if binary else tuple(levels)
+    table = _kept_features(factors) if math.prod(factors) <= KEPT_STATES else _features_of_states(factors)
+    return (state * 2 + sign, table) if binary else (state, table)
+
+
+def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
+    """Return the features (S, d) of a term in its joint levels: the Kronecker product of its predictors' contrasts."""
+    table = reduce(np.kron, [simplex(L) for L in levels])
+    table.flags.writeable = False  # terms may share it
+    return table
+
+
+_kept_features = lru_cache(maxsize=1024)(_features_of_states)
 
 
 class Products:
@@ -233,7 +246,8 @@ class Products:
             rows = slice(first, first + block_rows)
             feature_block = self.features(rows, which, dtype)
             if q == 1:
-                out[:, 0, :, 0] += (feature_block * curve[rows].astype(dtype)) @ feature_block.T
+                feature_block *= np.sqrt(curve[rows]).astype(dtype)
+                out[:, 0, :, 0] += feature_block @ feature_block.T  # one matrix times itself: half of the work
                 continue
             p = softmax(to_scores @ link[:, rows], axis=0)
             mean = to_scores.T @ p

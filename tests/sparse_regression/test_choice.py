@@ -156,8 +156,21 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
         assert found.refitted is right and (again < raw) == right
 
 
+def test_the_path_of_folds_ends_twelve_penalties_after_the_best_with_the_same_choice(monkeypatch):
+    codes, rng = signs(300, 10), np.random.default_rng(6)
+    y = (product(codes, (1.0, (0,)), (1.0, (1, 2))) + rng.logistic(size=300) > 0).astype(int)
+    problem = Problem.make(codes, (2,) * 10, y, 2, np.ones(300))
+    found = choose(problem, order=2, lambda_="cv", rng=np.random.default_rng(1))
+    assert len(found.path) == found.chosen + 1 + choice.PATIENCE < choice.PATH_LENGTH
+    monkeypatch.setattr(choice, "PATIENCE", choice.PATH_LENGTH)
+    whole = choose(problem, order=2, lambda_="cv", rng=np.random.default_rng(1))
+    assert len(whole.path) > len(found.path) and whole.chosen == found.chosen and whole.refitted == found.refitted
+    for mine, its in zip(found.path, whole.path, strict=False):
+        np.testing.assert_array_equal(mine.held_out_loss, its.held_out_loss)
+
+
 @pytest.mark.long
-def test_folds_look_at_the_whole_path_where_a_product_enters_late(monkeypatch):
+def test_folds_look_far_enough_where_a_product_enters_late(monkeypatch):
     """Predictors of a parity enter by chance, long after the held-out loss began to rise; then it falls to a third."""
     codes, rng = signs(1000, 12), np.random.default_rng(5)
     y = (product(codes, (1.0, (1, 2))) > 0) ^ (rng.random(1000) < 0.02)

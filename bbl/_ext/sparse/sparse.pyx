@@ -31,17 +31,32 @@ cdef enum:
 
 cdef void state_sums(const code_t *row_state, const double *z, Py_ssize_t n, Py_ssize_t S, double total,
                      const sparse_loops *loops, double *sums_out) noexcept nogil:
-    """Write the sum of z (n) over the rows in each state to sums_out (S); `total` is the sum over all rows."""
-    cdef Py_ssize_t i, s
+    """Write the sum of z (n) over the rows in each state to sums_out, of 4 S numbers, of which the first S are set.
+
+    `total` is the sum of z over all rows. Four partial sums do not wait for each other.
+    """
+    cdef Py_ssize_t i = 0, s
+    cdef double *part_1 = sums_out + S
+    cdef double *part_2 = part_1 + S
+    cdef double *part_3 = part_2 + S
     if code_t is uint8_t:
         if S == 2:
             sums_out[1] = loops.sum(row_state, z, n)
             sums_out[0] = total - sums_out[1]
             return
-    for s in range(S):
+    for s in range(4 * S):
         sums_out[s] = 0.0
-    for i in range(n):
+    while i + 4 <= n:
         sums_out[row_state[i]] += z[i]
+        part_1[row_state[i + 1]] += z[i + 1]
+        part_2[row_state[i + 2]] += z[i + 2]
+        part_3[row_state[i + 3]] += z[i + 3]
+        i += 4
+    while i < n:
+        sums_out[row_state[i]] += z[i]
+        i += 1
+    for s in range(S):
+        sums_out[s] += part_1[s] + (part_2[s] + part_3[s])
 
 
 cdef void project(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q, Py_ssize_t c,
@@ -107,7 +122,7 @@ def gradients(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const do
         return
     for t in range(T):
         max_states = max(max_states, states[t])
-    sums = <double *> malloc(sizeof(double) * <size_t> max_states)
+    sums = <double *> malloc(sizeof(double) * <size_t> (4 * max_states))
     if sums == NULL:
         raise MemoryError
     with nogil:
@@ -204,10 +219,10 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
     """Update the weights theta (d, q) of one term, and z and totals with them; return its largest change of a gradient.
 
     The change is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty,
-    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: S + 2 d q numbers.
+    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: 4 S + 2 d q numbers.
     """
-    cdef double *sums = scratch        # (S,)
-    cdef double *gradient = sums + S      # (d, q)
+    cdef double *sums = scratch             # (S,) and room for partial sums
+    cdef double *gradient = sums + 4 * S    # (d, q)
     cdef double *steps = gradient + d * q  # (d, q)
     cdef Py_ssize_t c, a, s, i
     cdef double change = 0.0, length
@@ -264,7 +279,7 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
         min_penalty = min(min_penalty, penalty[t])
     if not T:
         min_penalty = total_curve
-    curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + q + max_states + 2 * max_features * q))
+    curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + q + 4 * max_states + 2 * max_features * q))
     if curve_bound == NULL:
         raise MemoryError
     totals = curve_bound + T

@@ -219,7 +219,7 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
     """Update the weights theta (d, q) of one term, and z and totals with them; return its largest change of a gradient.
 
     The change is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty,
-    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: 4 S + 2 d q numbers.
+    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: 4 S + 2 d q values.
     """
     cdef double *sums = scratch             # (S,) and room for partial sums
     cdef double *gradient = sums + 4 * S    # (d, q)

@@ -563,6 +563,7 @@ def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch)
     assert "| all pairs of 6 | medium |" in lines and "largest for very strong ones on the star of 9" in lines
 
 
+@pytest.mark.long
 def test_tables_of_other_people_are_split_and_told_beside_quoted_methods(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     folder = tmp_path / "data" / "tables"

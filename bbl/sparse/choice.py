@@ -188,8 +188,10 @@ class CrossValidation:
     Attributes
     ----------
     folds : Folds
-    is_hopeless : ndarray of bool, shape (folds,)
-        Folds whose refits are so bad that those of the penalties that follow are not computed.
+    fold_losses : ndarray, shape (folds, 2)
+        Those of the last penalty: summed losses of raw and of refitted weights.
+    refits : list of Refit or None
+        The last refit of each fold.
     """
 
     def __init__(
@@ -206,21 +208,23 @@ class CrossValidation:
         self.workers, self.progress = workers, progress
         sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
         self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
-        self.is_hopeless = np.zeros(len(self.folds), dtype=bool)
+        self.fold_losses = np.zeros((len(self.folds), 2))
+        self.refits: list[Refit | None] = [None] * len(self.folds)
 
     def of(self, point: Point) -> Point:
         """Return a point of a path, the one after that of the last call, with the mean losses of held-out rows.
 
         The raw loss is nan if `refit` is True, that of refitted weights if it is False.
         """
-        folds = self.folds
         tasks = [
-            (self.problem, point, self.screen, self.refit, folds.train[f], folds.held[f], bool(self.is_hopeless[f]))
-            for f in range(len(folds))
+            (self.problem, point, self.screen, self.refit, train, held_out, math.isinf(last_loss), last_refit)
+            for train, held_out, last_loss, last_refit in zip(
+                self.folds.train, self.folds.held, self.fold_losses[:, 1], self.refits, strict=True
+            )
         ]
-        losses = np.array(run_tasks(_losses_of_fold, tasks, self.workers, self.progress))  # (folds, 2)
-        self.is_hopeless = np.isinf(losses[:, 1])
-        return replace(point, held_out_loss=losses.sum(axis=0) / self.problem.total)
+        results = run_tasks(_losses_of_fold, tasks, self.workers, self.progress)
+        self.fold_losses, self.refits = np.array([losses for losses, _ in results]), [refit for _, refit in results]
+        return replace(point, held_out_loss=self.fold_losses.sum(axis=0) / self.problem.total)
 
 
 def _cross_validated_path(problem: Problem, penalties: Sequence[Penalty], validation: CrossValidation) -> list[Point]:
@@ -255,28 +259,30 @@ def _losses_of_fold(
     train: np.ndarray,
     held_out: np.ndarray,
     is_hopeless: bool,
-) -> tuple[float, float]:
-    """Return the summed held-out losses of raw and of refitted weights in one fold; terms are chosen anew.
+    last_refit: Refit | None,
+) -> tuple[tuple[float, float], Refit | None]:
+    """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit; terms are new.
 
     `train` and `held_out` (n,) are the weights of the rows. The penalty is scaled by the square root of the number of
     training rows, as gradients of irrelevant terms are: about as many of these are chosen as from all rows. The loss of
     the refit is infinite if `is_hopeless`, and if it is so large: with more terms, refits are no better, and dear.
+    `last_refit` serves again if the terms are the same.
     """
     if not train.any():
-        return 0.0, 0.0
+        return (0.0, 0.0), None
     training, validation = problem.weighted(train), problem.weighted(held_out)
     penalty = point.penalty.scaled(math.sqrt(training.total / problem.total))
-    last = grow(training, penalty, screen, point.stages)[-1]
-    raw_loss = math.nan if refit is True else _loss(validation, last.weights, last.intercept)
-    if refit is False:
-        return raw_loss, math.nan
-    if is_hopeless:
-        return raw_loss, math.inf
-    fit = refit_terms(training, last.weights, last.intercept)
-    refit_loss = _loss(validation, fit.weights, fit.intercept)
+    final = grow(training, penalty, screen, point.stages)[-1]
+    raw_loss = math.nan if refit is True else _loss(validation, final.weights, final.intercept)
+    if refit is False or is_hopeless:
+        return (raw_loss, math.nan if refit is False else math.inf), None
+    if last_refit is None or list(last_refit.weights) != list(final.weights):
+        last_refit = refit_terms(training, final.weights, final.intercept)
+    loss = _loss(validation, last_refit.weights, last_refit.intercept)
     without_terms = _loss(validation, {}, null_slope(training)[0])
-    is_hopeless = refit == "auto" and refit_loss > without_terms + HOPELESS * null_slope(problem)[2]
-    return raw_loss, math.inf if is_hopeless else refit_loss
+    if refit == "auto" and loss > without_terms + HOPELESS * null_slope(problem)[2]:
+        loss = math.inf
+    return (raw_loss, loss), last_refit
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:

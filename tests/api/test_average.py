@@ -100,6 +100,7 @@ def test_few_rows_hold_calibrations_firmly_and_many_as_always(auto, data, monkey
             assert member.estimate.calibration.temperature == pytest.approx(found.temperature, rel=1e-6)
 
 
+@pytest.mark.long
 def test_where_pairs_decide_conditional_likelihood_is_hardly_penalised_and_calibrated_as_it_is_fitted():
     frame = make_frame(400, seed=3)
     frame["y"] = np.where(frame["a"].eq("0") ^ frame["b"].eq("1"), "u", "v")
@@ -222,6 +223,7 @@ def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, 
         assert fit.tuning["setting"].notna().all() and sign * member.tuning.values[member.tuning.chosen] >= tried[0]
 
 
+@pytest.mark.long
 def test_many_rows_are_predicted_about_as_well_as_few(auto, data, monkeypatch):
     few_are_many(monkeypatch)
     counted = data.value_counts(sort=False).rename("n").reset_index()

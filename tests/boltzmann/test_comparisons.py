@@ -180,6 +180,7 @@ def level(sizes, q, replicates, rng, spread=0.0):
     return (p < 0.05).mean(), (p < 0.001).mean(), np.nanmean(joint < 0.05), np.mean(held)
 
 
+@pytest.mark.long
 def test_a_rare_level_of_a_small_group_is_not_found_significant_in_the_large_one():
     at_5, at_01, joint, held = level((25, 2000), RARE, 60, np.random.default_rng(3))
     assert at_5 < 0.08 and at_01 < 0.02 and joint < 0.1 and held > 0.93

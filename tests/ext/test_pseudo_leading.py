@@ -55,7 +55,9 @@ def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     np.testing.assert_allclose(found["value"][sites], value[sites], **bound)
 
 
-@pytest.mark.parametrize(("lambda_", "times"), [(0.1, 1.0), (0.01, 1.5), (1e-4, 1.0)])
+@pytest.mark.parametrize(
+    ("lambda_", "times"), [(0.1, 1.0), (0.01, 1.5), pytest.param(1e-4, 1.0, marks=pytest.mark.long)]
+)
 def test_related_rows_take_fewer_gradients(lambda_, times, monkeypatch):
     theta, found = fitted(problem(), lambda_)
     monkeypatch.setattr(pseudo, "leading_pays", lambda *_: False)

@@ -95,6 +95,7 @@ def test_with_a_response_statistics_are_summed_over_groups_and_cells_name_them()
     pd.testing.assert_frame_equal(cells[counts], expected[counts], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_the_bootstrap_has_the_level_of_the_test_and_its_seed():
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.integers(0, 3, (400, 2)), columns=["a", "b"])

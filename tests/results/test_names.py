@@ -198,9 +198,8 @@ def plain_frames(names):
         return list(frames(names, Path(folder) / "p"))
 
 
-@pytest.mark.parametrize(
-    "names", [WORDS[0], *(pytest.param(names, marks=pytest.mark.long) for names in (*WORDS[1:], *ODD))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("names", [*WORDS, *ODD])
 def test_frames_are_the_same_under_any_names(names, tmp_path):
     pairs = zip(frames(names, tmp_path / "p"), plain_frames(plain(names)), strict=True)
     for (kind, what, found), (_, _, expected) in pairs:

@@ -227,6 +227,7 @@ def test_pyagrum_reads_what_is_written(fits, tmp_path):
     posterior_by_states(fit, lambda state: answers[tuple(state.values())])
 
 
+@pytest.mark.long
 def test_pgmpy_reads_what_is_written(fits, tmp_path):
     peers("pgmpy")
     import warnings

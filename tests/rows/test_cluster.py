@@ -103,6 +103,7 @@ def set_share(share):
     cluster.CACHE_SHARE = share
 
 
+@pytest.mark.long
 def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_result_changes(client):
     rows, engine = on_cluster(client, make_rows(seed=4)), PseudoLikelihood(lambda_=1e-2)
     first = engine.fit(rows.pooled, LAYOUT)

@@ -116,6 +116,7 @@ def test_tables_and_trees_sum_as_the_enumeration(block):
         np.testing.assert_allclose(sums, model.counts @ model.X, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 def test_the_closed_form_is_where_newton_ends(monkeypatch):
     n_closed = 0
     for seed in range(N_MODELS):

@@ -40,6 +40,7 @@ def test_pages_are_found():
     assert len(PAGES) >= 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_code_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     """The cells of a page run one after the other, without warnings, and errors that they show occur."""

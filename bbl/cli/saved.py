@@ -85,7 +85,8 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
         note(f"The report is in {args.report}")
-    print(str(evaluation).replace("calibrate='temperature'", "--calibrate temperature"))  # a remedy of fits
+    text = str(evaluation).replace("calibrate='temperature'", "--calibrate temperature")  # advice names the option
+    print(text)
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:

@@ -72,7 +72,8 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
     """Return the total weight of the rows without missing values, and their weighted sum of energies under one model.
 
-    The sum is linear in the counts of levels and pairs, so that it needs no pass over rows in a file.
+    For a file without missing values and a model of pairs it follows from counts of levels and pairs; other files are
+    read in blocks.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:

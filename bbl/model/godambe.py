@@ -212,14 +212,15 @@ class Influence(RowInfluence):
         ----------
         rows : Sample
         coupled : dict of predictor to ndarray of bool, shape (D,)
-            For each site, the regressor columns whose couplings are wanted, with all levels of the site.
+            For each site, in rising order, the regressor columns whose couplings are wanted, with all levels of the
+            site.
 
         Returns
         -------
         covariance : ndarray, shape (q, q)
             Of the q couplings, site by site.
         independent : ndarray, shape (q, q)
-            The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1``.
+            The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1 / W_i``.
         """
         position = self.site_positions(coupled)
         sizes = [len(index) for index in position.values()]
@@ -241,9 +242,9 @@ class Influence(RowInfluence):
         return position
 
     def of_sites(self, rows: Sample, position: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the influences (n, q) of rows on parameters of some site solutions, at `position` in each."""
+        """Return the influences (n, q) over the total weight of rows on parameters of sites, at `position` in each."""
         of_rows = self._residuals(rows)
-        psi = np.vstack([self._site(i, of_rows)[at] for i, at in sorted(position.items())]).T
+        psi = np.vstack([self._site(i, of_rows)[at] for i, at in position.items()]).T
         psi /= self.total
         return psi
 

@@ -318,8 +318,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         """Return the scores (n, classes of the model) of rows by a fitted model."""
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
+            _, rows_and_c = model
             return np.column_stack(
-                [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in model[1]]
+                [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in rows_and_c]
             )
         with table_errors():
             table = model._table(X, reset=False)

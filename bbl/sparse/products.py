@@ -232,16 +232,17 @@ class Products:
     ) -> np.ndarray:
         """Return the Hessian ((D + 1) q, (D + 1) q) of the loss at a link (q, n), by the weights and the intercept.
 
-        The q weights of a feature are neighbours; the intercept is last. `curve` (n,) is the second derivative of the
-        loss by the link for two classes. `which` are the terms, all by default; features are multiplied as `dtype`.
+        The q weights of a feature are neighbours; the intercept is last. For two classes the second derivative of the
+        loss by the link is `curve` (n,); for more it follows from the link and the `weights` (n,) of the rows. `which`
+        are the terms, all by default; features are multiplied as `dtype`.
         """
         from scipy.special import softmax
 
         which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
-        D = int(self.sizes[which].sum()) + 1
-        out, to_scores = np.zeros((D, q, D, q)), contrasts(q + 1)
-        block_rows = max(1, BLOCK_SIZE // max(D, q + 1))
+        n_features = int(self.sizes[which].sum()) + 1  # with the constant
+        out, to_scores = np.zeros((n_features, q, n_features, q)), contrasts(q + 1)
+        block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
         for first in range(0, n, block_rows):
             rows = slice(first, first + block_rows)
             feature_block = self.features(rows, which, dtype)
@@ -258,7 +259,7 @@ class Products:
                     out[:, a, :, b] += block
                     if a != b:
                         out[:, b, :, a] += block
-        return out.reshape(D * q, D * q)
+        return out.reshape(n_features * q, n_features * q)
 
 
 def candidate_ratios(

@@ -119,11 +119,11 @@ class Descent:
 
     def drop_zeros(self, n_fixed: int) -> None:
         """Remove the terms whose weights are zero, except the first `n_fixed` terms."""
-        norm = row_norms(self.theta, self.products.starts, True)
-        kept = np.flatnonzero((norm > 0) | (np.arange(len(norm)) < n_fixed))
-        self.theta = self.theta[np.repeat(np.isin(np.arange(len(norm)), kept), self.products.sizes)]
-        self.products.keep(kept)
-        self.lambdas = self.lambdas[kept]
+        norm = row_norms(self.theta, self.products.starts, group=True)
+        is_kept = (norm > 0) | (np.arange(len(norm)) < n_fixed)
+        self.theta = self.theta[np.repeat(is_kept, self.products.sizes)]
+        self.products.keep(np.flatnonzero(is_kept))
+        self.lambdas = self.lambdas[is_kept]
 
     def penalties(self, theta: np.ndarray) -> float:
         """Return the sum of the penalties of weights (D, q)."""

@@ -148,6 +148,22 @@ def test_criteria_of_other_rows_are_not_set_side_by_side():
     assert "as many observations" not in repr(bbl.etable(fits[:1]))
 
 
+@pytest.mark.parametrize("method", ["pseudo", "ml"])
+def test_the_order_of_predictors_with_gaps_does_not_matter(method):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({name: rng.choice(list("uvw")[:L], 300) for name, L in (("a", 2), ("b", 3), ("y", 2))})
+    data.loc[rng.random(300) < 0.1, "a"] = None
+    data.loc[rng.random(300) < 0.2, "b"] = None
+    large, *small = (
+        bbl.bbl(text, data, method=method, missing="marginal", verbose=0)
+        for text in ("y ~ a*b", "y ~ a + b", "y ~ b + a")
+    )
+    reasons = [bbl.anova(fit, large)["test"].iloc[-1] for fit in small]
+    assert reasons[0] == reasons[1] and "models of different terms have different rows" in reasons[0]
+    again = bbl.bbl("y ~ b*a", data, method=method, missing="marginal", verbose=0)
+    assert "have the same pairs" in bbl.anova(again, large)["test"].iloc[-1]
+
+
 def test_terms_of_three_predictors_are_tested():
     table = data()
     fits = [bbl.bbl(f"y ~ {right}", table) for right in (".", ".^2", ".^3")]

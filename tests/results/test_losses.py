@@ -35,7 +35,7 @@ def told(call):
     return found, str(warning.message)
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.1], ids=["complete", "gaps"])
+@pytest.fixture(scope="module", params=[0.0, pytest.param(0.1, marks=pytest.mark.long)], ids=["complete", "gaps"])
 def example(request):
     options = {"missing": "marginal"} if request.param else {}
     return items(3000, 1, request.param), options

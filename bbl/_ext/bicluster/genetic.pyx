@@ -368,7 +368,7 @@ def du_steps(int32_t[::1] labels, Py_ssize_t steps, uint64_t[::1] stream):
     """Take steps of the Du process from the partition `labels`, in place, and renumber it by first appearance."""
     cdef int32_t n = <int32_t> labels.shape[0]
     cdef Py_ssize_t _step
-    cdef int32_t *scratch
+    cdef int32_t *scratch  # sizes of the groups, and their new labels: n + 1 each, for a step may open one group more
     if stream.shape[0] != 4 or n < 1:
         raise ValueError("the stream has four words, and a partition one item at least")
     scratch = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * n + 2))

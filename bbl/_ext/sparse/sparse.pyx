@@ -216,14 +216,16 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
                         const double *table, double penalty, bint group, double curve_bound, const double *curve,
                         double *z, double *totals, double *theta, double *scratch,
                         const sparse_loops *loops) noexcept nogil:
-    """Update the weights theta (d, q) of one term, and z and totals with them; return its largest change of a gradient.
+    """Update the weights theta (d, q) of one term, and z and totals with them; bound the changes of its gradient.
 
-    The change is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty,
-    else those of each feature. curve (n,), z (q, n), totals (q,): sums of z over all rows; scratch: 4 S + 2 d q values.
+    The bound that is returned is in units of the penalty; 0 means that no weight moved. With `group`, all weights have
+    one penalty, else those of each feature. table (S, d), curve (n,), z (q, n), totals (q,): sums of z over all rows;
+    curve_bound: largest curvature along the weights; scratch: 4 S + 2 d q values.
     """
     cdef double *sums = scratch             # (S,) and room for partial sums
     cdef double *gradient = sums + 4 * S    # (d, q)
     cdef double *steps = gradient + d * q  # (d, q)
+    cdef double *link_change = scratch     # (S,), in the place of sums, which are not needed after the step
     cdef Py_ssize_t c, a, s, i
     cdef double change = 0.0, length
     for c in range(q):
@@ -239,15 +241,15 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
         return 0.0
     for c in range(q):
         for s in range(S):
-            sums[s] = 0.0
+            link_change[s] = 0.0
             for a in range(d):
-                sums[s] += table[s * d + a] * steps[a * q + c]
+                link_change[s] += table[s * d + a] * steps[a * q + c]
         if code_t is uint8_t:
             if S == 2:
-                totals[c] = loops.add(row_state, curve, sums[0], sums[1] - sums[0], z + c * n, n)
+                totals[c] = loops.add(row_state, curve, link_change[0], link_change[1] - link_change[0], z + c * n, n)
                 continue
         for i in range(n):
-            z[c * n + i] += curve[i] * sums[row_state[i]]
+            z[c * n + i] += curve[i] * link_change[row_state[i]]
         totals[c] = sparse_total(z + c * n, n)
     return change / penalty
 

@@ -29,7 +29,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
     k : float
         Penalty of a parameter.
     progress : callable
-        ``progress(share, note)`` is called for each step.
+        ``progress(1.0, note)`` is called after each step; how many there will be is not known.
 
     Returns
     -------
@@ -38,22 +38,23 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
-    neighbours = [0] * m
-    value = sum(margins.log_likelihood(1 << i) for i in range(m))
-    size = float(sum(margins.n_levels) - m)
+    neighbours = [0] * m  # sets as bits
+    log_likelihood = sum(margins.log_likelihood(1 << i) for i in range(m))
+    n_parameters = float(sum(margins.n_levels) - m)
     has_edge = np.zeros(len(pairs), dtype=bool)
-    visited = [(has_edge.copy(), -1, value, size)]  # a graph, the pair that is changed (-1 for none), and its score
-    least = -2.0 * value + k * size
+    # a graph, the pair that is changed (-1 for none), and its score
+    visited = [(has_edge.copy(), -1, log_likelihood, n_parameters)]
+    least = -2.0 * log_likelihood + k * n_parameters
     while True:
         steps = _steps(margins, pairs, neighbours)
-        near = [(e, value + gain, size + more) for e, gain, more in steps]
-        visited += [(has_edge, *one) for one in near]
-        best = min(near, key=lambda one: -2.0 * one[1] + k * one[2], default=None)
+        candidates = [(e, log_likelihood + gain, n_parameters + more) for e, gain, more in steps]
+        visited += [(has_edge, *candidate) for candidate in candidates]
+        best = min(candidates, key=lambda candidate: -2.0 * candidate[1] + k * candidate[2], default=None)
         if best is None or -2.0 * best[1] + k * best[2] > least - LEAST_GAIN:
             return _scores(np.array(pairs), visited, least, k)
-        e, value, size = best
-        least = -2.0 * value + k * size
-        has_edge = has_edge.copy()
+        e, log_likelihood, n_parameters = best
+        least = -2.0 * log_likelihood + k * n_parameters
+        has_edge = has_edge.copy()  # graphs that were visited share the old one
         has_edge[e] ^= True
         i, j = pairs[e]
         neighbours[i] ^= 1 << j

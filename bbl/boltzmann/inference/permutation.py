@@ -63,35 +63,38 @@ def permutation_tests(
 
 
 def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
-    """Test the coupling of predictors i and j; see `permutation_tests`."""
+    """Test the coupling of predictors i and j; see `permutation_tests`.
+
+    To permute the values of i within strata is to draw tables with the margins of those observed.
+    """
     no_test = (np.nan, 0, np.nan)
-    fixed = conditioning(layout, i, j)
-    if len(fixed) > MAX_HELD or not sample.n:
+    held = conditioning(layout, i, j)
+    if len(held) > MAX_HELD or not sample.n:
         return no_test
     if sample.missing is not None:
-        sample = sample.rows(~sample.missing[:, [i, j, *fixed]].any(axis=1))
-    tables = _tables(sample, fixed, i, j, layout)
+        sample = sample.rows(~sample.missing[:, [i, j, *held]].any(axis=1))
+    tables = _tables(sample, held, i, j, layout)
     if not len(tables):
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     V = _covariance(rows, columns, total)
     values, vectors = eigen.eigenvectors(V.copy())
-    is_positive = values > 1e-9 * max(values[-1], 0.0)
     if values[-1] <= 0.0:
         return no_test
-    root = vectors[:, is_positive] / np.sqrt(values[is_positive])
+    is_positive = values > 1e-9 * values[-1]
+    inverse_root = vectors[:, is_positive] / np.sqrt(values[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(_draw(r, c, n, rng) for r, c in _as_integers(rows, columns))
     all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
-    statistic = (((all_counts - expected).reshape(n + 1, -1) @ root) ** 2).sum(axis=1)
+    statistic = (((all_counts - expected).reshape(n + 1, -1) @ inverse_root) ** 2).sum(axis=1)
     as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
     return float(statistic[0]), int(is_positive.sum()), (1.0 + as_large) / (n + 1.0)
 
 
-def _tables(sample: Sample, fixed: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
+def _tables(sample: Sample, held: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
     """Return the counts of i by j in each stratum in which both predictors vary, shape (strata, L_i, L_j)."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
-    number = strata(sample.codes, fixed)
+    number = strata(sample.codes, held)
     cell = (number * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
     count = int(number.max(initial=-1)) + 1
     tables = np.bincount(cell, sample.weights, count * shape[0] * shape[1]).reshape(count, *shape)

@@ -126,7 +126,7 @@ def encode_source(
     weights_name = _weights_name(weights, source)
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
-    declared = rules.declared
+    declared = rules.declared  # levels are the model's, whether or not the rows have them
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
@@ -140,12 +140,14 @@ def encode_source(
     m, K = len(factors), len(response.levels)
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
-    if rules.check_pairs is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
+    has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2
+    if rules.check_pairs is not None and m > MANY and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
-    nfold, masked = 0 if deal is None else deal.nfold, missing == "marginal" and summary.has_missing
+    nfold = 0 if deal is None else deal.nfold
+    masked = missing == "marginal" and summary.has_missing
     create_sink = make_sink if cluster is None else cluster.make_sink
     sink = create_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
     try:

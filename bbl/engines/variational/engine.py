@@ -45,7 +45,7 @@ LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
 MAX_CHANGE = 0.01  # relative change of the posterior mean at the end, above which there is a warning
 MAX_SCALE_CHANGE = 0.4  # the same for the log global scale of couplings over the second half of the iterations
-MIN_TRAVEL = 2.5  # the same, below which there is a warning: distance that Adam's steps allow a log scale to go
+MIN_TRAVEL = 2.5  # least distance that Adam's steps must allow a log scale to go, else there is a warning
 WORTH = 1e7  # products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
 
 
@@ -299,13 +299,14 @@ class PersistentVI(Engine):
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
         """Return a note if the fit has not converged."""
         t, scale = history["iteration"], history["scale_couplings"]
-        half, last = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
-        bounded = slabbed(np.log([half, last]), self._slab)[0]  # beyond the slab a scale makes no difference
-        is_settled = history["change"][-1] <= MAX_CHANGE and abs(np.log(bounded[1] / bounded[0])) <= MAX_SCALE_CHANGE
-        if is_settled and self.lr * t[-1] / 2.0 >= MIN_TRAVEL:
+        scale_at_half, last_scale = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
+        first, last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]  # beyond the slab nothing changes
+        is_settled = history["change"][-1] <= MAX_CHANGE and abs(np.log(last / first)) <= MAX_SCALE_CHANGE
+        travel = self.lr * t[-1] / 2.0  # the sum of steps, which fall to zero
+        if is_settled and travel >= MIN_TRAVEL:
             return ()
-        change = f"the global scale of couplings went from {half:.2g} to {last:.2g} in the second half of them"
-        detail = f"after {t[-1]:.0f} iterations; {change}"
+        scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
+        detail = f"after {t[-1]:.0f} iterations; the global scale of couplings went {scales}"
         return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:

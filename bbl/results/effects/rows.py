@@ -79,7 +79,7 @@ class _Encoded:
     weights: np.ndarray
     index: pd.Index
     text: str
-    frame: Any = None  # the table of new rows
+    table_and_kept: tuple[Any, np.ndarray] | None = None  # the table of new rows, and which of them are kept
 
 
 def effect_rows(
@@ -220,15 +220,15 @@ def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.
 
 
 def _new_column(rows: _Encoded, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
-    """Return codes (n,) and values of a column of the new rows that is no predictor."""
-    if rows.frame is None or not rows.frame[0].has(name):
-        columns = predictors if rows.frame is None else [*predictors, *rows.frame[0].columns]
+    """Return codes (n,) and values of a column of the new rows that is no predictor; the last, None, is a gap."""
+    frame, kept = rows.table_and_kept or (None, None)
+    if frame is None or not frame.has(name):
+        columns = predictors if frame is None else [*predictors, *frame.columns]
         raise OptionError(
             f"by={name!r} is no predictor{near_match(name, columns) or '.'} Name predictors, or columns of newdata.",
             argument="by",
         )
-    frame, keep = rows.frame
-    column = pd.Series(np.asarray(frame.column(name), dtype=object)[keep])
+    column = pd.Series(np.asarray(frame.column(name), dtype=object)[kept])
     codes, distinct = pd.factorize(column, use_na_sentinel=True)
     values: list[Any] = list(distinct)
     try:
@@ -237,5 +237,5 @@ def _new_column(rows: _Encoded, name: Hashable, predictors: list) -> tuple[np.nd
         order = list(range(len(values)))
     rank = np.empty(len(values) + 1, dtype=np.intp)
     rank[order] = np.arange(len(values))
-    rank[-1] = len(values)  # missing values come last
+    rank[-1] = len(values)  # of missing values, whose code is -1: they come last
     return rank[codes], [*(values[k] for k in order), None]

@@ -81,11 +81,13 @@ def _unbounded(fit: MachineFit) -> frozenset[tuple[int, int]]:
 def delta_method(self: MachineFit) -> DeltaMethod:
     """Return what the delta method needs of the fit; an OptionError or DataError if it has no covariance."""
     estimate, parameters = self.estimate, self.parameters
-    covariance = score_covariance(self._testable_rows(), estimate, self.engine, self.priors is not None, self.survey)
+    has_given_shares = self.priors is not None
+    covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_given_shares, self.survey)
+    gradient = ScoreGradient(parameters.layout, parameters.theta)
     if estimate.calibration is None:
-        return DeltaMethod(covariance, ScoreGradient(parameters.layout, parameters.theta))
+        return DeltaMethod(covariance, gradient)
     covariance = replace(covariance, note=covariance.note + CALIBRATED)
-    return DeltaMethod(covariance, ScoreGradient(parameters.layout, parameters.theta), estimate.calibration.temperature)
+    return DeltaMethod(covariance, gradient, estimate.calibration.temperature)
 
 
 def _draws(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:

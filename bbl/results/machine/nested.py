@@ -62,7 +62,8 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
 def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
     """Return the likelihood ratio test of two fits to P(group | row), of which one may have more predictors.
 
-    Degrees of freedom are differences of ranks. A DataError or OptionError if the fits are not nested.
+    Degrees of freedom are the difference of numbers of parameters, which are ranks. A DataError or OptionError if the
+    fits are not nested.
     """
     from scipy.stats import chi2
 
@@ -77,8 +78,7 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
     columns = [large.labels.names.index(name) for name in small.labels.names]
-    levels = tuple(large.labels.levels[i] for i in columns)
-    if small.labels.levels != levels or not _have_same_rows(small, large, columns):
+    if not _have_same_rows(small, large, columns):
         raise DataError("the models were fitted to different rows, groups or levels.")
     df, ratio = large.n_parameters - small.n_parameters, 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
@@ -148,16 +148,20 @@ def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns
     return support == (None if small_support is None else small_support.permuted(small_columns))
 
 
-def _have_same_rows(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
-    """Return whether fits have the same groups, levels and weighted rows; `small_columns`: `large`'s predictors."""
-    labels, small_labels = large.labels, small.labels
-    if labels.response != small_labels.response or labels.groups != small_labels.groups:
+def _have_same_rows(fit: MachineResults, other: MachineResults, columns: list[int]) -> bool:
+    """Return whether two fits have the same groups, levels and weighted rows in the predictors of `fit`.
+
+    `columns` are the positions of these predictors among those of `other`.
+    """
+    labels, other_labels = fit.labels, other.labels
+    if labels.response != other_labels.response or labels.groups != other_labels.groups:
         return False
-    if labels.levels != tuple(small_labels.levels[i] for i in small_columns):
+    if labels.levels != tuple(other_labels.levels[i] for i in columns):
         return False
-    rows, small_rows, n_levels = large._rows(), small._rows(), large.design.n_levels
-    codes = np.ascontiguousarray(small_rows.codes[:, small_columns])
-    reordered = Sample(codes, small_rows.weights, small_rows.y, small_rows.missing)
+    rows, other_rows, n_levels = fit._rows(), other._rows(), fit.design.n_levels
+    codes = np.ascontiguousarray(other_rows.codes[:, columns])
+    missing = None if other_rows.missing is None else np.ascontiguousarray(other_rows.missing[:, columns])
+    reordered = Sample(codes, other_rows.weights, other_rows.y, missing)
     group_rows = (  # of one group at a time
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered)] for y in range(len(labels.groups))
     )

@@ -212,13 +212,12 @@ class Influence(RowInfluence):
         ----------
         rows : Sample
         coupled : dict of predictor to ndarray of bool, shape (D,)
-            For each site, in rising order, the regressor columns whose couplings are wanted, with all levels of the
-            site.
+            For each site, the regressor columns whose couplings are wanted, with all levels of the site.
 
         Returns
         -------
         covariance : ndarray, shape (q, q)
-            Of the q couplings, site by site.
+            Of the q couplings, site by site in the order of `coupled`.
         independent : ndarray, shape (q, q)
             The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1 / W_i``.
         """

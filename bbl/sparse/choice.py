@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -42,6 +43,11 @@ class Point:
     refit: Refit | None  # the chosen terms without their penalties
     ebic: float  # of the refit; nan without one
     held_out_loss: np.ndarray  # (2,): mean -ln p of raw and of refitted weights; nan where it was not computed
+
+    @property
+    def criterion(self) -> float:
+        """The EBIC; without a refit the smaller held-out loss, or nan."""
+        return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +118,16 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
+        judge: Callable[[Point, Point | None], Point] = partial(_refitted, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
-            path_points = _cross_validated_path(problem, penalties, validation)
-            best = int(np.argmin([_smaller_loss(p) for p in path_points]))
-        else:
-            needs_refit = lambda_ == "ebic" or refit is not False
-            path_points = _fit_path(problem, penalties, screen, needs_refit, progress)
-            best = int(np.argmin([p.ebic for p in path_points])) if lambda_ == "ebic" else 0
-            if validation is not None:
-                path_points[best] = validation.of(path_points[best])
+            judge = validation.judge
+        elif lambda_ != "ebic" and refit is False:
+            judge = _unjudged
+        path_points = _fit_path(problem, penalties, screen, judge, progress)
+        best = _best(path_points)
+        if lambda_ != "cv" and validation is not None:
+            path_points[best] = validation.judge(path_points[best])
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
@@ -153,37 +159,55 @@ def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
 
 
 def _fit_path(
-    problem: Problem, penalties: Sequence[Penalty], screen: str, with_refit: bool, progress: Callable | None
+    problem: Problem,
+    penalties: Sequence[Penalty],
+    screen: str,
+    judge: Callable[[Point, Point | None], Point],
+    progress: Callable | None,
 ) -> list[Point]:
     """Fit a path of penalties, each from the one before.
 
-    With refits the path ends early: when the loss is nearly zero, when the penalty for the chosen terms alone exceeds
-    the best EBIC, or after `PATIENCE` penalties without a better EBIC.
+    ``judge(point, last)`` returns a point with its criterion; `last` is the point before, None for the first. The path
+    ends early when the loss is nearly zero, when the penalty for the chosen terms alone exceeds the least EBIC, or
+    after `PATIENCE` penalties that are no better.
     """
     points: list[Point] = []
     least_loss = SATURATED_SHARE * null_slope(problem)[2]
     for penalty in penalties:
-        stages = grow(problem, penalty, screen, points[-1].stages if points else None)
+        last = points[-1] if points else None
+        stages = grow(problem, penalty, screen, last.stages if last is not None else None)
+        points.append(judge(Point(penalty, stages, None, math.nan, NO_LOSS), last))
         if progress is not None:
             progress()
-        if not with_refit:
-            points.append(Point(penalty, stages, None, math.nan, NO_LOSS))
-            continue
-        final = stages[-1]
-        terms = list(final.weights)
-        refit = points[-1].refit if points else None
-        if refit is None or list(refit.weights) != terms:
-            refit = refit_terms(problem, final.weights, final.intercept)
-        points.append(Point(penalty, stages, refit, ebic(problem, terms, refit.loss), NO_LOSS))
-        best = int(np.argmin([p.ebic for p in points]))
-        is_beaten = ebic(problem, terms, 0.0) > points[best].ebic
+        best, final = _best(points), stages[-1]
+        is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic  # False without an EBIC
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
             break
     return points
 
 
+def _best(points: Sequence[Point]) -> int:
+    """Return the index of the point with the least criterion; 0 if there are none."""
+    return int(np.argmin([point.criterion for point in points]))
+
+
+def _unjudged(point: Point, last: Point | None) -> Point:
+    """Return a point without a criterion."""
+    return point
+
+
+def _refitted(problem: Problem, point: Point, last: Point | None) -> Point:
+    """Return a point with the refit of its terms, that of the point before if it has the same terms, and its EBIC."""
+    final = point.stages[-1]
+    terms = list(final.weights)
+    refit = last.refit if last is not None else None
+    if refit is None or list(refit.weights) != terms:
+        refit = refit_terms(problem, final.weights, final.intercept)
+    return replace(point, refit=refit, ebic=ebic(problem, terms, refit.loss))
+
+
 class CrossValidation:
-    """Held-out losses of the penalties of a path, a few penalties at a time; parameters as those of `choose`.
+    """Held-out losses of the penalties of a path, one after the other; parameters as those of `choose`.
 
     Attributes
     ----------
@@ -211,8 +235,8 @@ class CrossValidation:
         self.fold_losses = np.zeros((len(self.folds), 2))
         self.refits: list[Refit | None] = [None] * len(self.folds)
 
-    def of(self, point: Point) -> Point:
-        """Return a point of a path, the one after that of the last call, with the mean losses of held-out rows.
+    def judge(self, point: Point, last: Point | None = None) -> Point:
+        """Return a point of a path, the one after `last` and the last call, with the mean losses of held-out rows.
 
         The raw loss is nan if `refit` is True, that of refitted weights if it is False.
         """
@@ -225,30 +249,6 @@ class CrossValidation:
         results = run_tasks(_losses_of_fold, tasks, self.workers, self.progress)
         self.fold_losses, self.refits = np.array([losses for losses, _ in results]), [refit for _, refit in results]
         return replace(point, held_out_loss=self.fold_losses.sum(axis=0) / self.problem.total)
-
-
-def _cross_validated_path(problem: Problem, penalties: Sequence[Penalty], validation: CrossValidation) -> list[Point]:
-    """Fit a path of penalties, each from the one before, with held-out losses.
-
-    It ends early when the loss of all rows is nearly zero, or after `PATIENCE` penalties without a smaller held-out
-    loss.
-    """
-    points: list[Point] = []
-    least_loss = SATURATED_SHARE * null_slope(problem)[2]
-    for penalty in penalties:
-        stages = grow(problem, penalty, validation.screen, points[-1].stages if points else None)
-        if validation.progress is not None:
-            validation.progress()
-        points.append(validation.of(Point(penalty, stages, None, math.nan, NO_LOSS)))
-        best = int(np.argmin([_smaller_loss(p) for p in points]))
-        if stages[-1].loss < least_loss or len(points) - 1 - best >= PATIENCE:
-            break
-    return points
-
-
-def _smaller_loss(point: Point) -> float:
-    """Return the smaller held-out loss of raw and refitted weights."""
-    return float(np.nanmin(point.held_out_loss))
 
 
 def _losses_of_fold(
@@ -279,9 +279,9 @@ def _losses_of_fold(
     if last_refit is None or list(last_refit.weights) != list(final.weights):
         last_refit = refit_terms(training, final.weights, final.intercept)
     loss = _loss(validation, last_refit.weights, last_refit.intercept)
-    without_terms = _loss(validation, {}, null_slope(training)[0])
-    if refit == "auto" and loss > without_terms + HOPELESS * null_slope(problem)[2]:
-        loss = math.inf
+    if refit == "auto":
+        without_terms = _loss(validation, {}, null_slope(training)[0])
+        loss = math.inf if loss > without_terms + HOPELESS * null_slope(problem)[2] else loss
     return (raw_loss, loss), last_refit
 
 

@@ -78,7 +78,7 @@ def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     V = _covariance(rows, columns, total)
-    values, vectors = eigen.eigenvectors(V.copy())
+    values, vectors = eigen.eigenvectors(V)
     if values[-1] <= 0.0:
         return no_test
     is_positive = values > 1e-9 * values[-1]

@@ -21,6 +21,7 @@ PREDICTORS = ("str", "category", "ordered", "bool", "int", "float", "Int64", "bo
 GROUPS = ("str", "category", "ordered", "bool", "int", "Int64", "string", "arrow", "float")
 POLICIES = ("raise", "drop", "level", "marginal")
 WEIGHTS = ("none", "counts", "zero", "real", "huge")
+MAX_STATES = 2**17  # that the exact likelihood sums over with all interactions: more take minutes for a fit
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,8 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
     elif method == "ml":
         n_states = math.prod(draft.levels)
         many_states = n_states > 1000
-        if draft.gaps and many_states:  # tables of 10,000 states with gaps take a minute or more
-            order = min(order, 2 if n_states <= 10_000 else 1)
+        if draft.gaps and many_states:  # tables of 5,000 states with gaps take a minute or more
+            order = min(order, 2 if n_states <= 5_000 else 1)
         if chance(0.3):
             options["lambda_"] = one({"cv": 0.5, "cv-1se": 0.5}) if tuning and not many_states else one((1e-3, 0.1))
         if chance(0.1):
@@ -275,7 +276,10 @@ def _draw_bbl(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any
         options["testNull"] = False
     if chance(0.6):
         options["novarOk"] = True
-    return {"method": method, "terms": _terms(m, order, rng, chance), "options": options, "response": response}
+    terms = _terms(m, order, rng, chance)
+    if method == "ml" and terms in (2, 3, 4) and math.prod(draft.levels) > MAX_STATES:
+        terms = tuple((i,) for i in range(m)) + tuple((i, i + 1) for i in range(m - 1))
+    return {"method": method, "terms": terms, "options": options, "response": response}
 
 
 def _draw_network(draft: Scenario, one: Any, log_uniform: Any, chance: Any, rng: Any) -> dict[str, Any]:

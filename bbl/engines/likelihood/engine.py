@@ -25,6 +25,7 @@ from bbl.engines.likelihood.solve import (
     tree_cells,
     tree_order,
 )
+from bbl.engines.likelihood.tree import tree_memory
 from bbl.engines.likelihood.zeros import check_zeros, determined_by_states, rank_of_states
 from bbl.engines.naive import absent_levels
 from bbl.engines.penalties import PENALTY, check_orders, penalty_option
@@ -149,7 +150,7 @@ class MaximumLikelihood(Engine):
                 information = 32.0 * float(min(component.layout.size, MAX_NEWTON_SIZE)) ** 2
                 needed = max(needed, 64.0 * n_states(component.layout) + information)
             else:
-                needed = max(needed, 96.0 * tree_cells(component.layout))
+                needed = max(needed, tree_memory(tree_cells(component.layout)))
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:

@@ -249,9 +249,7 @@ class Solver:
         assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(component.layout, order)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count
-        counts = (
-            _sums(component, rows, ("cliques", tuple(order)), tree.counts) + penalty.prior_count / tree.cells_of_cell
-        )
+        counts = _sums(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(penalty.prior_count)
         log_support, direction = _tree_face(tree, counts, ridge == 0.0)
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)

@@ -8,43 +8,18 @@ tables are in the order of elimination, so that a separator's axes are some of i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from bbl.engines.likelihood.clique_design import Clique, CliqueDesign
 from bbl.engines.likelihood.contrasts import add_parameters
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order"]
+__all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order", "tree_memory"]
 
-DIRECTIONS = 64  # parameters whose covariances with all others are computed together
-
-
-@dataclass(frozen=True)
-class Clique:
-    """A predictor, its separator, and the place of its table in the vector of all tables.
-
-    Attributes
-    ----------
-    scope : tuple of int
-        The predictor, then its separator in the order of elimination.
-    shape : tuple of int
-    cells : slice
-    parent : int
-        Number of the parent clique; -1 for a root.
-    aligned : tuple of int
-        Shape of a table of the separator among the axes of the parent.
-    outside : tuple of int
-        Axes of the parent that are not in the separator.
-    """
-
-    scope: tuple[int, ...]
-    shape: tuple[int, ...]
-    cells: slice
-    parent: int
-    aligned: tuple[int, ...]
-    outside: tuple[int, ...]
+MAX_DIRECTIONS = 64  # parameters whose covariances with all others are computed together
+CELLS_AT_ONCE = 2**22  # of all cliques, for these parameters together; more cells take one parameter at a time
+SMALLEST = np.nextafter(0.0, 1.0)
 
 
 def perfect_order(layout: Layout) -> list[int] | None:
@@ -103,28 +78,13 @@ class JunctionTree:
         self.cliques = _cliques(layout, order, self.step)
         self.n_cells = self.cliques[-1].cells.stop if self.cliques else 0
         self.starts = np.array([c.cells.start for c in self.cliques], dtype=np.intp)
-        self.clique_of_cell = np.repeat(np.arange(layout.m), [c.cells.stop - c.cells.start for c in self.cliques])
-        self.cells_of_cell = np.diff([*self.starts, self.n_cells])[self.clique_of_cell]  # size of each cell's clique
-        self.design = self._design()
-        self.transposed = self.design.T.tocsr()
+        self.sizes = np.array([c.cells.stop - c.cells.start for c in self.cliques], dtype=np.intp)
+        clique_of_term = [int(self.step[list(scope)].min()) for scope in layout.scopes]
+        self.design = CliqueDesign(layout, self.cliques, np.array(clique_of_term, dtype=np.intp))
 
-    def _design(self):
-        """Return which parameters add to the energy of each clique's cells, a sparse matrix (n_cells, size)."""
-        from scipy import sparse
-
-        layout, rows, columns = self.layout, [], []
-        for scope, first in zip(layout.scopes, layout.cuts[:-1], strict=True):
-            clique = self.cliques[int(self.step[list(scope)].min())]
-            grids = np.indices(clique.shape).reshape(len(clique.shape), -1)
-            codes = [grids[clique.scope.index(i)] for i in scope]
-            has_all = np.flatnonzero(np.logical_and.reduce([code > 0 for code in codes]))
-            position = np.zeros(len(has_all), dtype=np.intp)
-            for i, code in zip(scope, codes, strict=True):
-                position = position * (int(layout.n_levels[i]) - 1) + code[has_all] - 1
-            rows.append(clique.cells.start + has_all)
-            columns.append(first + position)
-        row, column = np.concatenate(rows), np.concatenate(columns)
-        return sparse.csr_matrix((np.ones(len(row)), (row, column)), shape=(self.n_cells, layout.size))
+    def spread(self, total: float) -> np.ndarray:
+        """Return the weight (n_cells,) in each cell of `total` rows that are spread evenly over all states."""
+        return np.repeat(total / self.sizes, self.sizes)
 
     def counts(self, rows: Sample) -> np.ndarray:
         """Return the weight (n_cells,) of complete rows in each cell of each clique."""
@@ -152,7 +112,13 @@ class JunctionTree:
                 return None
         return theta
 
-    def margins(self, theta: np.ndarray, log_support: np.ndarray | None = None) -> Margins:
+    def unfilled(self) -> Margins:
+        """Return margins whose arrays wait to be filled."""
+        return Margins(np.nan, np.empty(self.n_cells), np.empty(self.n_cells))
+
+    def margins(
+        self, theta: np.ndarray, log_support: np.ndarray | None = None, spent: Margins | None = None
+    ) -> Margins:
         """Return ln Z and the probabilities of all cliques.
 
         Parameters
@@ -160,23 +126,31 @@ class JunctionTree:
         theta : ndarray, shape (size,)
         log_support : ndarray, shape (n_cells,), optional
             -inf in cells that cannot occur, else 0.
+        spent : Margins, optional
+            Margins that nobody needs any more: their arrays are overwritten. Large new ones take as long as their sums.
         """
+        spent = spent or self.unfilled()
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far steps of an optimiser are not finite
-            return self._margins(self.design @ theta + (0.0 if log_support is None else log_support))
+            energies = self.design.energies(theta, spent.conditional)
+            if log_support is not None:
+                energies += log_support
+            return self._margins(energies, spent.joint)
 
-    def _margins(self, energy: np.ndarray) -> Margins:
-        largest = np.maximum.reduceat(energy, self.starts)
-        weights = np.exp(energy - largest[self.clique_of_cell])
+    def _margins(self, weights: np.ndarray, joint: np.ndarray) -> Margins:
+        """Return the margins; the energies `weights` (n_cells,) and `joint` are overwritten."""
+        largest = np.maximum.reduceat(weights, self.starts)
         log_z = float(largest.sum())
         tables = [weights[c.cells].reshape(c.shape) for c in self.cliques]
+        for table, top in zip(tables, largest.tolist(), strict=True):
+            table -= top
+        np.exp(weights, out=weights)
         for clique, table in zip(self.cliques, tables, strict=True):
             total = table.sum(axis=0)
-            np.divide(table, total, out=table, where=total > 0.0)
+            table /= np.maximum(total, SMALLEST)  # a separator that cannot occur leaves zeros
             scale = total.max()
             log_z += float(np.log(scale))
             if clique.parent >= 0:
                 tables[clique.parent] *= (total / scale).reshape(clique.aligned)
-        joint = np.empty(self.n_cells)
         joints = [joint[c.cells].reshape(c.shape) for c in self.cliques]
         for clique, conditional, out in zip(self.cliques[::-1], tables[::-1], joints[::-1], strict=True):
             separator = joints[clique.parent].sum(axis=clique.outside) if clique.parent >= 0 else 1.0
@@ -185,7 +159,7 @@ class JunctionTree:
 
     def moments_of(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size,) of each parameter's indicator over the cells of its clique, weighted by `values`."""
-        return self.transposed @ values
+        return self.design.sums(values)
 
     def moments(self, margins: Margins) -> np.ndarray:
         """Return the moments (size,) of all parameters."""
@@ -200,16 +174,19 @@ class JunctionTree:
         size = self.layout.size
         mu = self.moments(margins)
         out = np.empty((size, size))
-        weighted = self.transposed.multiply(margins.joint).tocsr()
-        for first in range(0, size, DIRECTIONS):
-            columns = slice(first, min(first + DIRECTIONS, size))
-            out[:, columns] = weighted @ self._conditional_means(margins, mu, columns)
+        directions = _directions(self.n_cells)
+        for first in range(0, size, directions):
+            columns = slice(first, min(first + directions, size))
+            means = self._conditional_means(margins, mu, columns)
+            means *= margins.joint[:, None]
+            out[:, columns] = self.design.sums(means)
         out -= np.multiply.outer(mu, mu)
         return 0.5 * (out + out.T)
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
         """Return the means (n_cells, len(columns)) of some indicators given the cells of each clique."""
-        means = self.design[:, columns].toarray()
+        indicators = np.eye(self.layout.size)[:, columns]
+        means = self.design.energies(indicators, np.empty((self.n_cells, indicators.shape[1])))
         tables = [means[c.cells].reshape(*c.shape, -1) for c in self.cliques]
         messages = []
         for clique, table in zip(self.cliques, tables, strict=True):
@@ -232,6 +209,16 @@ class JunctionTree:
             np.divide(total, separator[..., None], out=total, where=separator[..., None] > 0.0)
             tables[k] += total - messages[k]
         return means
+
+
+def tree_memory(n_cells: float) -> float:
+    """Return the bytes that fits and covariances on a junction tree with so many cells take at most."""
+    return 64.0 * n_cells + 32.0 * n_cells * _directions(n_cells)
+
+
+def _directions(n_cells: float) -> int:
+    """Return for how many parameters at a time covariances with all others are computed."""
+    return max(1, min(MAX_DIRECTIONS, int(CELLS_AT_ONCE // n_cells)))
 
 
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
@@ -277,10 +264,11 @@ class TreeLikelihood:
 
     def __init__(self, tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None):
         self.tree, self.target, self.ridge, self.log_support = tree, target, ridge, log_support
+        self.margins = tree.unfilled()
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
-        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support)
+        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support, self.margins)
         return float(self.target @ theta) - self.margins.log_z - 0.5 * float(self.ridge @ theta**2)
 
     def gradient(self) -> np.ndarray:

@@ -1,13 +1,15 @@
 """Exact maximum likelihood on arrays against the enumeration: maxima, moments, information, and all ways to them."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 import reference as oracle
 import reference_likelihood as truth
 
-from bbl.engines.likelihood import influence, solve
+from bbl.engines.likelihood import clique_design, influence, solve
+from bbl.engines.likelihood.clique_design import MAX_PART_CELLS
 from bbl.engines.likelihood.engine import MaximumLikelihood
 from bbl.engines.likelihood.influence import LikelihoodInfluence
 from bbl.engines.likelihood.solve import Penalty, Solver, tree_order
@@ -91,7 +93,8 @@ def test_random_models_reach_the_enumerated_maximum(block):
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_tables_and_trees_sum_as_the_enumeration(block):
+def test_tables_and_trees_sum_as_the_enumeration(block, monkeypatch):
+    n_parts = set()
     for seed in range(block * N_MODELS // 10, (block + 1) * N_MODELS // 10):
         model = Model(seed)
         rng = np.random.default_rng(seed)
@@ -106,14 +109,36 @@ def test_tables_and_trees_sum_as_the_enumeration(block):
         np.testing.assert_allclose(moments, p @ model.X, rtol=1e-11)
         expected = truth.information(model.X, p)
         np.testing.assert_allclose(table.covariances(found, moments), expected, atol=1e-13)
-        tree = JunctionTree(model.layout, tree_order(model.layout))
-        margins = tree.margins(theta)
         assert found_log_z == pytest.approx(log_z, rel=1e-12, abs=1e-12)
-        assert margins.log_z == pytest.approx(log_z, rel=1e-12, abs=1e-12)
-        np.testing.assert_allclose(tree.moments(margins), p @ model.X, rtol=1e-11)
-        np.testing.assert_allclose(tree.information(margins), expected, atol=1e-13)
-        sums = tree.moments_of(tree.counts(model.sample()))
-        np.testing.assert_allclose(sums, model.counts @ model.X, rtol=1e-12, atol=1e-12)
+        for part_cells in (MAX_PART_CELLS, 6):  # each clique has one table; most cliques have several
+            monkeypatch.setattr(clique_design, "MAX_PART_CELLS", part_cells)
+            tree = JunctionTree(model.layout, tree_order(model.layout))
+            margins = tree.margins(theta)
+            assert margins.log_z == pytest.approx(log_z, rel=1e-12, abs=1e-12)
+            np.testing.assert_allclose(tree.moments(margins), p @ model.X, rtol=1e-11)
+            np.testing.assert_allclose(tree.information(margins), expected, atol=1e-13)
+            sums = tree.moments_of(tree.counts(model.sample()))
+            np.testing.assert_allclose(sums, model.counts @ model.X, rtol=1e-12, atol=1e-12)
+            assert tree.spread(3.0).sum() == pytest.approx(3.0 * len(tree.cliques))
+            n_parts.add(max(map(len, tree.design.parts)))
+    assert 1 in n_parts
+    assert max(n_parts) > 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("prior_count", [0.0, 1.0])
+def test_a_fit_on_a_junction_tree_takes_at_most_the_memory_that_is_told(prior_count):
+    layout = Layout(np.array([2] * 17))
+    codes = np.random.default_rng(1).integers(0, 2, (12, layout.m)).astype(np.uint8)
+    rows = Sample(np.ascontiguousarray(codes), np.ones(len(codes)))
+    engine = MaximumLikelihood(prior_count=prior_count, itmax=2)
+    tracemalloc.start()
+    solution = Solver(layout, 1e-8, 2).fit(rows, engine.penalty(layout, 0.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert solution.determined.all() == bool(prior_count)  # without it, margins are empty and covariances are needed
+    assert peak <= engine.memory(rows.n, layout)
+    assert prior_count or peak > 0.3 * engine.memory(rows.n, layout)
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # a BLAS that takes all cores would wai
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it to what it starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leave one of `step` cases of a grid that is ``thinned(step)`` in every run, and the others to the long one."""
+    seen = Counter()
+    for item in items:
+        mark = item.get_closest_marker("thinned")
+        if mark:
+            step, name = mark.args[0], (item.path, item.originalname)
+            if seen[name] % step:
+                item.add_marker("long")
+            seen[name] += 1
 
 
 def pytest_collection_finish():

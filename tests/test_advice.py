@@ -486,6 +486,7 @@ def message(call: Callable[[], Any]) -> str | None:
 
 
 @pytest.mark.parametrize("name", TABLE)
+@pytest.mark.thinned(3)
 def test_advice_works_when_it_is_followed(name):
     advice = TABLE[name]
     said = message(advice.fails)

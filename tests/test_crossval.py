@@ -135,6 +135,7 @@ def splits():
 @STIFF
 @pytest.mark.parametrize("name", ["KFold", "ShuffleSplit", "TimeSeriesSplit", "GroupKFold", "repeats"])
 @pytest.mark.parametrize("what", ["plain", "weights", "weights of zero", "missing dropped", "missing summed out"])
+@pytest.mark.thinned(3)
 def test_training_and_validation_rows_are_those_of_scikit_learn(splits, name, what):
     from sklearn import config_context
     from sklearn.model_selection import cross_val_score

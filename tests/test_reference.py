@@ -192,6 +192,7 @@ def with_optimum():
 
 
 @pytest.mark.parametrize("name", with_optimum())
+@pytest.mark.thinned(2)
 def test_oracle_is_the_stored_optimum(name, shared):
     """Switched to R's conventions, the oracle gives the stored optimum: coefficients, both ln Z, lkh."""
     case = rcases.Case(name)

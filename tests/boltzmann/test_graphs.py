@@ -66,6 +66,7 @@ def test_graphs_of_more_against_fits(m, n, n_checked):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("k", "n_best"), [(2.0, 1), (6.0, 1), (6.0, 700)])
+@pytest.mark.thinned(3)
 def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed, k, n_best):
     rows = draw((2, 3, 2, 3, 2), 300, seed, 0.7)
     every, few = all_scores(rows, (2, 3, 2, 3, 2), k), all_scores(rows, (2, 3, 2, 3, 2), k, n_best)

@@ -230,6 +230,7 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning")
 @pytest.mark.parametrize("name", FITS)
+@pytest.mark.thinned(3)
 def test_what_a_result_lists_is_there(name, tmp_path):
     fit = FITS[name](tmp_path)
     for attribute in [name for name in dir(fit) if not name.startswith("_")]:

@@ -43,6 +43,7 @@ def fit(method="ml", design=DESIGN, formula="y ~ a*b + c", data=DATA, **options)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", MEANS)
+@pytest.mark.thinned(3)
 def test_saturated_models_have_the_domain_means_of_r(name, method):
     case, table = rsurvey.read(name)
     theirs = next(a for a in case["analyses"] if a["analysis"] == "mean_by")

@@ -1,4 +1,4 @@
-"""A few random scenarios in every run of the tests: 100, or `BBL_SEAMS` of them; see `python -m tests.seams`."""
+"""A few random scenarios in every run of the tests: 60, or `BBL_SEAMS` of them; see `python -m tests.seams`."""
 
 import os
 
@@ -11,7 +11,7 @@ from seams.runner import run
 from seams.scenario import draw, from_json, to_json
 from seams.shrink import shrunk
 
-SCENARIOS, BATCHES = int(os.environ.get("BBL_SEAMS", "100")), 10
+SCENARIOS, BATCHES = int(os.environ.get("BBL_SEAMS", "60")), 10
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

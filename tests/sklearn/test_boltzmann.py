@@ -78,6 +78,7 @@ def cases():
 # some checks give continuous arrays, one of them 15 rows in 30 such columns, where rounding ends the fit
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning", "ignore::bbl.errors.ConvergenceWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
+@pytest.mark.thinned(2)
 def test_scikit_learn_checks(estimator, check):
     try:
         check(estimator)

@@ -41,6 +41,7 @@ ELSEWHERE = {"check_array_api_input"}  # needs scipy to be told of the array API
         if check_name(check) not in ELSEWHERE
     ],
 )
+@pytest.mark.thinned(3)
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 

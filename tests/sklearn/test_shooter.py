@@ -49,6 +49,7 @@ def cases():
 @pytest.mark.filterwarnings("ignore::bbl.errors.DataWarning")  # some checks give continuous arrays
 @pytest.mark.filterwarnings("ignore::bbl.errors.ConvergenceWarning")  # whose values separate the classes
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
+@pytest.mark.thinned(3)
 def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 

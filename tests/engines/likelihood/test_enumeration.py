@@ -82,6 +82,7 @@ def tree_only(monkeypatch):
 
 
 @pytest.mark.parametrize("block", range(10))
+@pytest.mark.thinned(2)
 def test_random_models_reach_the_enumerated_maximum(block):
     for seed in range(block * N_MODELS // 10, (block + 1) * N_MODELS // 10):
         model = Model(seed)
@@ -93,6 +94,7 @@ def test_random_models_reach_the_enumerated_maximum(block):
 
 
 @pytest.mark.parametrize("block", range(10))
+@pytest.mark.thinned(2)
 def test_tables_and_trees_sum_as_the_enumeration(block, monkeypatch):
     n_parts = set()
     for seed in range(block * N_MODELS // 10, (block + 1) * N_MODELS // 10):

@@ -11,6 +11,7 @@ import bbl
 
 
 @pytest.mark.parametrize("name", rloglinear.names() or [None])
+@pytest.mark.thinned(2)
 def test_numbers_of_r(name, shared):
     checks = rloglinear.compare(name)
     assert len(checks) > 4

@@ -57,32 +57,36 @@ def minimise(
         step, g_new = _step(gradient, theta, direction, slope)
         change = g_new - g
         curvature = float(step @ change)
-        if not curvature > 0.0:  # rounding, or no finite gradient: no step along this direction lowers the slope
-            if not pairs:
-                break
+        if curvature > 0.0:
+            pairs.append((step, change, curvature))
+            theta, g = theta + step, g_new
+        elif pairs:  # rounding, or no finite gradient: no step along this direction lowers the slope
             pairs.clear()
-            continue
-        pairs.append((step, change, curvature))
-        theta, g = theta + step, g_new
+        else:
+            break
     return Minimum(theta, float(np.linalg.norm(g)), n_iter)
 
 
 def _step(
     gradient: Callable[[np.ndarray], np.ndarray], theta: np.ndarray, direction: np.ndarray, slope: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a step along `direction` at whose end the slope is small, and the gradient there."""
+    """Return a step along `direction` at whose end the slope is small, and the gradient there.
+
+    Without one, the longest step tried after which the slope is still negative; it is zero if there is none.
+    """
     low, high, length = 0.0, np.inf, 1.0
+    g_low = np.zeros(len(theta))  # of a step of zero nobody reads the gradient
     for _ in range(MAX_TRIALS):
         g = gradient(theta + length * direction)
         new_slope = float(g @ direction)
         if abs(new_slope) <= -ENOUGH_PROGRESS * slope:
-            break
+            return length * direction, g
         if new_slope > 0.0 or not np.isfinite(new_slope):
             high = length
         else:
-            low = length
+            low, g_low = length, g
         length = 0.5 * (low + high) if np.isfinite(high) else 4.0 * length
-    return length * direction, g
+    return low * direction, g_low
 
 
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:

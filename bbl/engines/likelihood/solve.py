@@ -280,7 +280,11 @@ class Solver:
             value(theta)
             return -gradient()
 
-        inverse_curvature = 1.0 / np.maximum(target * (1.0 - target) + ridge, 1.0 / total)
+        # a moment that is rare in the rows, but not at the start, has the curvature of the start: with that of the rows
+        # the first step would be longer than any later one could take back
+        expected = target + descent(start) - ridge * start
+        variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
+        inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 

@@ -297,3 +297,23 @@ def test_a_prior_count_beside_any_number_of_rows_has_the_share_that_it_is(count,
     rows = Sample(np.array([[state]], dtype=np.uint8), np.array([count]))
     theta = Solver(layout, TOLERANCE, 200).fit(rows, Penalty(np.zeros(1), 0.5)).theta
     assert theta[0] == pytest.approx((2 * state - 1) * np.log((count + 0.25) / 0.25), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [1.0, 1e3, 1e6, 1e9])
+def test_gradients_alone_find_far_maxima_of_heavy_rows(count, monkeypatch):
+    """25 rows that leave most of 64 states to the prior count: a junction tree ends where Newton's method does."""
+    layout = Layout([2] * 6, list(itertools.combinations(range(6), 2)))
+    penalty = Penalty(np.zeros(layout.size), 1.0)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        codes = (rng.random((25, 6)) < [0.1, 0.5, 0.5, 0.5, 0.5, 0.5]).astype(np.uint8)
+        codes[:, 1] = codes[:, 0]
+        rows = Sample(codes, np.full(25, count))
+        by_newton = Solver(layout, TOLERANCE, 200).fit(rows, penalty)
+        with monkeypatch.context() as patch:
+            patch.setattr(solve, "MAX_STATES", 0)
+            by_gradients = Solver(layout, TOLERANCE, 200).fit(rows, penalty)
+        assert by_gradients.norm <= TOLERANCE, seed
+        assert by_gradients.value == pytest.approx(by_newton.value, abs=1e-8), seed
+        if count < 1e9:  # with more, states rarer than the tolerance have only their first digits
+            np.testing.assert_allclose(by_gradients.theta, by_newton.theta, rtol=1e-5, err_msg=str(seed))

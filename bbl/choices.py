@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 __all__ = [
-    "CalibrationKind", "Criterion", "EvaluationFigure", "Gauge", "LogZ", "Method", "MissingPolicy", "NetworkLearner",
-    "PredictionType", "ScoreName", "TuningRule", "Unseen",
+    "CalibrationKind", "Criterion", "EvaluationFigure", "Gauge", "LevelCoding", "LogZ", "Method", "MissingPolicy",
+    "NetworkLearner", "PredictionType", "ScoreName", "TuningRule", "Unseen",
 ]  # fmt: skip
 
 Method: TypeAlias = Literal["pseudo", "ml", "mf", "naive", "conditional", "pvi", "bayes", "shbm"]
@@ -15,6 +15,7 @@ MissingPolicy: TypeAlias = Literal["raise", "drop", "level", "marginal"]
 LogZ: TypeAlias = Literal["auto", "exact", "pseudo", "half", "mf", "ais"]
 CalibrationKind: TypeAlias = Literal["none", "offset", "temperature"]
 Gauge: TypeAlias = Literal["reference", "zero-sum"]
+LevelCoding: TypeAlias = Literal["nominal", "linear", "cumulative"]
 PredictionType: TypeAlias = Literal["link", "prob", "class"]
 Unseen: TypeAlias = Literal["raise", "ignore"]
 EvaluationFigure: TypeAlias = Literal["confusion", "roc", "calibration"]

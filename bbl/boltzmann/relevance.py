@@ -77,7 +77,8 @@ def of_chosen(task: Task, relevance: Relevance) -> Task:
 def of_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
     """Return a fit of the chosen predictors as one of all predictors of `task`, the others with shared fields."""
     chosen, layout = relevance.chosen, small.parameters.layout
-    union = Layout(task.layout.n_levels, [chosen[terms] for terms in layout.terms])
+    n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
+    union = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
     positions = np.concatenate([union.columns(chosen), np.arange(union.D, union.size)])
     others = np.setdiff1d(np.arange(union.m), chosen)
     shared, log_z, log_p = np.zeros(union.size), 0.0, 0.0

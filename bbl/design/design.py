@@ -149,6 +149,13 @@ class Design:
         return np.array([len(f.levels) for f in self.predictors], dtype=np.intp)
 
     @cached_property
+    def n_ordered(self) -> np.ndarray:
+        """Number of levels of each predictor that are in order, (m,): all but that of missing values, or 0."""
+        return np.array(
+            [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors], np.intp
+        )
+
+    @cached_property
     def labels(self) -> Labels:
         """Names of the response, its groups, the predictors and their levels."""
         return Labels(

@@ -219,6 +219,13 @@ class Engine:
         """Return the engines that are compared at each value of the tuned option."""
         return (self,)
 
+    def for_order(self, layout: Layout) -> Engine:
+        """Return the engine for predictors that are in order, or not, as `layout` says.
+
+        An OptionError if an option needs levels in order and no predictor has three or more.
+        """
+        return self
+
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> Callable[..., np.ndarray] | None:
         """Return a function that fits all folds together at a setting; None if each fold is fitted by itself.
 

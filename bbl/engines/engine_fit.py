@@ -158,12 +158,12 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """What the rows determine of a group that is fitted together with others without a penalty.
+    """What the rows, or the coding of levels in order, determine of a group that is fitted together with others.
 
     Attributes
     ----------
     rank : int
-        Number of coefficients, with the constant, that the rows determine.
+        Number of coefficients that are determined: without a penalty with the constant, else without it.
     unbounded : tuple of tuples of int
     notes : tuple of Note
         These are as in `EngineFit`.
@@ -192,7 +192,8 @@ class JointFit(NamedTuple):
     converged : bool
         Whether the gradient is below the tolerance.
     limits : sequence of K Limit, or None
-        What the rows leave open in each group; None for penalised fits, which have a finite optimum.
+        What the rows leave open in each group; None for penalised fits, which have a finite optimum, unless levels in
+        order share parameters.
     """
 
     theta: np.ndarray

@@ -34,12 +34,15 @@ class Layout:
         Interacting predictors, two or more each, in any order; None for all pairs.
     support : Support, optional
         The combinations of levels that can occur, if some cannot (structural zeros).
+    n_ordered : array_like of int, shape (m,), optional
+        How many levels of each predictor, from the first on, are in order; 0 (default) for nominal predictors. No
+        position depends on it.
 
     Attributes
     ----------
     m : int
         Number of predictors.
-    n_levels : ndarray of int32, shape (m,)
+    n_levels, n_ordered : ndarrays of int, shape (m,)
     complete : bool
         Whether the terms are all pairs. Their list is only made on access: 5,000 predictors have 12 million pairs.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
@@ -65,10 +68,11 @@ class Layout:
 
     support: Support | None
 
-    def __init__(self, n_levels, terms=None, support=None):
+    def __init__(self, n_levels, terms=None, support=None, n_ordered=None):
         self.support = support
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
+        self.n_ordered = np.zeros(self.m, dtype=np.int32) if n_ordered is None else np.asarray(n_ordered)
         width = self.n_levels.astype(np.intp) - 1
         self.start = np.zeros(self.m + 1, dtype=np.intp)
         np.cumsum(width, out=self.start[1:])
@@ -208,12 +212,14 @@ class Layout:
 
     def only(self, predictors: np.ndarray) -> Layout:
         """Return the layout of some predictors, at rising positions, and the terms among them."""
+        n_ordered = self.n_ordered[predictors]
         if self.complete:
-            return Layout(self.n_levels[predictors])
+            return Layout(self.n_levels[predictors], n_ordered=n_ordered)
         new_index = np.full(self.m, -1)
         new_index[predictors] = np.arange(len(predictors))
         among = [new_index[terms] for terms in self.terms]
-        return Layout(self.n_levels[predictors], [terms[(terms >= 0).all(axis=1)] for terms in among])
+        kept = [terms[(terms >= 0).all(axis=1)] for terms in among]
+        return Layout(self.n_levels[predictors], kept, n_ordered=n_ordered)
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""

@@ -217,7 +217,9 @@ def prepare(
     warn_of_table(training, encoded, stacklevel=3)
     support = support_of(training, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
-        layout = Layout(design.n_levels, None if design.terms.complete else design.terms.terms, support)
+        terms = None if design.terms.complete else design.terms.terms
+        layout = Layout(design.n_levels, terms, support, design.n_ordered)
+    engine = engine.for_order(layout)
     return Call(
         **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng,
         relevance=level,

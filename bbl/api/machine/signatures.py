@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
-from bbl.choices import CalibrationKind, Gauge, LogZ, MissingPolicy, ScoreName, TuningRule
+from bbl.choices import CalibrationKind, Gauge, LevelCoding, LogZ, MissingPolicy, ScoreName, TuningRule
 from bbl.design.decisions import Priors
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import RowFolds, TableLike
@@ -54,6 +54,7 @@ class _Options(TypedDict, total=False):
     start: str | None
     epochs: int
     early_stopping: bool
+    ordered: LevelCoding | Literal["cv"]
     order: int
     combine: Literal["or", "and", "max"]
     penalty: Literal["group", "l1"]

@@ -212,7 +212,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
     labels, old = fit.labels, fit.estimate
-    layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support)
+    layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered)
     log_z = "auto" if old.log_z_kind == "exact" else old.log_z_kind
     task = Task(fit._rows(), layout, len(labels.groups), log_z, labels, old.parameters.pooled is not None)
     refit = estimate(task, fit.engine)

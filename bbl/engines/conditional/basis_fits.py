@@ -23,10 +23,12 @@ def fit_by_basis(
     ridges: list[float],
     oof_scores: OutOfFoldScores | None,
     tolerance: Tolerance | None,
+    ordered: str,
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one before.
 
     Without a `tolerance` fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
+    `ordered` is the coding of predictors in order, as in `make_basis`.
     """
     if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
@@ -36,7 +38,7 @@ def fit_by_basis(
         codes, scores = sample.codes[oof_scores.rows], oof_scores.scores
         weights = np.zeros((len(codes), K))
         weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
-    basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK)
+    basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK, ordered)
     order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)
     if tolerance is None:
         paths = [falling_ridges(ridges[k]) for k in order]

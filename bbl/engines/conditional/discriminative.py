@@ -13,7 +13,8 @@ import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
 from bbl._ext.conditional.multinomial import Regression
-from bbl.engines.conditional.kernel import kernel_means, kernel_scale, level_slices, make_basis
+from bbl.engines.conditional.coding import coding_of
+from bbl.engines.conditional.kernel import kernel_means, kernel_scale, make_basis
 from bbl.engines.engine_fit import JointFit
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
@@ -175,12 +176,13 @@ def minibatches(
     """
     n = len(codes)
     share = weights / weights.sum()
-    means = np.concatenate([np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)])
-    factors = kernel_scale(*kernel_means(codes, share, means, layout), tau)
+    level_shares = [np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)]
+    nominal = coding_of(layout, "nominal")
+    factors = kernel_scale(*kernel_means(codes, share, nominal.means(level_shares), layout, nominal), tau)
     probe_rows = rng.permutation(n)[:PROBE]
     largest = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
     rate = RATE / max(float(largest), 2.0 * ridge if np.isfinite(ridge) else 0.0)
-    centres = np.concatenate([means[levels][1:] for levels in level_slices(layout)])
+    centres = np.concatenate([shares[1:] for shares in level_shares])
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
     climber = Climber(layout.start.astype(np.intp), pairs, centres, K, factors)
     kernel_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)

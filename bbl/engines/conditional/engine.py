@@ -8,19 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from bbl.checks import flag, integer, real
+from bbl.checks import choice, flag, integer, real
 from bbl.engines.base import Engine
 from bbl.engines.conditional.basis_fits import fit_by_basis
+from bbl.engines.conditional.coding import CODINGS, coding_of
 from bbl.engines.conditional.coefficients import coefficient_covariance
-from bbl.engines.conditional.discriminative import FINAL, HARMLESS, OFFSET_PENALTY, Tolerance, bounded, minibatches
+from bbl.engines.conditional.discriminative import FINAL, OFFSET_PENALTY, Tolerance, bounded, minibatches
 from bbl.engines.conditional.folds import RANK, HeldOut, group_weights
-from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.conditional.influence import ConditionalInfluence
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
+from bbl.engines.conditional.many_rows import fit_many_rows
 from bbl.engines.conditional.maximum import find_maximum
 from bbl.engines.conditional.multinomial import difference_covariance
 from bbl.engines.conditional.unbounded import limits
-from bbl.engines.engine_fit import JointFit
+from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.engines.traits import JointTraits, OutOfFoldScores, Tuned
 from bbl.errors import OptionError
@@ -38,7 +39,6 @@ NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries
 ROWS = 5000  # up to so many distinct rows fits use a basis of the kernel, above minibatches and L-BFGS
 COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits with a basis by which penalties are compared
-FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class Conditional(Engine):
         Whether the fit ends before its optimum, which may predict better where the optimum is certain of all training
         rows. Up to 5,000 distinct rows, the ridge falls from about 0.1 to `ridge` by factors of 10, with few steps for
         each; with more rows, the fit ends after the minibatches.
+    ordered : {"nominal", "linear", "cumulative", "cv"}, default "nominal"
+        What predictors have whose levels are declared to be in order, three levels or more: a parameter for each level;
+        one slope, along which the levels are in equal steps (interactions are products of slopes: linear by linear); a
+        parameter for each level, of which the penalty shrinks the differences of neighbours; or the best of the three
+        by cross-validation. Parameters are shown level by level all the same.
 
     Raises
     ------
@@ -90,6 +95,7 @@ class Conditional(Engine):
     lambda_: float | str = "cv"
     epochs: int = 8
     early_stopping: bool = False
+    ordered: str = "nominal"
     name = "conditional"
     tuned = Tuned(
         "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", tuple(10.0 ** np.arange(-6.0, -0.9)),
@@ -111,8 +117,15 @@ class Conditional(Engine):
             raise OptionError(f"start={self.start!r} is unknown; give None or 'pseudo'.", argument="start")
         object.__setattr__(self, "epochs", integer("epochs", self.epochs, 1))
         object.__setattr__(self, "early_stopping", flag("early_stopping", self.early_stopping))
+        choice("ordered", self.ordered, (*CODINGS, "cv"))
         if not self.penalised:
             self._check_unpenalised()
+            if self.ordered != "nominal":
+                raise OptionError(
+                    f"ordered={self.ordered!r} is of fits with a penalty. Give ridge='cv' or ridge > 0, or "
+                    "ordered='nominal'.",
+                    argument="ordered",
+                )
 
     def _check_unpenalised(self) -> None:
         """Raise an OptionError for options that a fit without a penalty cannot have."""
@@ -145,7 +158,22 @@ class Conditional(Engine):
 
     def variants(self) -> tuple[Engine, ...]:
         """Return the engine with each `scale` to try."""
-        return tuple(replace(self, scale=scale) for scale in SCALES) if self.scale == "cv" else (self,)
+        scales = SCALES if self.scale == "cv" else (self.scale,)
+        codings = CODINGS if self.ordered == "cv" else (self.ordered,)
+        return tuple(replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings)
+
+    def for_order(self, layout: Layout) -> Engine:
+        """Return the engine for predictors that are in order, or not: without any there is nothing to choose from."""
+        if self.ordered == "nominal" or (layout.n_ordered > 2).any():
+            return self
+        if self.ordered == "cv":
+            return replace(self, ordered="nominal")
+        raise OptionError(
+            f"ordered={self.ordered!r} is of predictors with three or more levels that are declared to be in order, "
+            "and there are none. Declare them with pd.Categorical(values, levels, ordered=True), or give "
+            "ordered='nominal'.",
+            argument="ordered",
+        )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
         """Return the engine of the `start` and the penalties to try (None: its own), or None without a start."""
@@ -233,7 +261,7 @@ class Conditional(Engine):
             "Use fewer predictors or fewer interactions.",
         )
         with serial_blas():
-            basis = make_basis(codes, weights, layout, float(self.scale), RANK)
+            basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
             covariance = difference_covariance(basis.functions, p, weights, self.ridge, OFFSET_PENALTY, pair)
             tables = to_tables(basis, np.eye(len(covariance)))[0]
             return covariance, tables, determined(basis, tables, weights)
@@ -254,7 +282,7 @@ class Conditional(Engine):
             "Use fewer predictors or fewer interactions.",
         )  # fmt: skip
         with serial_blas():
-            basis = make_basis(codes, weights, layout, float(self.scale), RANK)
+            basis = make_basis(codes, weights, layout, float(self.scale), RANK, self.ordered)
             return coefficient_covariance(basis, p, weights, self.ridge, OFFSET_PENALTY)
 
     def path(self, sample, layout, values=None, workers=1):
@@ -278,6 +306,8 @@ class Conditional(Engine):
         """Fit all groups; return a fit for each of `values` of the ridge, or for the engine's `ridge`."""
         if isinstance(self.scale, str):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
+        if self.ordered == "cv":
+            raise OptionError("ordered='cv' is chosen by bbl(); give crossVal one of its codings.", argument="ordered")
         self.check_missing(sample)
         if K < 2:
             return self.path(sample, layout)
@@ -294,9 +324,15 @@ class Conditional(Engine):
                 unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
-                fits = fit_by_basis(sample, layout, K, float(self.scale), penalised, oof_scores, tolerance)
+                fits = fit_by_basis(
+                    sample, layout, K, float(self.scale), penalised, oof_scores, tolerance, self.ordered
+                )
             elif penalised:
-                fits = self._of_many(sample, layout, K, penalised, oof_scores, rng)
+                fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
+            coding = coding_of(layout, self.ordered)
+            if fits and not coding.is_nominal and self.start is None:
+                limits = [Limit(coding.n_parameters(layout), (), ())] * K
+                fits = [fit._replace(limits=limits) for fit in fits]
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
 
@@ -323,44 +359,13 @@ class Conditional(Engine):
         """Return a function for out-of-fold class scores, or None if folds cannot share the basis of all rows."""
         if sample.n > ROWS or K < 2 or self.start is not None or sample.missing is not None:
             return None
+        n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(
-            len(SCALES) * self.memory(sample.n, layout),
+            n_kernels * self.memory(sample.n, layout),
             f"A conditional fit of {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
         return HeldOut(sample, layout, K, folds)
-
-    def _of_many(
-        self,
-        sample: Sample,
-        layout: Layout,
-        K: int,
-        grid: list,
-        oof_scores: OutOfFoldScores | None,
-        rng: np.random.Generator,
-    ) -> list[JointFit]:
-        """Fit at each ridge of `grid`, falling: first by minibatches, then by L-BFGS on all rows from the last fit."""
-        out: list[JointFit] = [None] * len(grid)  # type: ignore[list-item]
-        rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
-        scores, offset_penalty = None, OFFSET_PENALTY
-        if oof_scores is not None:
-            scores, offset_penalty = bounded(oof_scores.scores), 1.0 / rows.total
-        fit = None
-        for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
-            engine = replace(self, ridge=grid[k])
-            full = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(self.scale), grid[k],
-                             offset_penalty, scores)  # fmt: skip
-            if fit is None or self.early_stopping:
-                fit = engine.by_batches(sample, layout, K, oof_scores, rng)
-            unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
-            if not self.early_stopping:
-                unknowns = full.minimise(unknowns, FINISHED.gradient, FINISHED.rounds)
-                theta, constant, temperature = full.tables(unknowns)
-                fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
-            gradient = float(np.abs(full(unknowns)[1]).max())
-            fit = fit._replace(loss=full.loss, gradient=gradient, evaluations=full.evaluations)
-            fit = out[k] = fit._replace(converged=gradient <= HARMLESS)
-        return out
 
     def by_batches(
         self, sample: Sample, layout: Layout, K: int, oof_scores: OutOfFoldScores | None, rng: np.random.Generator

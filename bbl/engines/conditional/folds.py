@@ -59,36 +59,36 @@ class HeldOut:
         n, y = len(self.codes), sample.response
         self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
-        self.bases: dict[float, Basis] = {}  # by scale
-        self.fits: dict[tuple[float, float], list[Solution]] = {}  # of all folds, by scale and ridge
+        self.bases: dict[tuple, Basis] = {}  # by (scale, coding of predictors in order): the kernel
+        self.fits: dict[tuple[tuple, float], list[Solution]] = {}  # of all folds, by kernel and ridge
 
     def __call__(
         self, engine: Any, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
     ) -> np.ndarray:
         """Return the class scores (N, K) of the validated rows, fold by fold.
 
-        `engine` (a `Conditional`) gives `scale` and `early_stopping`; `rows` holds the indices of the rows that each
-        fold validates. `exactly` asks for close fits, whose scores are calibrated rather than compared.
+        `engine` (a `Conditional`) gives `scale`, `ordered` and `early_stopping`; `rows` holds the indices of the rows
+        that each fold validates. `exactly` asks for close fits, whose scores are calibrated rather than compared.
         """
         if not ridge:
             return self._unpenalised(rows, workers)
-        scale = float(engine.scale)
+        kernel = float(engine.scale), engine.ordered
         with serial_blas():
-            if scale not in self.bases:
-                self.bases[scale] = make_basis(self.codes, self.weights, self.layout, scale, RANK)
-            basis = self.bases[scale]
+            if kernel not in self.bases:
+                self.bases[kernel] = make_basis(self.codes, self.weights, self.layout, kernel[0], RANK, kernel[1])
+            basis = self.bases[kernel]
             if engine.early_stopping:
                 fits: list[Solution] = []
                 for path_ridge in falling_ridges(ridge):
-                    if (scale, path_ridge) not in self.fits:
-                        self.fits[scale, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
-                    fits = self.fits[scale, path_ridge]
+                    if (kernel, path_ridge) not in self.fits:
+                        self.fits[kernel, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
+                    fits = self.fits[kernel, path_ridge]
             else:
-                ridges = [fitted_ridge for tau, fitted_ridge in self.fits if tau == scale]
+                ridges = [fitted_ridge for of_kernel, fitted_ridge in self.fits if of_kernel == kernel]
                 nearest = min(ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None)
-                warm_starts = [] if nearest is None else self.fits[scale, nearest]
+                warm_starts = [] if nearest is None else self.fits[kernel, nearest]
                 fits = self._fit_folds(basis, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
-                self.fits[scale, ridge] = fits
+                self.fits[kernel, ridge] = fits
         fold_scores = []
         for fit, weights, validated in zip(fits, self.fold_weights, rows, strict=True):
             scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated]]

@@ -1,7 +1,8 @@
 """Conditional likelihood over all rows at once: objective, gradient, and its minimum by L-BFGS.
 
-Indices: m predictors with D levels beside the reference levels, C couplings, K groups. In the reference gauge the
-parameters of reference levels (the first of each predictor) are zero.
+Letters: n rows, m predictors with D levels beside the reference levels, C couplings, K groups. In the reference gauge
+the parameters of reference levels (the first of each predictor) are zero. R counts the contrasts of all predictors:
+those of the levels of nominal predictors (R = D without others), or of the features of levels in order.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bbl._ext.conditional.conditional import Climber
-from bbl.engines.conditional.kernel import kernel_means, kernel_scale, level_slices
-from bbl.model.gauge import contrasts
+from bbl.engines.conditional.coding import coding_of
+from bbl.engines.conditional.kernel import kernel_means, kernel_scale
 from bbl.model.layout import Layout
 from bbl.model.pairwise import cells
 
@@ -33,7 +34,7 @@ ROUNDING = 1e-6  # share of the objective that single precision may change
 class FullBatch:
     """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its gradient.
 
-    The unknowns are fields and couplings of orthonormal contrasts of each predictor's levels, uncorrelated over the
+    The unknowns are fields (R) and couplings of orthonormal contrasts of each predictor's levels, uncorrelated over the
     rows, offsets b and ln T. The norm of f is that of the vector of fields and couplings. Scaled unknowns are unknowns
     divided by `scale`, about the inverse root of their curvature.
 
@@ -44,19 +45,25 @@ class FullBatch:
     weights : ndarray, shape (n,)
     layout : Layout
     K : int
-    tau, ridge, offset_penalty : float
-        Weight of couplings against fields; penalty of f (inf leaves f at 0); penalty of offsets b and ln T.
+    tau : float
+        Weight of couplings against fields.
+    ridge : float
+        Penalty of f; inf leaves f at 0.
+    offset_penalty : float
+        Penalty of the offsets b and of ln T.
     scores : ndarray, shape (n, K), optional
         Class scores s; T is 1 without them.
+    ordered : {"nominal", "linear", "cumulative"}, default "nominal"
+        Coding of predictors whose levels are in order.
 
     Attributes
     ----------
     means : ndarray, shape (D,)
         Shares of the non-reference levels.
-    norms : (float, float)
+    kernel_factors : (float, float)
         Factors of fields and couplings in the kernel.
-    basis, inverse : sparse array, shape (D, D)
-        From contrasts to the reference gauge, and back.
+    basis, inverse : sparse arrays, shapes (D, R) and (R, D)
+        From contrasts to the reference gauge, and back by least squares.
     evaluations : int
         Number of evaluations of the objective.
     loss : float
@@ -74,24 +81,29 @@ class FullBatch:
         ridge: float,
         offset_penalty: float,
         scores: np.ndarray | None = None,
+        ordered: str = "nominal",
     ):
         from scipy.sparse import block_diag, coo_array
 
         self.codes, self.y, self.weights = codes, y.astype(np.intp), weights / weights.sum()
         self.layout, self.K, self.offset_penalty = layout, K, offset_penalty
-        self.has_functions, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
+        self.fits_f, self.ridge = bool(np.isfinite(ridge)), ridge if np.isfinite(ridge) else 0.0
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         shares = np.concatenate([np.bincount(codes[:, i], self.weights, L) for i, L in enumerate(layout.n_levels)])
-        level_columns = level_slices(layout)
-        self.means = np.concatenate([shares[columns][1:] for columns in level_columns])
-        self.norms = kernel_scale(*kernel_means(codes, self.weights, shares, layout), tau)
-        bases = [_uncorrelated(shares[columns]) for columns in level_columns]
-        self.basis = block_diag([coo_array(basis) for basis, _ in bases], format="csr")
-        self.inverse = block_diag([coo_array(np.linalg.inv(basis)) for basis, _ in bases], format="csr")
-        self.row, self.col = cells(layout)  # the two levels, of D, of each coupling
+        level_shares = np.split(shares, np.cumsum(layout.n_levels)[:-1])
+        self.means = np.concatenate([one[1:] for one in level_shares])
+        coding = coding_of(layout, ordered)
+        mean_norms = kernel_means(codes, self.weights, coding.means(level_shares), layout, coding)
+        self.kernel_factors = kernel_scale(*mean_norms, tau)
+        contrasts = [coding.uncorrelated(i, one) for i, one in enumerate(level_shares)]
+        self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
+        self.inverse = block_diag([coo_array(_inverse(values)) for values, _ in contrasts], format="csr")
+        self.level_cells = cells(layout)  # the two levels, of D, of each coupling in the reference gauge
+        n_contrasts = [values.shape[1] for values, _ in contrasts]
+        self.cells = cells(Layout(np.array(n_contrasts) + 1, layout.terms))  # the two contrasts, of R, of each coupling
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-        self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.norms)
-        self.scale = self._scale(np.concatenate([variance for _, variance in bases]))
+        self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors)
+        self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))
         side = layout.D if layout.count(2) else 0
         # scratch: sums of residuals at pairs of levels, at levels and over all rows; residuals of the rows
         self.sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
@@ -100,53 +112,54 @@ class FullBatch:
     def _scale(self, variance: np.ndarray) -> np.ndarray:
         """Return the units of the unknowns, about the inverse roots of their curvatures (1 / K stands for P).
 
-        `variance` (D,) is that of each contrast over the rows.
+        `variance` (R,) is that of each contrast over the rows.
         """
-        K = self.K
-        f_variance = np.concatenate([self.norms[0] * variance, self.norms[1] * variance[self.row] * variance[self.col]])
-        f_curvature = (self.ridge if self.has_functions else 1.0) + f_variance * (K - 1.0) / K**2
+        K, (row, column), (of_fields, of_couplings) = self.K, self.cells, self.kernel_factors
+        f_variance = np.concatenate([of_fields * variance, of_couplings * variance[row] * variance[column]])
+        f_curvature = (self.ridge if self.fits_f else 1.0) + f_variance * (K - 1.0) / K**2
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
         t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)
         return np.concatenate([np.repeat(1.0 / np.sqrt(f_curvature), K), np.ones(K), [1.0 / np.sqrt(t_curvature)]])
 
     def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
-        """Return ``basis @ table @ basis.T`` for each of K tables, shape (D, D, K)."""
-        D, K = len(tables), self.K
+        """Return ``basis @ table @ basis.T`` for each of K tables (D, D, K) or (R, R, K)."""
         for _ in range(2):
-            tables = (basis @ tables.reshape(D, -1)).reshape(D, D, K).swapaxes(0, 1)
+            tables = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K).swapaxes(0, 1)
         return tables
 
-    def _spread(self, couplings: np.ndarray) -> np.ndarray:
-        """Return couplings (C, K) as tables (D, D, K), zero below the diagonal."""
-        out = np.zeros(self.sums[0].shape)
-        out[self.row, self.col] = couplings
+    def _spread(self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int) -> np.ndarray:
+        """Return couplings (C, K) at `positions` of tables (side, side, K), zero elsewhere."""
+        out = np.zeros((side, side, self.K))
+        out[positions] = couplings
         return out
 
     def unknowns(self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0) -> np.ndarray:
         """Return the scaled unknowns of fields and couplings (K, layout.size), constants (K,) and T."""
         D, m = self.layout.D, self.means
-        h, J = theta[:, :D].T, self._spread(theta[:, D:].T)
+        h, J = theta[:, :D].T, np.empty((0, self.K))
         centred_h, J_at_means = h.copy(), np.zeros(self.K)  # fields where all other indicators are at their means
-        if len(J):
-            row_means, column_means = np.einsum("cdk,d->ck", J, m), np.einsum("cdk,c->dk", J, m)
+        if len(self.level_cells[0]):
+            tables = self._spread(theta[:, D:].T, self.level_cells, D)
+            row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
             centred_h, J_at_means = h + row_means + column_means, m @ row_means
-            J = self._change_basis(J, self.inverse)[self.row, self.col] / np.sqrt(self.norms[1] or 1.0)
-        fields = self.inverse @ centred_h / np.sqrt(self.norms[0])
+            J = self._change_basis(tables, self.inverse)[self.cells] / np.sqrt(self.kernel_factors[1] or 1.0)
+        fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
         b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
 
     def tables(self, unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """Return fields and couplings (K, layout.size) in the reference gauge, constants (K,), and T."""
-        D, K, m = self.layout.D, self.K, self.means
+        R, K, m = self.basis.shape[1], self.K, self.means
         x = unknowns * self.scale
-        fields, couplings = x[: D * K].reshape(D, K), x[D * K : -K - 1].reshape(-1, K)
-        h = np.sqrt(self.norms[0]) * (self.basis @ fields)
+        fields, couplings = x[: R * K].reshape(R, K), x[R * K : -K - 1].reshape(-1, K)
+        h = np.sqrt(self.kernel_factors[0]) * (self.basis @ fields)
         constant, J = x[-K - 1 : -1] - m @ h, couplings
         if len(couplings):
-            tables = self._change_basis(self._spread(np.sqrt(self.norms[1]) * couplings), self.basis)
+            of_contrasts = self._spread(np.sqrt(self.kernel_factors[1]) * couplings, self.cells, R)
+            tables = self._change_basis(of_contrasts, self.basis)
             row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
-            h, constant, J = h - row_means - column_means, constant + m @ row_means, tables[self.row, self.col]
+            h, constant, J = h - row_means - column_means, constant + m @ row_means, tables[self.level_cells]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
@@ -155,8 +168,9 @@ class FullBatch:
         theta, constant, temperature = self.tables(unknowns)
         climber, D = self.climber, self.layout.D
         climber.h[:], climber.b[:], climber.shift[:] = theta[:, :D].T, constant, 0.0
-        if len(self.row):
-            climber.J[self.row, self.col] = theta[:, D:].T
+        row, column = self.level_cells
+        if len(row):
+            climber.J[row, column] = theta[:, D:].T
         scores = temperature * self.scores
         # fills self.sums and self.residuals: fitted probabilities less indicators of the groups, weighted
         value = climber.residual_sums(self.codes, self.y, self.weights, scores, BATCH, *self.sums, self.residuals)
@@ -164,16 +178,16 @@ class FullBatch:
         pair_sums, level_sums, total = self.sums
         gradient = np.zeros(len(x))
         of_functions, of_offsets = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
-        if self.has_functions:
-            fields = np.sqrt(self.norms[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
+        if self.fits_f:
+            fields = np.sqrt(self.kernel_factors[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
             couplings = np.empty((0, K))
-            if len(self.row):
+            if len(row):
                 # sums of the products of centred indicators with the residuals
-                row_mean, col_mean = m[self.row, None], m[self.col, None]
-                centred = pair_sums[self.row, self.col] - level_sums[self.row] * col_mean
-                centred = centred - level_sums[self.col] * row_mean + total * row_mean * col_mean
-                couplings = np.sqrt(self.norms[1]) * self._change_basis(self._spread(centred), self.basis.T)
-                couplings = couplings[self.row, self.col]
+                row_mean, column_mean = m[row, None], m[column, None]
+                centred = pair_sums[row, column] - level_sums[row] * column_mean
+                centred = centred - level_sums[column] * row_mean + total * row_mean * column_mean
+                tables = self._change_basis(self._spread(centred, (row, column), D), self.basis.T)
+                couplings = np.sqrt(self.kernel_factors[1]) * tables[self.cells]
             gradient[of_functions] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[of_functions]
         gradient[of_offsets] = self.offset_penalty * x[of_offsets]
         gradient[-K - 1 : -1] += total
@@ -236,14 +250,6 @@ def _direction(gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np
     return out
 
 
-def _uncorrelated(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return orthonormal contrasts of L levels, uncorrelated over rows with these level shares, and their variances.
-
-    The contrasts are columns (L - 1, L - 1): values at levels 1..L-1 less that at level 0. Variances: (L - 1,).
-    """
-    L = len(shares)
-    C = contrasts(L) * np.sqrt(1.0 - 1.0 / L)
-    mean = shares @ C
-    variance, rotation = np.linalg.eigh((C * shares[:, None]).T @ C - np.outer(mean, mean))
-    H = C @ rotation
-    return H[1:] - H[0], np.maximum(variance, 0.0)
+def _inverse(values: np.ndarray) -> np.ndarray:
+    """Return the inverse of contrasts (L - 1, r) at levels; of fewer contrasts than levels, that of least squares."""
+    return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

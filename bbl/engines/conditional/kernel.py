@@ -1,8 +1,10 @@
 """The kernel of fields and couplings, a basis of functions that span it, and the tables of such functions.
 
 The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is the inner product of
-the centred indicators of predictor i's levels in x and x'; g2 is the sum of ``g_i g_j`` over interacting pairs; a and b
-are the means of g(x, x) and g2(x, x) over the rows.
+the centred features of predictor i's levels in x and x' (indicators, or those of a `Coding` of levels in order); g2 is
+the sum of ``g_i g_j`` over interacting pairs; a and b are the means of g(x, x) and g2(x, x) over the rows.
+
+Letters: n rows, m predictors with F features in all, r basis functions, K groups.
 """
 
 from __future__ import annotations
@@ -11,20 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bbl.engines.conditional.coding import Coding, coding_of
 from bbl.model.layout import Layout
+from bbl.model.pairwise import cells
 
-__all__ = [
-    "Basis",
-    "Kernel",
-    "determined",
-    "diagonal",
-    "indicators",
-    "kernel_means",
-    "kernel_scale",
-    "level_slices",
-    "make_basis",
-    "to_tables",
-]
+__all__ = ["Basis", "Kernel", "determined", "diagonal", "kernel_means", "kernel_scale", "make_basis", "to_tables"]
 
 NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
@@ -41,34 +34,44 @@ class Kernel:
     ----------
     layout : Layout
         Fields, and the pairs that interact.
-    means : ndarray, shape (sum(n_levels),)
-        Shares of all levels of all predictors: the centres of their indicators.
+    coding : Coding
+    means : ndarray, shape (F,)
+        Means of all features: the shares of the levels of nominal predictors.
     scale : tuple of float
         Factors of g and g2, see `kernel_scale`.
     """
 
     layout: Layout
+    coding: Coding
     means: np.ndarray
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return k (n, r) of rows and points: indicators (n, sum(n_levels)) and centred ones (r, sum(n_levels))."""
-        layout, level_columns = self.layout, level_slices(self.layout)
-        products = points.T.copy()  # g_i of each level, once centred, and each point: (sum(n_levels), r)
-        for columns in level_columns:
-            products[columns] -= self.means[columns] @ products[columns]
+        """Return k (n, r) of rows and points: features (n, F) and centred features (r, F)."""
+        layout, coding = self.layout, self.coding
+        if coding.is_nominal:  # as the indicators of a predictor sum to one, products can be centred in place of rows
+            products = points.T.copy()  # (F, r)
+            for columns in coding.columns:
+                products[columns] -= self.means[columns] @ products[columns]
+        else:
+            rows, products = rows - self.means, points.T
         g = rows @ products
         if not self.scale[1]:
             return self.scale[0] * g
         if layout.complete:
-            g2 = 0.5 * (g * g - rows @ (products * products))
+            if coding.is_nominal:
+                squares = rows @ (products * products)  # of one level of each predictor
+            else:
+                squares = sum((rows[:, columns] @ products[columns]) ** 2 for columns in coding.columns)
+            g2 = 0.5 * (g * g - squares)
         else:
             g2 = np.zeros_like(g)
             for i in np.unique(layout.pairs[:, 0]):
                 partners = layout.pairs[layout.pairs[:, 0] == i, 1]
-                other = np.concatenate([np.arange(level_columns[j].start, level_columns[j].stop) for j in partners])
-                g_i = rows[:, level_columns[i]] @ products[level_columns[i]]
-                g2 += g_i * (rows[:, other] @ products[other])
+                of_partners = [np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners]
+                partner_columns = np.concatenate(of_partners)
+                g_i = rows[:, coding.columns[i]] @ products[coding.columns[i]]
+                g2 += g_i * (rows[:, partner_columns] @ products[partner_columns])
         return self.scale[0] * g + self.scale[1] * g2
 
 
@@ -79,8 +82,8 @@ class Basis:
     Attributes
     ----------
     kernel : Kernel
-    points : ndarray, shape (r, sum(n_levels))
-        Centred indicators of the chosen rows x_p.
+    points : ndarray, shape (r, F)
+        Centred features of the chosen rows x_p.
     mix : ndarray, shape (r, r)
         The functions at x are ``k(x, x_p) @ mix``.
     spectrum : ndarray, shape (r,)
@@ -99,36 +102,16 @@ class Basis:
         """Return the functions at encoded rows (n, m), as an array (n, r)."""
         out = np.empty((len(codes), len(self.spectrum)))
         for first in range(0, len(codes), CHUNK):
-            rows = indicators(codes[first : first + CHUNK], self.kernel.layout.n_levels)
+            rows = self.kernel.coding.rows(codes[first : first + CHUNK])
             out[first : first + CHUNK] = self.kernel(rows, self.points) @ self.mix
         return out
 
 
-def _starts(n_levels: np.ndarray) -> np.ndarray:
-    """Return the position of each predictor's first level among all levels, and the number of all levels: (m + 1,)."""
-    return np.concatenate(([0], np.cumsum(n_levels)))
-
-
-def indicators(codes: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
-    """Return the indicators (n, sum(n_levels)) of all levels of all predictors."""
-    first = _starts(n_levels)
-    out = np.zeros((len(codes), first[-1]))
-    out[np.arange(len(codes))[:, None], codes + first[:-1]] = 1.0
-    return out
-
-
-def level_slices(layout: Layout) -> list[slice]:
-    """Return the positions of each predictor's levels among all levels."""
-    first = _starts(layout.n_levels).tolist()
-    return [slice(a, b) for a, b in zip(first[:-1], first[1:], strict=True)]
-
-
-def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` are the shares of all levels."""
-    level_norms = 1.0 - 2.0 * means
-    for columns in level_slices(layout):
-        level_norms[columns] += means[columns] @ means[columns]
-    g_i = level_norms[codes + _starts(layout.n_levels)[:-1]]  # (n, m)
+def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding) -> tuple[np.ndarray, np.ndarray]:
+    """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` (F,) are those of all features."""
+    g_i = np.empty(codes.shape)  # of each predictor, (n, m)
+    for i, columns in enumerate(coding.columns):
+        g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
     g = g_i.sum(axis=1)
     if layout.complete:
         return g, 0.5 * (g**2 - (g_i**2).sum(axis=1))
@@ -138,12 +121,14 @@ def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[np.n
     return g, ((g_i @ adjacent) * g_i).sum(axis=1)
 
 
-def kernel_means(codes: np.ndarray, share: np.ndarray, means: np.ndarray, layout: Layout) -> tuple[float, float]:
+def kernel_means(
+    codes: np.ndarray, share: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding
+) -> tuple[float, float]:
     """Return the means a and b of g(x, x) and g2(x, x) over rows (n, m), whose shares of the weight are `share`."""
     a = b = 0.0
     for first in range(0, len(codes), CHUNK):
         chunk = slice(first, first + CHUNK)
-        g, g2 = diagonal(codes[chunk], means, layout)
+        g, g2 = diagonal(codes[chunk], means, layout, coding)
         a, b = a + float(share[chunk] @ g), b + float(share[chunk] @ g2)
     return a, b
 
@@ -155,7 +140,9 @@ def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
     return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
 
 
-def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int) -> Basis:
+def make_basis(
+    codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int, ordered: str = "nominal"
+) -> Basis:
     """Return a basis from chosen rows, by pivoted Cholesky in blocks: rows of largest weighted residual come first.
 
     Parameters
@@ -168,15 +155,18 @@ def make_basis(codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: floa
         Weight of couplings against fields.
     rank : int
         Largest number of functions. If levels and pairs of levels are fewer, the basis spans the kernel exactly.
+    ordered : {"nominal", "linear", "cumulative"}, default "nominal"
+        Coding of predictors whose levels are in order.
     """
     from scipy.linalg import solve_triangular
 
-    rows = indicators(codes, layout.n_levels)
+    coding = coding_of(layout, ordered)
+    rows = coding.rows(codes)
     share = weights / weights.sum()
     means = share @ rows
     centred = rows - means
-    g, g2 = diagonal(codes, means, layout)
-    kernel = Kernel(layout, means, kernel_scale(float(share @ g), float(share @ g2), tau))
+    g, g2 = diagonal(codes, means, layout, coding)
+    kernel = Kernel(layout, coding, means, kernel_scale(float(share @ g), float(share @ g2), tau))
     residual = kernel.scale[0] * g + kernel.scale[1] * g2  # k(x, x) less the factor's part
     negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
     factor = np.empty((max_rank, len(rows)))  # k is about factor' factor
@@ -212,26 +202,27 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     `weights` has shape (r, K). Fields and couplings are in the reference gauge: zero at the reference levels (the first
     of each predictor); the constants are the functions at the row of reference levels.
     """
-    layout, level_columns = basis.kernel.layout, level_slices(basis.kernel.layout)
+    layout, coding = basis.kernel.layout, basis.kernel.coding
     means, scale = basis.kernel.means, basis.kernel.scale
     alpha = (basis.mix @ weights).T
     K = len(alpha)
     theta, constant = np.zeros((K, layout.size)), np.zeros(K)
 
-    for i, columns in enumerate(level_columns):
+    for i, columns in enumerate(coding.columns):
         sums = alpha @ basis.points[:, columns] * scale[0]
-        fields = sums - (sums @ means[columns])[:, None]  # (K, L_i)
+        fields = coding.of_levels(i, sums) - (sums @ means[columns])[:, None]  # (K, L_i)
         theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
         constant += fields[:, 0]
     for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):
-        P = basis.points[:, level_columns[i]]
-        Q = basis.points[:, level_columns[j]]
+        P = basis.points[:, coding.columns[i]]
+        Q = basis.points[:, coding.columns[j]]
         products = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
         M = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
-        M = M - (M @ means[level_columns[j]])[:, :, None]
-        M = M - np.einsum("a,kab->kb", means[level_columns[i]], M)[:, None, :]
+        M = coding.of_levels(j, M) - (M @ means[coding.columns[j]])[:, :, None]  # (K, d_i, L_j)
+        M_i = np.einsum("a,kab->kb", means[coding.columns[i]], M)[:, None, :]
+        M = coding.of_levels(i, M.swapaxes(1, 2)).swapaxes(1, 2) - M_i  # (K, L_i, L_j)
         corner = M[:, 0, 0]
-        theta[:, start : start + (P.shape[1] - 1) * (Q.shape[1] - 1)] = (
+        theta[:, start : start + (M.shape[1] - 1) * (M.shape[2] - 1)] = (
             M[:, 1:, 1:] - M[:, 1:, :1] - M[:, :1, 1:] + corner[:, None, None]
         ).reshape(K, -1)
         theta[:, layout.start[i] : layout.start[i + 1]] += M[:, 1:, 0] - corner[:, None]
@@ -248,18 +239,20 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     squares of `tables` (r, layout.size), the parameters of each function by `to_tables`. If functions sum to a
     constant, the offset can replace it. `weights` (n,) are those of the training rows.
     """
-    layout, scale, means = basis.kernel.layout, basis.kernel.scale, basis.kernel.means
-    reference_distance = np.zeros(layout.m)  # squared distance of the reference level's indicators from the means
-    for i, columns in enumerate(level_slices(layout)):
-        level_means = means[columns].copy()
-        level_means[:1] -= 1.0
-        reference_distance[i] = level_means @ level_means
+    layout, coding, scale, means = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale, basis.kernel.means
+    reference_distance = np.array(  # squared distance of the reference level's features from the means
+        [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
+    )
     partner_distance = np.zeros(layout.m)
     for i, j in layout.pairs:
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
-    squared_norm = np.full(layout.size, 4.0 * scale[1])
-    squared_norm[: layout.D] = np.repeat(2.0 * (scale[0] + scale[1] * partner_distance), np.diff(layout.start))
+    steps = coding.squared_steps()
+    squared_norm = np.empty(layout.size)
+    squared_norm[: layout.D] = steps * np.repeat(scale[0] + scale[1] * partner_distance, np.diff(layout.start))
+    if layout.count(2):
+        row, column = cells(layout)
+        squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
     has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)

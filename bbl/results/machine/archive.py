@@ -341,7 +341,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     terms_table = _terms_table(arrays)
     terms = {name: arrays[name] for name in terms_table}
     check_arrays(terms, terms_table, m=len(design.n_levels))
-    layout = Layout(design.n_levels, list(terms.values()), _unpack_support(arrays, design, engine))
+    support = _unpack_support(arrays, design, engine)
+    layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
     hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
     check_types(meta, {"log_z_kind": str})

@@ -40,6 +40,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         **_streaming_facts(fit),
         "Observations": fit.nobs(),
         **_zeros_facts(fit),
+        **_order_facts(fit),
         **({} if fit._sampling_design is None else {"Sampling design": fit._sampling_design}),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
@@ -56,6 +57,14 @@ def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
     names = ", ".join(label_text(fit.labels.names[i]) for i in support.scope)
     where = " in single groups" if support.n_groups > 1 else ""
     return {"Structural zeros": f"{support.n_zeros} combination{'s' * (support.n_zeros != 1)} of {names}{where}"}
+
+
+def _order_facts(fit: MachineResults) -> dict[str, Any]:
+    """Return the fact "In order": how the engine codes predictors whose levels are in order, and which these are."""
+    ordered, in_order = vars(fit.engine).get("ordered", "nominal"), np.flatnonzero(fit.design.n_ordered > 2)
+    if ordered == "nominal" or not len(in_order):
+        return {}
+    return {"In order": f"{', '.join(label_text(fit.labels.names[i]) for i in in_order)} ({ordered})"}
 
 
 def _convergence_text(fit: MachineResults) -> str:

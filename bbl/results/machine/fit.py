@@ -252,7 +252,8 @@ class BBLResults(MachineResults, ClassifierResults):
         K, layout, relevance = len(self.labels.groups), self.parameters.layout, self.estimate.relevance
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
             terms = self.design.terms
-            layout = Layout(self.design.n_levels, None if terms.complete else terms.terms)
+            n_ordered = self.design.n_ordered
+            layout = Layout(self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered)
         level = None if relevance is None else relevance.level
         task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)
         run = Run(rng=rng, start=self.estimate.coefficients if warm and relevance is None else None)

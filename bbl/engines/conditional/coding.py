@@ -1,0 +1,151 @@
+"""Codings of the levels of predictors: the numbers by which conditional likelihood tells levels apart.
+
+The *features* of a level are the numbers that stand for it. A nominal predictor has an indicator for each level. One in
+order has, with a linear coding, a score that rises in equal steps, or with a cumulative coding an indicator for each
+threshold between levels. L levels have d features; m predictors have F features in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import get_args
+
+import numpy as np
+
+from bbl.choices import LevelCoding
+from bbl.model.gauge import contrasts
+from bbl.model.layout import Layout
+
+__all__ = ["CODINGS", "Coding", "coding_of"]
+
+CODINGS = get_args(LevelCoding)
+
+
+@dataclass(frozen=True)
+class Coding:
+    """The features of all levels of all predictors.
+
+    Attributes
+    ----------
+    n_levels : ndarray, shape (m,)
+    features : tuple of m ndarrays, shapes (L_i, d_i), or None
+        Features of the levels of each predictor; None stands for the identity: an indicator for each level.
+    """
+
+    n_levels: np.ndarray
+    features: tuple[np.ndarray | None, ...]
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """Number of features of each predictor, shape (m,)."""
+        pairs = zip(self.features, self.n_levels, strict=True)
+        return np.array([L if features is None else features.shape[1] for features, L in pairs], dtype=np.intp)
+
+    @cached_property
+    def columns(self) -> list[slice]:
+        """The columns of each predictor's features among those of all predictors."""
+        ends = np.cumsum(self.widths).tolist()
+        return [slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)]
+
+    @cached_property
+    def is_nominal(self) -> bool:
+        """Whether every predictor has indicators."""
+        return all(features is None for features in self.features)
+
+    def n_parameters(self, layout: Layout) -> int:
+        """Return the number of parameters of a group: fields and couplings of a layout that levels in order share."""
+        n_contrasts = [
+            max(int(L) - 1, 0) if features is None else int(np.linalg.matrix_rank(features - features.mean(axis=0)))
+            for features, L in zip(self.features, self.n_levels, strict=True)
+        ]
+        return Layout(np.array(n_contrasts, dtype=np.intp) + 1, layout.terms).size
+
+    def rows(self, codes: np.ndarray) -> np.ndarray:
+        """Return the features (n, F) of encoded rows (n, m)."""
+        out = np.zeros((len(codes), int(self.widths.sum())))
+        row = np.arange(len(codes))
+        for i, (columns, features) in enumerate(zip(self.columns, self.features, strict=True)):
+            if features is None:
+                out[row, columns.start + codes[:, i].astype(np.intp)] = 1.0
+            else:
+                out[:, columns] = features[codes[:, i]]
+        return out
+
+    def means(self, level_shares: list[np.ndarray]) -> np.ndarray:
+        """Return the means (F,) of all features, from the shares (L_i,) of each predictor's levels."""
+        pairs = zip(level_shares, self.features, strict=True)
+        return np.concatenate([shares if features is None else shares @ features for shares, features in pairs])
+
+    def of_levels(self, i: int, values: np.ndarray) -> np.ndarray:
+        """Return ``values @ features.T`` of predictor i: from features (..., d_i) to levels (..., L_i)."""
+        features = self.features[i]
+        return values if features is None else values @ features.T
+
+    def squared_distances(self, i: int, point: np.ndarray) -> np.ndarray:
+        """Return the squared distances (L_i,) of the features of predictor i's levels from a point (d_i,)."""
+        features = self.features[i]
+        if features is None:
+            return 1.0 - 2.0 * point + point @ point
+        return ((features - point) ** 2).sum(axis=1)
+
+    def squared_steps(self) -> np.ndarray:
+        """Return the squared distances (D,) of the features of the non-reference levels from the reference level's."""
+        steps = [
+            np.full(int(L) - 1, 2.0) if features is None else ((features[1:] - features[0]) ** 2).sum(axis=1)
+            for features, L in zip(self.features, self.n_levels, strict=True)
+        ]
+        return np.concatenate([np.empty(0), *steps])
+
+    def uncorrelated(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return contrasts of predictor i's levels that span its features, and their variances (r,) over the rows.
+
+        The contrasts (L_i - 1, r) are values at the non-reference levels less that at the reference level. They are
+        uncorrelated over rows with level shares (L_i,), and orthonormal in the kernel.
+        """
+        features, L = self.features[i], len(shares)
+        if features is None:
+            spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)
+        else:
+            left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+            is_spanned = size > 1e-9 * size.max(initial=0.0)
+            spanning = left[:, is_spanned] * size[is_spanned]
+        mean = shares @ spanning
+        variance, rotation = np.linalg.eigh((spanning * shares[:, None]).T @ spanning - np.outer(mean, mean))
+        values = spanning @ rotation
+        return values[1:] - values[0], np.maximum(variance, 0.0)
+
+
+def coding_of(layout: Layout, ordered: str) -> Coding:
+    """Return the coding of a layout's predictors: `ordered` of those in order, indicators of the others.
+
+    The first and the last of k levels in order are as far apart as two levels of a nominal predictor, so that a
+    predictor of two levels is the same with each coding. A level behind those in order, of missing values, has an
+    indicator and is as far from the first and from the last.
+    """
+    features = [
+        None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
+        for k, L in zip(layout.n_ordered, layout.n_levels, strict=True)
+    ]
+    return Coding(layout.n_levels, tuple(features))
+
+
+def _features(k: int, L: int, ordered: str) -> np.ndarray:
+    """Return the features (L, d) of L levels of which the first k are in order.
+
+    Examples
+    --------
+    >>> (_features(3, 3, "linear") / np.sqrt(2.0)).ravel().tolist()
+    [-0.5, 0.0, 0.5]
+    >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
+    [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
+    """
+    position = np.arange(k)
+    if ordered == "linear":
+        in_order = np.sqrt(2.0) * (position / (k - 1.0) - 0.5)[:, None]
+    else:
+        in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(2.0 / (k - 1.0))
+    features = np.zeros((L, in_order.shape[1] + L - k))
+    features[:k, : in_order.shape[1]] = in_order
+    features[k:, in_order.shape[1] :] = np.sqrt(1.5) * np.eye(L - k)
+    return features

@@ -1,13 +1,13 @@
 /* Vector widths: function attributes of each width, and whether this processor runs it. A kernel compiles its inner
    loops once for each width and chooses among them at run time.
 
-   Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (any processor, if the compiler has vector types), less for plain
-   numbers. */
+   Widths are in bytes: 64 (AVX-512), 32 (AVX2), 16 (any processor, if the compiler has vector types). A width below 16
+   stands for plain numbers, which every processor runs. */
 #ifndef CPU_H
 #define CPU_H
 
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-#define CPU_X86 1
+#define CPU_X86 1 /* the functions of this compiler can ask for AVX-512 or AVX2 */
 #define CPU_64_BYTES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
 #define CPU_32_BYTES __attribute__((target("avx2,fma")))
 #endif

@@ -2,17 +2,17 @@
 #ifndef SOLVER_H
 #define SOLVER_H
 
-/* of one predictor */
+/* How the fit of one predictor ended */
 enum solver_status {
     SOLVER_RUNNING = -1,
     SOLVER_CONVERGED = 0,
     SOLVER_ITMAX = 1,       /* the limit of iterations was reached */
     SOLVER_STUCK = 2,       /* no step makes progress */
-    SOLVER_NOT_FINITE = 3,
-    SOLVER_STOPPED = 4      /* by a stop flag */
+    SOLVER_NOT_FINITE = 3,  /* a number is infinite or NaN */
+    SOLVER_STOPPED = 4      /* by a stop flag that another thread has set */
 };
 
-/* of a call of a kernel */
+/* How a call of a kernel ended */
 enum solver_code {
     SOLVER_DONE = 0,
     SOLVER_INTERRUPTED = -1,  /* by a signal */

@@ -1,11 +1,13 @@
 /* Vectors of numbers for one width: types and elementary operations.
 
    Set before inclusion: LANES (numbers in a vector; 1 makes it a plain number, for compilers without vector types),
-   TARGET (function attribute), NAME(x) (gives x a prefix), and SINGLE for float instead of double. A second inclusion
-   undefines these names and its own.
+   TARGET (function attribute that selects the instruction set), NAME(x) (gives x the prefix of this width), and SINGLE
+   for float instead of double. A second inclusion undefines these names and those that this file defines.
 
    Conventions: REAL is a number and WORD an unsigned integer of the same size; `vec` holds LANES numbers, `words` LANES
-   integers. A mask has all bits of a lane set, or none. */
+   integers. A lane is one position of a vector. A mask is a `words` that has all bits of a lane set, or none.
+   vec_load and vec_store move LANES numbers from and to p, which need not be aligned; vec_fill(s) has s in all lanes.
+   bits(v) is the binary representation of v, real(u) the numbers that u represents. */
 #ifndef VECTOR_OPEN
 #define VECTOR_OPEN
 #include <stdint.h>
@@ -21,11 +23,11 @@
 #if LANES > 1
 typedef REAL NAME(vec) __attribute__((vector_size(sizeof(REAL) * LANES)));
 typedef WORD NAME(words) __attribute__((vector_size(sizeof(WORD) * LANES)));
-#define MASK(comparison) ((words)(comparison))
+#define MASK(comparison) ((words)(comparison)) /* a comparison of vectors is a mask already */
 #else
 typedef REAL NAME(vec);
 typedef WORD NAME(words);
-#define MASK(comparison) ((WORD)0 - (WORD)(comparison))
+#define MASK(comparison) ((WORD)0 - (WORD)(comparison)) /* 0 or 1 to no or all bits */
 #endif
 #define vec NAME(vec)
 #define words NAME(words)
@@ -41,15 +43,16 @@ TARGET static inline void NAME(store_words)(void *p, words u) { memcpy(p, &u, si
 TARGET static inline words NAME(bits)(vec v) { words u; memcpy(&u, &v, sizeof u); return u; }
 TARGET static inline vec NAME(real)(words u) { vec v; memcpy(&v, &u, sizeof v); return v; }
 
-/* mask ? a : b, lane by lane */
+/* Return mask ? a : b, lane by lane. */
 TARGET static inline vec NAME(choose)(words mask, vec a, vec b)
 {
     return NAME(real)((mask & NAME(bits)(a)) | (~mask & NAME(bits)(b)));
 }
 
+/* Return the larger of a and b, lane by lane. */
 TARGET static inline vec NAME(larger)(vec a, vec b) { return NAME(choose)(MASK(a > b), a, b); }
 
-/* vf: LANES numbers in single precision */
+/* vf: LANES numbers in single precision. NARROW rounds a vec to it, WIDEN turns it into a vec. */
 #if LANES > 1
 typedef float NAME(vf) __attribute__((vector_size(4 * LANES)));
 #define NARROW(v) __builtin_convertvector(v, vf)

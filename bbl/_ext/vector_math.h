@@ -1,8 +1,10 @@
 /* Exponentials, logarithms and long products of vectors, to be included between the two inclusions of vector.h and, a
    second time, to undefine its names.
 
-   Conventions: those of vector.h. MANTISSA is the number of bits of the fraction of a number, BIAS that of its
-   exponent. exp(x) = 2^n exp(r), with n = round(x / ln 2) and the remainder r in a polynomial. */
+   Conventions: those of vector.h. MANTISSA is the number of bits of the fraction of a number, BIAS what is added to its
+   exponent before it is stored. exp(x) = 2^n exp(r), with n = round(x / ln 2), the remainder r = x - n ln 2, and a
+   polynomial p for exp(r). ln 2 is the sum of two constants, of which the larger has so few digits that its product
+   with n is exact. */
 #ifndef VECTOR_MATH_OPEN
 #define VECTOR_MATH_OPEN
 
@@ -20,7 +22,7 @@ TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, p;
     x = NAME(choose)(MASK(x < vec_fill(-87.0)), vec_fill(-87.0), x);
-    t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves the rounded power in the low bits */
+    t = x * 1.44269504f + 12582912.0f;  /* adding 1.5 * 2^23 leaves n in the low bits */
     n = t - 12582912.0f;
     r = x - n * 0.693359375f + n * 2.12194440e-4f;
     p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -29,10 +31,10 @@ TARGET static inline vec NAME(exp)(vec x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 23));  /* adds n to the exponent of p */
 }
 
-/* exp(x) - 1, x clipped to [-80, 80]; relative error below 3e-7, for tiny x too */
+/* exp(x) - 1 = 2^n (exp(r) - 1) + (2^n - 1), x clipped to [-80, 80]; relative error below 3e-7, for tiny x too */
 TARGET static inline vec NAME(expm1)(vec x)
 {
     vec t, n, r, p, power;
@@ -51,7 +53,10 @@ TARGET static inline vec NAME(expm1)(vec x)
     return p * power + (power - 1.0f);
 }
 
-/* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf) */
+/* log(z) for normal z >= 1; relative error below 2e-7 (polynomial of Cephes' logf).
+
+   z = 2^k (1 + f), where k is chosen so that 1 + f lies in sqrt(1/2)..sqrt(2); 0x3f3504f3 is sqrt(1/2), and the float
+   with the bits k | 0x4b000000 is 2^23 + k, so that e is k as a float. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words k = (NAME(bits)(z) - 0x3f3504f3u) >> 23;
@@ -73,7 +78,7 @@ TARGET static inline vec NAME(exp)(vec x)
 {
     vec t, n, r, s, p, q;
     x = NAME(choose)(MASK(x < vec_fill(-708.0)), vec_fill(-708.0), x);
-    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves the rounded power in the low bits */
+    t = x * 1.4426950408889634 + 6755399441055744.0;  /* adding 1.5 * 2^52 leaves n in the low bits */
     n = t - 6755399441055744.0;
     r = x - n * 6.93147180369123816490e-01;
     r = r - n * 1.90821492927058770002e-10;
@@ -88,10 +93,13 @@ TARGET static inline vec NAME(exp)(vec x)
     q = r * 0.16666666666666669 + 0.5;
     p = p * s + q;
     p = p * s + r + 1.0;
-    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 52));
+    return NAME(real)(NAME(bits)(p) + (NAME(bits)(t) << 52));  /* adds n to the exponent of p */
 }
 
-/* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c) */
+/* log(z) for normal z >= 1; error below 1 ulp or so (reduction and polynomial of fdlibm's e_log.c).
+
+   z = 2^k (1 + f) as in single precision: 0x3fe6a09e00000000 is about sqrt(1/2), and the double with the bits
+   k | 0x4330000000000000 is 2^52 + k, so that e is k as a double. */
 TARGET static inline vec NAME(log)(vec z)
 {
     const words shift = NAME(bits)(z) - 0x3fe6a09e00000000u, k = shift >> 52;
@@ -105,18 +113,19 @@ TARGET static inline vec NAME(log)(vec z)
 }
 #endif
 
-/* Move the exponent of a product of numbers >= 1 to *exponent; done after every factor, it prevents overflow. */
+/* Return a product of numbers >= 1 divided by its power of two, so that it lies in [1, 2), and add the exponent of that
+   power, with its BIAS, to *exponent. Done after every factor, it prevents overflow. */
 TARGET static inline vec NAME(split)(vec product, words *exponent)
 {
     *exponent += NAME(bits)(product) >> MANTISSA;
     return NAME(real)((NAME(bits)(product) & (((WORD)1 << MANTISSA) - 1)) | ((WORD)BIAS << MANTISSA));
 }
 
-/* Return the log of a product after `factors` calls of split. */
+/* Return the log of a product after `factors` calls of split, whose sum of exponents is `exponent`. */
 TARGET static inline vec NAME(split_log)(vec product, words exponent, ptrdiff_t factors)
 {
-    const REAL magic = (REAL)((WORD)1 << MANTISSA);  /* a number of this size has its integer in its low bits */
-    const vec power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (magic + (REAL)(BIAS * factors));
+    const REAL offset = (REAL)((WORD)1 << MANTISSA);  /* the number offset + k has the integer k in its low bits */
+    const vec power = NAME(real)(exponent | (WORD)(BIAS + MANTISSA) << MANTISSA) - (offset + (REAL)(BIAS * factors));
     return NAME(log)(product) + power * (REAL)6.93145751953125e-01 + power * (REAL)1.42860682030941723212e-06;
 }
 

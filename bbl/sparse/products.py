@@ -184,9 +184,9 @@ class Products:
         self.terms = [self.terms[t] for t in which]
         self._set(np.ascontiguousarray(self.codes[which]), [self.tables[t] for t in which])
 
-    def _set(self, codes: np.ndarray, tables: list[np.ndarray]) -> None:
+    def _set(self, states: np.ndarray, tables: list[np.ndarray]) -> None:
         """Set the states (T, n) and tables, and what follows from them."""
-        self.codes, self.tables = codes, tables
+        self.codes, self.tables = states, tables
         n_states = np.array([len(table) for table in tables], dtype=np.intp)
         self.sizes = np.array([table.shape[1] for table in tables], dtype=np.intp)
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)

@@ -395,7 +395,12 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         with pytest.raises(ValueError, match="do not fit"):
             kernel.run(*fixed, *wrong, 1)
     draws, energies = np.empty((4, 3, 2), np.uint8), np.empty((4, 3), np.float32)
-    for bad in ({"thin": 0}, {"thin": 1, "first": 1}, {"thin": 2, "since": 2}, {"thin": 1, "energies": energies[:3]}):
+    for bad in (
+        {"thin": 0},
+        {"thin": 1, "first_draw": 1},
+        {"thin": 2, "sweeps_since_draw": 2},
+        {"thin": 1, "energies": energies[:3]},
+    ):
         with pytest.raises(ValueError, match="do not fit"):
             kernel.run(*fixed, *state, 3, **{"draws": draws, "energies": energies, **bad})
     with pytest.raises(ValueError, match="do not fit"):

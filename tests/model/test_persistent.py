@@ -166,7 +166,7 @@ def test_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="fit the groups"):
         kernel.draw(np.array([0, 3]), x, x, x, np.ones(2), x)
     with pytest.raises(ValueError, match="fit the groups"):
-        kernel.products(np.array([0, 3]), x, x, x, x, np.ones(2))
+        kernel.gradient_by_scale(np.array([0, 3]), x, x, x, x, np.ones(2))
     with pytest.raises(ValueError, match="not that of the streams"):
         kernel.normal(np.ones((4, 3), np.uint32), x)
     with pytest.raises(ValueError, match="fit the groups"):

@@ -1,7 +1,8 @@
 """Sums over the observed cells of a two-way table, and moves of single rows between groups of rows.
 
 A table of I rows and J columns is stored by rows (CSR): the cells k of row i are start[i] <= k < start[i + 1], with
-their column[k], value[k] and weight[k]. A block is the set of the cells of one row group and one column group.
+their column[k], value[k] and weight[k]. A block is the set of the cells of one row group and one column group. Row
+groups and column groups are numbered from 0; below, a is the number of row groups, b that of column groups.
 """
 from libc.stdint cimport int32_t
 
@@ -20,7 +21,7 @@ def group_sums(const Py_ssize_t[::1] start, const int32_t[::1] column, const dou
                double[:, ::1] sums_out):
     """Write, for each row and column group, the sum of the weights and the sum of weight * value of the cells.
 
-    Shapes: column_group (J,), counts_out and sums_out (I, groups).
+    Shapes: column_group (J,), counts_out (sums of weights) and sums_out (I, b).
     """
     check_table(start, column, value, weight)
     cdef Py_ssize_t rows = start.shape[0] - 1, i, k
@@ -42,7 +43,7 @@ def residual_squares(const Py_ssize_t[::1] start, const int32_t[::1] column, con
                      const double[:, ::1] mean):
     """Return the sum over cells of weight * (value - mean of the cell's block)^2.
 
-    Shapes: row_group (I,), column_group (J,), mean (row groups, column groups).
+    Shapes: row_group (I,), column_group (J,), mean (a, b).
     """
     check_table(start, column, value, weight)
     cdef Py_ssize_t rows = start.shape[0] - 1, i, k
@@ -59,11 +60,11 @@ def residual_squares(const Py_ssize_t[::1] start, const int32_t[::1] column, con
 
 def centre_costs(const Py_ssize_t[::1] start, const int32_t[::1] column, const double[::1] value,
                  const double[::1] weight, const double[:, ::1] centre, const double[:, ::1] is_known,
-                 double[:, ::1] cost_out, double[:, ::1] joint_out):
-    """Write the weighted squared distance of every row from each centre, over the columns known to both.
+                 double[:, ::1] cost_out, double[:, ::1] joint_weight_out):
+    """Write the weighted squared distance of every row from each centre, over the columns where both have values.
 
     Shapes: centre and is_known (J, groups), is_known holding 1 where the centre has a value, else 0; cost_out
-    (I, groups) for the distances, joint_out (I, groups) for the sum of the weights of the cells that were compared.
+    (I, groups) for the distances, joint_weight_out (I, groups) for the sums of the weights of the compared cells.
     """
     check_table(start, column, value, weight)
     cdef Py_ssize_t rows = start.shape[0] - 1, groups = centre.shape[1], i, k, g
@@ -71,26 +72,26 @@ def centre_costs(const Py_ssize_t[::1] start, const int32_t[::1] column, const d
     cdef const double *centre_j
     cdef const double *is_known_j
     cdef double *cost
-    cdef double *joint
+    cdef double *joint_weight
     if (groups < 1 or is_known.shape[0] != centre.shape[0] or is_known.shape[1] != groups or cost_out.shape[0] != rows
-            or joint_out.shape[0] != rows or cost_out.shape[1] != groups or joint_out.shape[1] != groups):
+            or joint_weight_out.shape[0] != rows or cost_out.shape[1] != groups or joint_weight_out.shape[1] != groups):
         raise ValueError("the centres do not fit the table")
     with nogil:
         cost_out[:, :] = 0.0
-        joint_out[:, :] = 0.0
+        joint_weight_out[:, :] = 0.0
         for i in range(rows):
-            cost, joint = &cost_out[i, 0], &joint_out[i, 0]
+            cost, joint_weight = &cost_out[i, 0], &joint_weight_out[i, 0]
             for k in range(start[i], start[i + 1]):
                 centre_j, is_known_j = &centre[column[k], 0], &is_known[column[k], 0]
                 value_k, weight_k = value[k], weight[k]
                 for g in range(groups):
                     difference = value_k - centre_j[g]
                     cost[g] += weight_k * is_known_j[g] * difference * difference
-                    joint[g] += weight_k * is_known_j[g]
+                    joint_weight[g] += weight_k * is_known_j[g]
 
 
 def add_rows(const int32_t[::1] group, const double[:, ::1] rows, double[:, ::1] out):
-    """Write the sum of the rows (n, k) of each group g = group[i] to out (groups, k)."""
+    """Write the sum of the rows (n, k) in each group to out (groups, k); row i is in group[i]."""
     cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i, j
     cdef int32_t g
     if group.shape[0] != n or out.shape[1] != width:
@@ -103,7 +104,7 @@ def add_rows(const int32_t[::1] group, const double[:, ::1] rows, double[:, ::1]
                 out[g, j] += rows[i, j]
 
 
-cdef inline double explained(double count, double total) noexcept nogil:
+cdef inline double explained_squares(double count, double total) noexcept nogil:
     """Return the sum of squares explained by the mean of a block of weight `count` and weighted sum `total`."""
     return total * total / count if count > 0.0 else 0.0
 
@@ -112,10 +113,10 @@ def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[:
                double[:, ::1] block_counts, double[:, ::1] block_sums, const Py_ssize_t[::1] order, double min_gain):
     """Move each row in turn to the row group that lowers the residual sum of squares most; return the number of moves.
 
-    Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the rows in each group,
-    block_counts and block_sums (a, b), order (I,) the rows in the order of visits. row_group, size, block_counts and
-    block_sums are updated in place after every move. A move must lower the sum by more than `min_gain`, and never
-    empties a group.
+    Shapes: counts and sums (I, b) as `group_sums` writes them, row_group (I,), size (a,) the number of rows in each
+    group, block_counts and block_sums (a, b) the same sums by block, order (I,) the rows in the order of visits.
+    row_group, size, block_counts and block_sums are updated in place after every move. A move must lower the sum of
+    squares by more than `min_gain`, and never empties a group.
     """
     cdef Py_ssize_t n_groups = block_counts.shape[0], n_column_groups = counts.shape[1], t, i, j
     cdef int32_t g, source, target
@@ -127,12 +128,12 @@ def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[:
             source = target = row_group[i]
             if size[source] < 2:
                 continue
-            required = min_gain  # and the sum of squares that the row explains in its group
+            required = min_gain  # plus the explained sum of squares that its group loses without the row
             for j in range(n_column_groups):
                 if counts[i, j] > 0.0:
-                    required += (explained(block_counts[source, j], block_sums[source, j])
-                                 - explained(block_counts[source, j] - counts[i, j],
-                                             block_sums[source, j] - sums[i, j]))
+                    required += (explained_squares(block_counts[source, j], block_sums[source, j])
+                                 - explained_squares(block_counts[source, j] - counts[i, j],
+                                                     block_sums[source, j] - sums[i, j]))
             best_gain = required
             for g in range(<int32_t> n_groups):
                 if g == source:
@@ -140,8 +141,8 @@ def one_by_one(const double[:, ::1] counts, const double[:, ::1] sums, int32_t[:
                 gain = 0.0
                 for j in range(n_column_groups):
                     if counts[i, j] > 0.0:
-                        gain += (explained(block_counts[g, j] + counts[i, j], block_sums[g, j] + sums[i, j])
-                                 - explained(block_counts[g, j], block_sums[g, j]))
+                        gain += (explained_squares(block_counts[g, j] + counts[i, j], block_sums[g, j] + sums[i, j])
+                                 - explained_squares(block_counts[g, j], block_sums[g, j]))
                 if gain > best_gain:
                     best_gain, target = gain, g
             if target != source:

@@ -2,11 +2,12 @@
 
 An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
 order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
-minimised, is the deviance of all blocks (ratings.h) plus a penalty for each. A step of the Du process moves one item,
-drawn at random, to another group or a new one, all equally likely.
+minimised, is the sum of the deviances of all blocks (ratings.h) plus a penalty for each block. A step of the Du process
+moves one item, drawn at random, to another group or a new one, all equally likely.
 
-Arguments of all functions: item, user, rating = 0..levels-1 and weight (n,) are the ratings. The centre of a block is
-its mean rating, or with mle the one of largest likelihood; sigma is the standard deviation of ratings around it.
+Arguments of all functions: item, user, rating = 0..levels-1 and weight (n,) are the ratings; items, users and levels
+are the numbers of each. The centre of a block is its mean rating, or with mle the one of largest likelihood; sigma is
+the standard deviation of ratings around it. Random numbers come from `stream` or s (4,), a state of random.h.
 """
 from libc.math cimport fabs
 from libc.stdint cimport int32_t, uint64_t
@@ -25,7 +26,7 @@ cdef extern from "random.h" nogil:
     int32_t random_below(uint64_t *s, int32_t n)
     int32_t random_du_step(uint64_t *s, const int32_t *label, const int32_t *size, int32_t n, int32_t k, int32_t *to)
 
-cdef int32_t CACHE = 32768  # number of cached block deviances; a power of two
+cdef int32_t CACHE = 32768  # number of cached block deviances; a power of two, so that a bit mask selects the row
 cdef double MIN_GAIN = 1e-9  # relative decrease of the fitness that `refine` demands of a move
 
 # Ratings, model and scratch memory of one call
@@ -37,16 +38,16 @@ cdef struct model:
     const int32_t *rating  # 0..levels-1
     const double *weight
     double sigma, penalty  # penalty: for each block
-    int mle
+    int mle                # whether centres are those of largest likelihood
     double *counts         # (item groups * user groups, levels) weight of each rating in each block
     double *deviance       # (item groups * user groups) of each block of the individual that was evaluated last
     int32_t *map           # (items + users) scratch: new number of each label
     int32_t *size          # (items + users) scratch: members of each group
-    double *cache          # (CACHE, levels + 1) counts of a block, then its deviance; an unused row has counts 0
+    double *cache          # (CACHE, levels + 1) row of a hash: counts of a block, then its deviance; counts 0 if unused
 
 
 cdef double block_deviance(model *m, const double *counts) noexcept nogil:
-    """Return the deviance of a block at its centre, from the cache if possible; 0 for an empty block."""
+    """Return the deviance of a block with `counts` (levels,) at its centre, from the cache if possible; 0 if empty."""
     cdef uint64_t hash = 0, word
     cdef double *cached
     cdef double centre
@@ -54,7 +55,7 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
     cdef bint has_ratings = False, is_cached = True
     for r in range(m.levels):
         has_ratings = has_ratings or counts[r] > 0.0
-        memcpy(&word, counts + r, sizeof(word))
+        memcpy(&word, counts + r, sizeof(word))  # the bits of the count enter the hash
         hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15
         hash ^= hash >> 29
     if not has_ratings:
@@ -70,7 +71,7 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
 
 
 cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
-    """Return the fitness of an individual, after renumbering its labels in place."""
+    """Return the fitness of an individual; its labels are renumbered in place, m.counts and m.deviance written."""
     cdef int32_t n_item_groups = partition_renumber(labels, m.items, m.map, labels)
     cdef int32_t n_user_groups = partition_renumber(labels + m.items, m.users, m.map, labels + m.items)
     cdef Py_ssize_t c, blocks = <Py_ssize_t> n_item_groups * n_user_groups
@@ -87,36 +88,39 @@ cdef double evaluate(model *m, int32_t *labels) noexcept nogil:
     return fitness
 
 
-cdef void cross(const int32_t *first, const int32_t *second, int32_t *child, int32_t n, int32_t *overlap,
+cdef void cross(const int32_t *first_parent, const int32_t *second_parent, int32_t *child, int32_t n, int32_t *overlap,
                 uint64_t *s) noexcept nogil:
-    """Write a child: labels of `first`, a random group being enlarged by the group of `second` that overlaps it most.
+    """Write a child: the first parent, with a random group enlarged by the second parent's group that overlaps it most.
 
-    Shapes: first, second, child (n,), overlap (n,) scratch.
+    Shapes: labels first_parent, second_parent and child (n,), of items or of users; overlap (n,) is scratch.
     """
-    cdef int32_t i, n_groups = 0, chosen, overlapping = 0
+    cdef int32_t i, n_groups = 0, enlarged_group, added_group = 0
     for i in range(n):
-        n_groups = max(n_groups, first[i] + 1)
+        n_groups = max(n_groups, first_parent[i] + 1)
         overlap[i] = 0
-    chosen = random_below(s, n_groups)
+    enlarged_group = random_below(s, n_groups)
     for i in range(n):
-        if first[i] == chosen:
-            overlap[second[i]] += 1
+        if first_parent[i] == enlarged_group:
+            overlap[second_parent[i]] += 1
     for i in range(n):
-        if overlap[i] > overlap[overlapping]:
-            overlapping = i
+        if overlap[i] > overlap[added_group]:
+            added_group = i
     for i in range(n):
-        child[i] = chosen if second[i] == overlapping else first[i]
+        child[i] = enlarged_group if second_parent[i] == added_group else first_parent[i]
 
 
 cdef void mutate(int32_t *labels, int32_t n, int32_t *size, int32_t *new_label, uint64_t *s) noexcept nogil:
-    """Take one step of the Du process on a partition of n; the labels are renumbered before, not after."""
-    cdef int32_t n_groups = partition_renumber(labels, n, new_label, labels), i, item, to
+    """Take one step of the Du process on the partition `labels` (n,), renumbered before the step but not after it.
+
+    size and new_label are scratch memory for the sizes of the groups and the new numbers of the labels.
+    """
+    cdef int32_t n_groups = partition_renumber(labels, n, new_label, labels), i, item, new_group
     for i in range(n_groups):
         size[i] = 0
     for i in range(n):
         size[labels[i]] += 1
-    item = random_du_step(s, labels, size, n, n_groups, &to)
-    labels[item] = to  # may open a group or leave one empty
+    item = random_du_step(s, labels, size, n, n_groups, &new_group)
+    labels[item] = new_group  # may open a group or leave one empty
 
 
 cdef void mutate_one(model *m, int32_t *labels, uint64_t *s) noexcept nogil:
@@ -127,16 +131,16 @@ cdef void mutate_one(model *m, int32_t *labels, uint64_t *s) noexcept nogil:
         mutate(labels + m.items, m.users, m.size, m.map, s)
 
 
-cdef int32_t tournament(const double *fitness, int32_t members, uint64_t *s) noexcept nogil:
-    """Return the fitter of two random members."""
-    cdef int32_t first = random_below(s, members), second = random_below(s, members)
-    return first if fitness[first] <= fitness[second] else second
+cdef int32_t select_parent(const double *fitness, int32_t members, uint64_t *s) noexcept nogil:
+    """Return the index of the fitter of two random members of a population (tournament selection)."""
+    cdef int32_t member = random_below(s, members), rival = random_below(s, members)
+    return member if fitness[member] <= fitness[rival] else rival
 
 
 cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating,
                     const double[::1] weight, int32_t items, int32_t users, int32_t levels, double sigma,
                     double penalty, bint mle) except -1:
-    """Point the model at the ratings and allocate scratch memory, which `close_model` frees."""
+    """Point the model at the ratings and allocate scratch memory; `close_model` must follow, after an error too."""
     m.counts, m.deviance, m.map, m.cache = NULL, NULL, NULL, NULL
     if not item.shape[0] == user.shape[0] == rating.shape[0] == weight.shape[0] or not item.shape[0]:
         raise ValueError("the ratings do not fit together")
@@ -154,6 +158,7 @@ cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, 
 
 
 cdef void close_model(model *m) noexcept nogil:
+    """Free the scratch memory that `open_model` has allocated."""
     free(m.counts)
     free(m.deviance)
     free(m.map)
@@ -179,19 +184,18 @@ def fitness_of(const int32_t[::1] item, const int32_t[::1] user, const int32_t[:
 
 cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize_t *cell_start, const Py_ssize_t *cell,
                       double *moved_counts, double *new_counts, int32_t *to_out) noexcept nogil:
-    """Return the largest decrease (<= 0) of the fitness by moving item or user i; write the new group to to_out.
+    """Return the change of the fitness by the best move of i and write the new group to to_out; 0 if no move lowers it.
 
-    `labels` are those of the individual that was evaluated last.
-
-    The ratings of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only the blocks of the old and new group
-    that meet ratings of i change. Scratch memory: moved_counts (groups of the other side, levels) for the weight of the
-    ratings of i in each of these blocks, new_counts (levels,) for a block after the move.
+    i is an item if i < items, else user i - items. `labels` are those of the individual that was evaluated last. The
+    ratings of i are cell[cell_start[i]] .. cell[cell_start[i + 1] - 1]. Only blocks of the old and new group that have
+    ratings of i change. Scratch memory: moved_counts (groups of the other side, levels), the weight of the ratings of i
+    by group of the other side (users if i is an item); new_counts (levels,), for a block after the move.
     """
     cdef bint is_item = i < m.items
     cdef int32_t n_user_groups = 0, n_item_groups = 0, n_other, n_groups, k, g
     cdef int32_t target, source = labels[i], source_size = 0, r
     cdef Py_ssize_t c, block_k  # block_k: the block with group k of the other side
-    cdef double change, best_change = 0.0, removal = 0.0
+    cdef double change, best_change = 0.0, removal = 0.0  # removal: change of the fitness by removing i
     cdef double *counts
     cdef int32_t members = m.items if is_item else m.users
     for k in range(m.items):
@@ -207,19 +211,19 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
     for k in range(members):
         source_size += labels[k if is_item else m.items + k] == source
-    for target in range(-1, min(n_groups + 1, members)):  # -1 first: the change by removing i
+    for target in range(-1, min(n_groups + 1, members)):  # -1: removal of i; n_groups: a new group
         if target == source:
             continue
         g = source if target < 0 else target
         change = 0.0
         for k in range(n_other):
             block_k = <Py_ssize_t> g * n_user_groups + k if is_item else <Py_ssize_t> k * n_user_groups + g
-            counts = m.counts + block_k * m.levels
+            counts = m.counts + block_k * m.levels  # not read for a new group
             for r in range(m.levels):
                 if moved_counts[k * m.levels + r] != 0.0:
                     break
             else:
-                continue
+                continue  # no ratings of i in this block
             for r in range(m.levels):
                 new_counts[r] = moved_counts[k * m.levels + r]
                 if target < 0:  # a count within rounding of zero is zero
@@ -242,9 +246,9 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
 def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] rating, const double[::1] weight,
            int32_t items, int32_t users, int32_t levels, double sigma, double penalty, bint mle,
            int32_t[::1] labels, const int32_t[::1] stop):
-    """Move each item and user in turn to the group that lowers the fitness most, until none does; return it.
+    """Move each item and user in turn to the group that lowers the fitness most, until none does; return the fitness.
 
-    labels (items + users) are changed in place and end in order of first appearance. A non-zero stop[0] ends it early.
+    labels (items + users,) are changed in place and end in order of first appearance. A non-zero stop[0] ends it.
     """
     cdef model m
     cdef int32_t i, target = 0, n_labels = items + users
@@ -264,7 +268,9 @@ def refine(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
         if cell_start == NULL or moved_counts == NULL:
             raise MemoryError("no memory for the refinement")
         cell, new_counts = cell_start + n_labels + 2, moved_counts + n_labels * levels
-        with nogil:  # counting sort of the ratings by item and by user
+        # counting sort of the ratings by item and by user: the place for the next rating of i is cell_start[i + 1],
+        # which ends as the first place of i + 1
+        with nogil:
             for c in range(n):
                 cell_start[item[c] + 2] += 1
                 cell_start[items + user[c] + 2] += 1
@@ -299,13 +305,13 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
            uint64_t[::1] stream, double[::1] best_out, int32_t[::1] champion, double[::1] champion_fitness):
     """Breed len(best_out) generations in place, and write the best fitness of each to best_out.
 
-    Shapes: population (members, items + users), fitness (members,) of `fitness_of`, stream (4,) the state of the random
-    numbers, champion (items + users) and champion_fitness (1,): the best individual ever, replaced by a better one.
-    crossover and mutation are probabilities by pair and by child; with `elite` the best member enters the next
-    generation unchanged.
+    Shapes: population (members, items + users), fitness (members,) as written by `fitness_of`, stream (4,), champion
+    (items + users,) and champion_fitness (1,): the best individual ever, replaced by a better one. crossover is the
+    probability that a pair of parents is crossed, mutation that a child mutates; with `elite` the best member enters
+    the next generation unchanged.
     """
     cdef model m
-    cdef int32_t members = <int32_t> population.shape[0], n_labels = items + users, n_children, first, second, c
+    cdef int32_t members = <int32_t> population.shape[0], n_labels = items + users, n_children, parent, mate, c
     cdef Py_ssize_t generation
     cdef int32_t *children = NULL
     cdef int32_t *child
@@ -316,6 +322,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
         raise ValueError("the population does not fit the ratings")
     try:
         open_model(&m, item, user, rating, weight, items, users, levels, sigma, penalty, mle)
+        # room for one more: children come in pairs, and the last pair may exceed the generation by one
         children = <int32_t *> malloc(sizeof(int32_t) * <size_t> (members + 1) * <size_t> n_labels)
         child_fitness = <double *> malloc(sizeof(double) * <size_t> (members + 1))
         if children == NULL or child_fitness == NULL:
@@ -324,25 +331,25 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
             for generation in range(best_out.shape[0]):
                 n_children = 0
                 if elite:
-                    first = 0
+                    parent = 0  # the best member
                     for c in range(1, members):
-                        if fitness[c] < fitness[first]:
-                            first = c
-                    memcpy(children, &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
-                    child_fitness[0] = fitness[first]
+                        if fitness[c] < fitness[parent]:
+                            parent = c
+                    memcpy(children, &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)
+                    child_fitness[0] = fitness[parent]
                     n_children = 1
                 while n_children < members:
-                    first, second = tournament(&fitness[0], members, s), tournament(&fitness[0], members, s)
+                    parent, mate = select_parent(&fitness[0], members, s), select_parent(&fitness[0], members, s)
                     if random_uniform(s) < crossover:
                         for c in range(2):
                             child = children + (n_children + c) * n_labels
-                            cross(&population[first, 0], &population[second, 0], child, items, m.map, s)
-                            cross(&population[first, items], &population[second, items], child + items, users, m.map, s)
-                            first, second = second, first
+                            cross(&population[parent, 0], &population[mate, 0], child, items, m.map, s)
+                            cross(&population[parent, items], &population[mate, items], child + items, users, m.map, s)
+                            parent, mate = mate, parent
                     else:
                         child = children + n_children * n_labels
-                        memcpy(child, &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
-                        memcpy(child + n_labels, &population[second, 0], sizeof(int32_t) * <size_t> n_labels)
+                        memcpy(child, &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)
+                        memcpy(child + n_labels, &population[mate, 0], sizeof(int32_t) * <size_t> n_labels)
                     for c in range(n_children, min(n_children + 2, members)):
                         if random_uniform(s) < mutation:
                             mutate_one(&m, children + c * n_labels, s)
@@ -350,14 +357,14 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
                     n_children += 2
                 memcpy(&population[0, 0], children, sizeof(int32_t) * <size_t> members * <size_t> n_labels)
                 memcpy(&fitness[0], child_fitness, sizeof(double) * <size_t> members)
-                first = 0
+                parent = 0  # the best member
                 for c in range(1, members):
-                    if fitness[c] < fitness[first]:
-                        first = c
-                best_out[generation] = fitness[first]
-                if fitness[first] < champion_fitness[0]:
-                    champion_fitness[0] = fitness[first]
-                    memcpy(&champion[0], &population[first, 0], sizeof(int32_t) * <size_t> n_labels)
+                    if fitness[c] < fitness[parent]:
+                        parent = c
+                best_out[generation] = fitness[parent]
+                if fitness[parent] < champion_fitness[0]:
+                    champion_fitness[0] = fitness[parent]
+                    memcpy(&champion[0], &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)
     finally:
         close_model(&m)
         free(children)
@@ -368,7 +375,7 @@ def du_steps(int32_t[::1] labels, Py_ssize_t steps, uint64_t[::1] stream):
     """Take steps of the Du process from the partition `labels`, in place, and renumber it by first appearance."""
     cdef int32_t n = <int32_t> labels.shape[0]
     cdef Py_ssize_t _step
-    cdef int32_t *scratch  # sizes of the groups, and their new labels: n + 1 each, for a step may open one group more
+    cdef int32_t *scratch  # sizes of the groups, then their new labels: n + 1 each, as a step may open a group
     if stream.shape[0] != 4 or n < 1:
         raise ValueError("the stream has four words, and a partition one item at least")
     scratch = <int32_t *> malloc(sizeof(int32_t) * <size_t> (2 * n + 2))

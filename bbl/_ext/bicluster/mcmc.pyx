@@ -34,7 +34,8 @@ cdef double CHECK_INTERVAL = 3e7  # multiplications between two checks for signa
 def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
     """Return ln e_k(v), k = 0..top, of the elementary symmetric polynomials; shape (top + 1,).
 
-    log_v (n,) holds ln v. The recursion runs on plain numbers where these do not overflow, or with `in_logs` on logs.
+    log_v (n,) holds ln v; top is the largest degree. The recursion runs on plain numbers unless these leave the range
+    of a double, or with `in_logs` on logarithms.
     """
     if not 0 <= top <= log_v.shape[0] or log_v.shape[0] < 1:
         raise ValueError("top must lie in 0..n")
@@ -45,9 +46,10 @@ def log_elementary(const double[::1] log_v, Py_ssize_t top, bint in_logs=False):
 
 
 cdef class Chain:
-    """State of one chain: the partitions P and Q and the parameters of the groups. Prefix `new_`: a proposal.
+    """State of one chain: the partitions P and Q and the parameters of the groups; a prefix `new_` marks a proposal.
 
-    Arrays by group of raters have raters + 1 rows, arrays by group of items items + 1: one more than groups can exist.
+    Arrays by group of raters have raters + 1 rows, arrays by group of items have items + 1 columns: one more than
+    there can be groups.
     """
 
     cdef Py_ssize_t items, raters, top          # top: the largest number of items that a rater chose
@@ -59,9 +61,9 @@ cdef class Chain:
     cdef double[::1] log_w, log_v, step_w       # by item; step_w: standard deviation of a proposal of log_w
     cdef double[:, ::1] log_e, new_log_e        # (groups of raters, top + 1): ln e_k(v)
     cdef uint64_t[::1] stream
-    cdef int32_t KP, KQ
+    cdef int32_t KP, KQ                         # numbers of groups of items and of raters
     cdef double alpha, sigma, step, work        # work: multiplications since the last check for signals
-    cdef bint free_w
+    cdef bint free_w                            # whether w is sampled
     cdef const int32_t[::1] stop
 
     def __init__(self, const Py_ssize_t[::1] start, const int32_t[::1] item, Py_ssize_t items, double alpha,
@@ -92,10 +94,11 @@ cdef class Chain:
         self.log_w, self.log_v = np.array(log_w), np.zeros(items)
         self.log_e, self.new_log_e = np.zeros((2, self.raters + 1, self.top + 1))
         count = np.bincount(np.asarray(item), minlength=items)
+        # 2.4 sds of the log of a gamma variable of shape alpha + count, roughly; 1e-9 avoids a division by 0
         self.step_w = 2.4 / np.sqrt(alpha + count + 1e-9)
 
     def set(self, const int32_t[::1] P, const int32_t[::1] Q, gamma=None, rank=None):
-        """Set the partitions; gamma (KQ,) and rank (KQ, KP) of the groups are set too, or drawn from their prior."""
+        """Set the partitions P and Q; gamma (KQ,) and rank (KQ, KP) are set too, or if None drawn from their prior."""
         cdef int32_t T
         cdef Py_ssize_t i
         self.KP, self.KQ = np.max(P) + 1, np.max(Q) + 1
@@ -121,28 +124,28 @@ cdef class Chain:
 
     cdef void draw_group(self, int32_t T) noexcept nogil:
         """Draw gamma and the ranking of group T of raters from their prior."""
-        cdef int32_t k, other, swapped
+        cdef int32_t k, other, old_rank
         self.gamma[T] = self.sigma * random_normal(&self.stream[0])
         self.log_lambda[T] = -log1p(exp(-self.gamma[T]))
         for k in range(self.KP):
             self.rank[T, k] = k + 1
-        for k in range(self.KP - 1, 0, -1):
+        for k in range(self.KP - 1, 0, -1):  # shuffle (Fisher & Yates)
             other = random_below(&self.stream[0], k + 1)
-            swapped = self.rank[T, k]
+            old_rank = self.rank[T, k]
             self.rank[T, k] = self.rank[T, other]
-            self.rank[T, other] = swapped
+            self.rank[T, other] = old_rank
 
     cdef void write_log_e(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, double *log_e_out) noexcept nogil:
         """Write ln e_k(v), k = 0..top, for group T of raters under the partition P and the ranking `rank`."""
         cdef Py_ssize_t i
         for i in range(self.items):
             self.log_v[i] = self.log_w[i] + rank[T, P[i]] * self.log_lambda[T]
-        self.work += <double> self.items * (self.top + 10)
+        self.work += <double> self.items * (self.top + 10)  # the recursion, and about 10 for exponentials
         symmetric_elementary(&self.log_v[0], self.items, self.top, False, log_e_out)
 
     cdef double rater_loglik(self, Py_ssize_t j, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank,
                              const double *log_e) noexcept nogil:
-        """Return the log-likelihood of the choices of rater j as a member of group T, log_e being the row of T."""
+        """Return the log-likelihood of the choices of rater j if in group T, whose log_e (top + 1,) is given."""
         cdef Py_ssize_t c
         cdef double total = -log_e[self.start[j + 1] - self.start[j]]
         for c in range(self.start[j], self.start[j + 1]):
@@ -150,7 +153,7 @@ cdef class Chain:
         return total
 
     cdef double group_loglik(self, int32_t T, int32_t[::1] P, int32_t[:, ::1] rank, const double *log_e) noexcept nogil:
-        """Return the log-likelihood of all raters of group T, log_e being the row of T."""
+        """Return the log-likelihood of all raters of group T, whose log_e (top + 1,) is given."""
         cdef Py_ssize_t j
         cdef double total = 0.0
         for j in range(self.raters):
@@ -158,14 +161,14 @@ cdef class Chain:
                 total += self.rater_loglik(j, T, P, rank, log_e)
         return total
 
-    cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior) noexcept nogil:
+    cdef bint propose(self, int32_t[::1] P, int32_t[:, ::1] rank, double log_prior_ratio) noexcept nogil:
         """Accept or reject P and rank, which concern all groups of raters; return whether they are accepted.
 
-        log_prior is the log ratio of prior times proposal density. If accepted, loglik and log_e are updated, and the
-        caller has to update P and rank.
+        log_prior_ratio is the log ratio, new to old, of prior times proposal density. If accepted, loglik and log_e are
+        updated, and the caller has to update P and rank.
         """
         cdef int32_t T
-        cdef double log_ratio = log_prior
+        cdef double log_ratio = log_prior_ratio
         for T in range(self.KQ):
             self.write_log_e(T, P, rank, &self.new_log_e[T, 0])
             self.new_loglik[T] = self.group_loglik(T, P, rank, &self.new_log_e[T, 0])
@@ -177,17 +180,17 @@ cdef class Chain:
             self.log_e[T, :] = self.new_log_e[T, :]
         return True
 
-    cdef bint propose_in_group(self, int32_t T, double log_prior) noexcept nogil:
+    cdef bint propose_in_group(self, int32_t T, double log_prior_ratio) noexcept nogil:
         """Accept or reject new parameters of group T, which are in the state already; return whether they are accepted.
 
-        If not, the caller has to restore them. log_prior is as in `propose`.
+        If they are not, the caller has to restore them. log_prior_ratio is as in `propose`.
         """
-        cdef double proposed
+        cdef double new_loglik
         self.write_log_e(T, self.P, self.rank, &self.new_log_e[T, 0])
-        proposed = self.group_loglik(T, self.P, self.rank, &self.new_log_e[T, 0])
-        if log(random_uniform(&self.stream[0])) >= proposed - self.loglik[T] + log_prior:
+        new_loglik = self.group_loglik(T, self.P, self.rank, &self.new_log_e[T, 0])
+        if log(random_uniform(&self.stream[0])) >= new_loglik - self.loglik[T] + log_prior_ratio:
             return False
-        self.loglik[T] = proposed
+        self.loglik[T] = new_loglik
         self.log_e[T, :] = self.new_log_e[T, :]
         return True
 
@@ -197,7 +200,7 @@ cdef class Chain:
         In each ranking, an item group that disappears loses its rank, and a new one gets a rank drawn uniformly. The
         probability 1 / (n_groups + 1) of that rank is the ratio of the priors of the rankings, so the two cancel.
         """
-        cdef int32_t to_group, T, k, place, from_group, n_groups = self.KP
+        cdef int32_t to_group, T, k, group_rank, from_group, n_groups = self.KP
         cdef int32_t i = random_du_step(&self.stream[0], &self.P[0], &self.sizeP[0], <int32_t> self.items, n_groups,
                                         &to_group)
         from_group = self.P[i]
@@ -206,15 +209,15 @@ cdef class Chain:
         for T in range(self.KQ):
             for k in range(n_groups):
                 self.new_rank[T, k] = self.rank[T, k]
-            if to_group == n_groups:
-                place = random_below(&self.stream[0], n_groups + 1) + 1
+            if to_group == n_groups:  # group_rank: of the new group, or of the one that disappears
+                group_rank = random_below(&self.stream[0], n_groups + 1) + 1
                 for k in range(n_groups):
-                    self.new_rank[T, k] += self.new_rank[T, k] >= place
-                self.new_rank[T, n_groups] = place
+                    self.new_rank[T, k] += self.new_rank[T, k] >= group_rank
+                self.new_rank[T, n_groups] = group_rank
             elif self.sizeP[from_group] == 1:
-                place = self.new_rank[T, from_group]
+                group_rank = self.new_rank[T, from_group]
                 for k in range(n_groups):
-                    self.new_rank[T, k] -= self.new_rank[T, k] > place
+                    self.new_rank[T, k] -= self.new_rank[T, k] > group_rank
         self.new_P[:] = self.P
         self.new_P[i] = to_group
         if not self.propose(self.new_P, self.new_rank, 0.0):
@@ -242,7 +245,7 @@ cdef class Chain:
         cdef int32_t to_group, k, from_group, n_groups = self.KQ
         cdef int32_t j = random_du_step(&self.stream[0], &self.Q[0], &self.sizeQ[0], <int32_t> self.raters, n_groups,
                                         &to_group)
-        cdef double before, after
+        cdef double old_loglik, new_loglik
         from_group = self.Q[j]
         if to_group == from_group:
             return
@@ -251,9 +254,9 @@ cdef class Chain:
             self.write_log_e(n_groups, self.P, self.rank, &self.log_e[n_groups, 0])
             self.loglik[n_groups] = 0.0
             self.sizeQ[n_groups] = 0
-        before = self.rater_loglik(j, from_group, self.P, self.rank, &self.log_e[from_group, 0])
-        after = self.rater_loglik(j, to_group, self.P, self.rank, &self.log_e[to_group, 0])
-        if log(random_uniform(&self.stream[0])) >= after - before:
+        old_loglik = self.rater_loglik(j, from_group, self.P, self.rank, &self.log_e[from_group, 0])
+        new_loglik = self.rater_loglik(j, to_group, self.P, self.rank, &self.log_e[to_group, 0])
+        if log(random_uniform(&self.stream[0])) >= new_loglik - old_loglik:
             return
         self.Q[j] = to_group
         self.sizeQ[from_group] -= 1
@@ -271,7 +274,7 @@ cdef class Chain:
         if to_group == self.KQ:  # renumbered to replace the empty group
             to_group = from_group
         self.loglik[to_group] = self.group_loglik(to_group, self.P, self.rank, &self.log_e[to_group, 0])
-        if from_group < self.KQ:
+        if from_group < self.KQ:  # else it was the last group and is gone
             self.loglik[from_group] = self.group_loglik(from_group, self.P, self.rank, &self.log_e[from_group, 0])
 
     cdef void move_gamma(self, int32_t T) noexcept nogil:
@@ -283,25 +286,25 @@ cdef class Chain:
 
     cdef void swap_ranks(self, int32_t T) noexcept nogil:
         """Propose that two neighbours in the ranking of group T of raters change places."""
-        cdef int32_t k, place = 1 + random_below(&self.stream[0], self.KP - 1), lower = 0, upper = 0
+        cdef int32_t k, lower_rank = 1 + random_below(&self.stream[0], self.KP - 1), lower_group = 0, upper_group = 0
         for k in range(self.KP):
-            if self.rank[T, k] == place:
-                lower = k
-            elif self.rank[T, k] == place + 1:
-                upper = k
-        self.rank[T, lower], self.rank[T, upper] = place + 1, place
+            if self.rank[T, k] == lower_rank:
+                lower_group = k
+            elif self.rank[T, k] == lower_rank + 1:
+                upper_group = k
+        self.rank[T, lower_group], self.rank[T, upper_group] = lower_rank + 1, lower_rank
         if not self.propose_in_group(T, 0.0):
-            self.rank[T, lower], self.rank[T, upper] = place, place + 1
+            self.rank[T, lower_group], self.rank[T, upper_group] = lower_rank, lower_rank + 1
 
     cdef void move_weight(self, Py_ssize_t i) noexcept nogil:
-        """Propose a random-walk step of ln w_i; w_i is a gamma variable."""
+        """Propose a random-walk step of ln w_i; the prior of w_i is a gamma distribution of shape alpha."""
         cdef double before = self.log_w[i], after = before + self.step_w[i] * random_normal(&self.stream[0])
         self.log_w[i] = after
         if not self.propose(self.P, self.rank, self.alpha * (after - before) - exp(before) * expm1(after - before)):
             self.log_w[i] = before
 
     cdef bint stopped(self) except -1 nogil:
-        """Return whether the chain shall stop, and check for signals after CHECK_INTERVAL multiplications."""
+        """Return whether the stop flag is set; after CHECK_INTERVAL multiplications check for signals, too."""
         if self.work > CHECK_INTERVAL:
             self.work = 0.0
             with gil:
@@ -332,13 +335,13 @@ cdef class Chain:
 
     cdef double log_posterior(self) noexcept nogil:
         """Return the log posterior density, up to a constant; w is scaled to sum to 1."""
-        cdef double total = -self.KQ * lgamma(self.KP + 1.0), sum_w = 0.0
+        cdef double total = -self.KQ * lgamma(self.KP + 1.0), sum_w = 0.0  # a ranking has the probability 1 / KP!
         cdef Py_ssize_t i
         cdef int32_t T
         for T in range(self.KQ):
             total += self.loglik[T]
             if self.sigma > 0.0:
-                total -= 0.5 * (self.gamma[T] / self.sigma) ** 2 + log(self.sigma) + 0.9189385332046727
+                total -= 0.5 * (self.gamma[T] / self.sigma) ** 2 + log(self.sigma) + 0.9189385332046727  # ln sqrt(2 pi)
         if self.free_w:
             for i in range(self.items):
                 sum_w += exp(self.log_w[i])
@@ -359,7 +362,7 @@ cdef class Chain:
         """Write one draw after every `thin` sweeps, with labels in order of first appearance.
 
         Shapes: Q_out (draws, raters), P_out (draws, items), value_out (draws,) for the log posterior. The lambda of
-        each rater is added to lambda_out (raters,), the weights, scaled to sum to 1, to w_out (items,).
+        each rater's group is added to lambda_out (raters,), the weights, scaled to sum to 1, to w_out (items,).
         """
         cdef Py_ssize_t draw, i, n_draws = value_out.shape[0]
         cdef Py_ssize_t _each

@@ -1,7 +1,8 @@
 /* Ordinal ratings of one block under a truncated normal distribution: deviance, and the centre of largest likelihood.
 
    A rating r = 0..levels - 1 has the probability of (r - 1/2, r + 1/2) under a normal (mu, sigma), truncated to
-   (-1/2, levels - 1/2), mu being the centre of the block. counts (levels) holds the weight of each rating. */
+   (-1/2, levels - 1/2), mu being the centre of the block. counts (levels) holds the weight of each rating. Z is a
+   standard normal variable. */
 #ifndef RATINGS_H
 #define RATINGS_H
 
@@ -11,7 +12,7 @@
 #define RATINGS_TINY 1e-300   /* least probability of an interval: logarithms and quotients stay finite */
 #define RATINGS_BISECTIONS 40 /* of the range that holds the centre of largest likelihood */
 
-/* Return P(low < Z < high), Z standard normal, computed from the tail without cancellation; RATINGS_TINY or more. */
+/* Return P(low < Z < high), or RATINGS_TINY if that is more; computed from the nearer tail, so without cancellation. */
 static inline double ratings_interval(double low, double high)
 {
     const double sqrt_half = 0.7071067811865476;
@@ -23,31 +24,32 @@ static inline double ratings_interval(double low, double high)
 /* Return the standard normal density. */
 static inline double ratings_density(double z) { return 0.3989422804014327 * exp(-0.5 * z * z); }
 
-/* An edge of intervals: its place, and P(Z < place) and P(Z > place). */
+/* An edge of intervals of Z: its position z, and the probabilities P(Z < z) and P(Z > z). */
 typedef struct {
-    double place, below, above;
+    double z, below, above;
 } ratings_edge;
 
-static inline ratings_edge ratings_edge_at(double place)
+/* Return the edge at position z. */
+static inline ratings_edge ratings_edge_at(double z)
 {
-    const double tail = 0.5 * erfc(fabs(place) * 0.7071067811865476);
-    const ratings_edge edge = {place, place < 0.0 ? tail : 1.0 - tail, place < 0.0 ? 1.0 - tail : tail};
+    const double tail = 0.5 * erfc(fabs(z) * 0.7071067811865476);
+    const ratings_edge edge = {z, z < 0.0 ? tail : 1.0 - tail, z < 0.0 ? 1.0 - tail : tail};
     return edge;
 }
 
 /* Return the probability between two edges as `ratings_interval` does. */
 static inline double ratings_between(ratings_edge low, ratings_edge high)
 {
-    const double p = low.place > 0.0 ? low.above - high.above : high.below - low.below;
+    const double p = low.z > 0.0 ? low.above - high.above : high.below - low.below;
     return RATINGS_TINY > p ? RATINGS_TINY : p;
 }
 
-/* Return minus twice the log-likelihood of a block of centre mu. */
+/* Return the deviance, minus twice the log-likelihood, of a block with centre mu. */
 static double ratings_deviance(const double *counts, int32_t levels, double mu, double sigma)
 {
     double total = 0.0, loglik = 0.0;
-    const ratings_edge first = ratings_edge_at((-0.5 - mu) / sigma);
-    ratings_edge low = first, high;
+    const ratings_edge first_edge = ratings_edge_at((-0.5 - mu) / sigma);
+    ratings_edge low = first_edge, high;
     for (int32_t r = 0; r < levels; r++, low = high) {
         high = ratings_edge_at((r + 0.5 - mu) / sigma);
         if (counts[r] > 0.0) {
@@ -55,7 +57,7 @@ static double ratings_deviance(const double *counts, int32_t levels, double mu, 
             loglik += counts[r] * log(ratings_between(low, high));
         }
     }
-    loglik -= total * log(ratings_between(first, low));
+    loglik -= total * log(ratings_between(first_edge, low)); /* truncation; low is the last edge now */
     return -2.0 * loglik;
 }
 

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Write ln e_k(v), k = 0..top, to log_e_out, for n numbers v = exp(log_v).
+/* Write ln e_k(v), k = 0..top, to log_e_out (top + 1), for the n numbers v = exp(log_v); e_k is the elementary
+   symmetric polynomial of degree k, the sum of all products of k of the numbers.
 
    Recursion, number after number: e_k <- e_k + v e_{k-1}. It runs on v / exp(log_scale), log_e_out holding e_k until
    the end; the scale keeps e_k near k = top / 2 within the range of a double. With in_logs, or if an e_k leaves that
@@ -26,7 +27,7 @@ static void symmetric_elementary(const double *log_v, ptrdiff_t n, ptrdiff_t top
         log_e_out[0] = 1.0;
         for (i = 0; i < n; i++) {
             const double v = exp(log_v[i] - log_scale);
-            for (k = i + 1 < top ? i + 1 : top; k > 0; k--)
+            for (k = i + 1 < top ? i + 1 : top; k > 0; k--) /* downwards: e_(k-1) must be the old one */
                 log_e_out[k] += v * log_e_out[k - 1];
         }
         for (k = 1; k <= top && !in_logs; k++) {
@@ -42,7 +43,7 @@ static void symmetric_elementary(const double *log_v, ptrdiff_t n, ptrdiff_t top
     log_e_out[0] = 0.0;
     for (i = 0; i < n; i++)
         for (k = i + 1 < top ? i + 1 : top; k > 0; k--) {
-            const double a = log_e_out[k], b = log_v[i] + log_e_out[k - 1];
+            const double a = log_e_out[k], b = log_v[i] + log_e_out[k - 1]; /* logs of the two terms of the recursion */
             log_e_out[k] = a > -INFINITY ? (a > b ? a : b) + log1p(exp(-fabs(a - b))) : b;
         }
 }

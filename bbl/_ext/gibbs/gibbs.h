@@ -1,11 +1,13 @@
 /* Gibbs sampling: packed couplings, packs of chains, choice of the vector width at run time.
 
-   Model of m sites: P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), where h and J are 0 at level 0, plus
-   terms of three and more sites in the sum over pairs. D = sum(L_i - 1) is the number of non-reference levels, start[i]
-   the first of site i. "Energy" is the exponent.
-   A pack is `width` chains that advance together, the last axis of its arrays. Every chain has its own stream of random
-   numbers, so that its path depends only on its seed and the model. The lanes of a vector are chains, or, for sites of
-   many levels (by_levels), the levels of a site. */
+   Model of m sites (predictors): P(x) ~ exp(sum_i h_i(x_i) + beta sum_{i<j} J_ij(x_i, x_j)), plus terms of three and
+   more sites in the sum over pairs. The fields h and the couplings J are 0 at level 0, the reference level. D =
+   sum(L_i - 1) is the number of non-reference levels of all sites, start[i] the index of the first of site i. "Energy"
+   is the exponent.
+   A pack is `width` chains that advance together; the chain is the last axis of its arrays. Every chain has its own
+   stream of random numbers, so that its path depends only on its seed and the model. The lanes of a vector are chains,
+   or, for sites of many levels (by_levels), the levels of a site.
+   Names: g model, p pack, s scratch memory, i and j sites, a and b levels, c chain. */
 #ifndef GIBBS_H
 #define GIBBS_H
 
@@ -13,6 +15,7 @@
 #include "gibbs_model.h"
 #include "solver.h"
 
+/* A function that makes one sweep with all chains of a pack */
 typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 
 #ifdef CPU_X86
@@ -30,7 +33,7 @@ typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 #include "gibbs_lanes.h"
 #endif
 #ifdef CPU_VECTORS
-#define GIBBS_BASE 4
+#define GIBBS_BASE 4 /* floats in a vector of 16 bytes */
 #else
 #define GIBBS_BASE 1
 #endif
@@ -41,14 +44,14 @@ typedef void (*gibbs_sweep)(const gibbs_model *, gibbs_pack *, gibbs_scratch *);
 #define SINGLE
 #include "gibbs_lanes.h"
 
-/* Return the floats in the widest vectors of this processor, at most max_lanes, but at least GIBBS_BASE. */
+/* Return the number of floats in the widest vectors of this processor: at most max_lanes, but at least GIBBS_BASE. */
 static int gibbs_lanes(int max_lanes)
 {
     return max_lanes >= 16 && cpu_runs(64) ? 16 : max_lanes >= 8 && cpu_runs(32) ? 8 : GIBBS_BASE;
 }
 
-/* Return the sweep for a vector width. */
-static gibbs_sweep gibbs_choose(int lanes, int by_levels)
+/* Return the function that makes a sweep with vectors of `lanes` floats. */
+static gibbs_sweep gibbs_choose_sweep(int lanes, int by_levels)
 {
 #ifdef CPU_X86
     if (lanes == 16)
@@ -62,18 +65,21 @@ static gibbs_sweep gibbs_choose(int lanes, int by_levels)
 
 /* Copy the couplings J (D, D) to table_out, which must be zero, in the order in which a sweep reads them.
 
-   Lanes are chains: the rows r .. r + R - 1 that are multiplied at once lie at D r as (D, R). Lanes are levels: each
-   site has a table (D + m, A padded), A = L - 1, with a row for every level of every site, level 0 included. */
+   If lanes are chains (by_levels is 0), a sweep computes the sums of R levels at once (see gibbs_rows_at_once). The
+   couplings of the levels r..r + R - 1 to all D levels are stored from table_out + D r on, as an array (D, R).
+   If lanes are levels, each site has a table (D + m, A), A = L - 1 padded to a multiple of `lanes`; the tables follow
+   each other. A row holds the couplings of one level of a site j to the levels 1..L - 1 of the site of the table. Each
+   level of each site has a row, also level 0, whose row stays 0: level b of site j has row start[j] + j + b. */
 static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const ptrdiff_t *start, ptrdiff_t m,
                                  int by_levels, int lanes, float *table_out)
 {
     const ptrdiff_t D = start[m];
-    ptrdiff_t i, j, a, b, r, k, R, first, end;
+    ptrdiff_t i, j, a, b, r, k, R, first_site, end_site;
     if (!by_levels) {
-        for (first = 0; first < m; first = end) {
-            end = gibbs_block_end(start, m, first);
-            for (r = start[first]; r < start[end]; r += R) {
-                R = gibbs_rows(start[end] - r);
+        for (first_site = 0; first_site < m; first_site = end_site) {
+            end_site = gibbs_block_end(start, m, first_site);
+            for (r = start[first_site]; r < start[end_site]; r += R) {
+                R = gibbs_rows_at_once(start[end_site] - r);
                 for (a = 0; a < D; a++)
                     for (k = 0; k < R; k++)
                         table_out[D * r + a * R + k] = (float)J[a * D + r + k];
@@ -82,7 +88,7 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
         return;
     }
     for (i = 0; i < m; i++) {
-        const ptrdiff_t A = n_levels[i] - 1, stride = gibbs_padded(A, lanes);
+        const ptrdiff_t A = n_levels[i] - 1, stride = gibbs_pad(A, lanes);
         for (j = 0; j < m; j++)
             for (b = 0; b < n_levels[j] - 1; b++)
                 for (a = 0; a < A; a++)
@@ -91,8 +97,8 @@ static void gibbs_pack_couplings(const double *J, const int32_t *n_levels, const
     }
 }
 
-/* Return the next word of a stream (xoshiro128++), whose four words lie `width` apart. */
-static inline uint32_t gibbs_word(uint32_t *s, ptrdiff_t width)
+/* Return the next random word of a stream (xoshiro128++), whose four words of state lie `width` apart; advance it. */
+static inline uint32_t gibbs_next_word(uint32_t *s, ptrdiff_t width)
 {
     const uint32_t sum = s[0] + s[3 * width], word = ((sum << 7) | (sum >> 25)) + s[0], t = s[width] << 9;
     s[2 * width] ^= s[0];
@@ -104,25 +110,26 @@ static inline uint32_t gibbs_word(uint32_t *s, ptrdiff_t width)
     return word;
 }
 
-/* Draw the states (m, width) of a pack uniformly, each chain from its own stream. */
-static void gibbs_start(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out, uint32_t *stream)
+/* Draw the states (m, width) of a pack uniformly, each chain from its own stream, a column of `stream` (4, width). */
+static void gibbs_start_states(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out,
+                               uint32_t *stream)
 {
     ptrdiff_t i, c;
     for (c = 0; c < width; c++)
         for (i = 0; i < m; i++)
             codes_out[i * width + c] =
-                (int32_t)(((uint64_t)gibbs_word(stream + c, width) * (uint32_t)n_levels[i]) >> 32);
+                (int32_t)(((uint64_t)gibbs_next_word(stream + c, width) * (uint32_t)n_levels[i]) >> 32);
 }
 
-/* Return an array of floats at *at, and advance *at by its size, rounded up to whole cache lines. */
-static float *gibbs_take(char **at, size_t floats)
+/* Return an array of `floats` floats at *free_memory; advance *free_memory by its size in whole cache lines. */
+static float *gibbs_allocate_floats(char **free_memory, size_t floats)
 {
-    float *p = (float *)*at;
-    *at += (floats * 4 + 63) / 64 * 64;
+    float *p = (float *)*free_memory;
+    *free_memory += (floats * 4 + 63) / 64 * 64;
     return p;
 }
 
-/* Return the most levels of a block of sites, the height of `low` and `up`. */
+/* Return the most levels of a block of sites, which is the height of sum_before and sum_after. */
 static ptrdiff_t gibbs_height(const gibbs_model *g)
 {
     ptrdiff_t i, height = GIBBS_BLOCK;
@@ -132,7 +139,7 @@ static ptrdiff_t gibbs_height(const gibbs_model *g)
     return height;
 }
 
-/* Copy the states of the chains whose energy is the highest so far. */
+/* Copy the states and energies of the chains whose energy is the highest so far to best_codes and best. */
 static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
 {
     const ptrdiff_t width = g->width;
@@ -145,13 +152,13 @@ static void gibbs_keep_best(const gibbs_model *g, gibbs_pack *p)
         }
 }
 
-/* Write the states of the first n chains to draws_out (n, n_draws, m), codes of code_bytes bytes, and their energies to
-   energies_out (n, n_draws); both point at the draw to be written. */
-static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n, ptrdiff_t n_draws, int code_bytes,
-                         char *draws_out, float *energies_out)
+/* Write the states of the first n_recorded chains to draws_out (n_recorded, n_draws, m), with code_bytes bytes for each
+   code, and their energies to energies_out (n_recorded, n_draws); both point at the draw to be written. */
+static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n_recorded, ptrdiff_t n_draws,
+                         int code_bytes, char *draws_out, float *energies_out)
 {
     ptrdiff_t i, c;
-    for (c = 0; c < n; c++) {
+    for (c = 0; c < n_recorded; c++) {
         char *draw = draws_out + c * n_draws * g->m * code_bytes;
         const int32_t *codes = p->codes + c;
         energies_out[c * n_draws] = p->energy[c];
@@ -167,8 +174,9 @@ static void gibbs_record(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t n,
     }
 }
 
-/* Set the bits of the present levels of the chains, in the words of this pack for sweep number t. */
-static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
+/* Set the bits of the present levels of the chains, in this pack's words for sweep t = 0, 1, ...: the bit of chain c is
+   bit c % 64 of word c / 64. */
+static void gibbs_set_bits(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 {
     ptrdiff_t i, c;
     uint64_t *words = p->bits + p->first_word + t * ((p->chains + 63) / 64);
@@ -187,28 +195,30 @@ static void gibbs_mark(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t t)
 
 /* Run n_sweeps sweeps of one pack; return a solver_code.
 
-   The states of the pack, their energies, its best states and, if p->bits, its marks of levels are updated in place.
-   With draws_out, every `thin` sweeps the states of the first n chains are written to draws_out (n, n_draws, m), codes
-   of code_bytes bytes, and their energies to energies_out (n, n_draws); `since` sweeps have passed since the last. */
+   The states of the pack, their energies, the best states and, if p->bits is not NULL, the bits are updated in place.
+   If draws_out is not NULL, after every `thin` sweeps a draw is written as by gibbs_record; sweeps_since_draw tells how
+   many sweeps have passed since the last draw. */
 static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n_sweeps, ptrdiff_t thin,
-                     ptrdiff_t since, ptrdiff_t n, ptrdiff_t n_draws, int code_bytes, char *draws_out,
-                     float *energies_out)
+                     ptrdiff_t sweeps_since_draw, ptrdiff_t n_recorded, ptrdiff_t n_draws, int code_bytes,
+                     char *draws_out, float *energies_out)
 {
     const ptrdiff_t width = g->width, height = gibbs_height(g);
-    const size_t indicators = g->by_levels ? 0 : (size_t)g->D * width, rows = g->by_levels ? (size_t)g->m * width : 0;
-    const gibbs_sweep sweep = gibbs_choose(lanes, g->by_levels);
+    const size_t n_indicators = g->by_levels ? 0 : (size_t)g->D * width,
+                 n_rows = g->by_levels ? (size_t)g->m * width : 0; /* numbers in s.x and s.rows */
+    const gibbs_sweep sweep = gibbs_choose_sweep(lanes, g->by_levels);
     gibbs_scratch s;
     ptrdiff_t i, c, first_row, t;
-    char *memory = malloc(4 * (indicators + rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64), *free_memory;
+    char *memory = malloc(4 * (n_indicators + n_rows + 2 * (size_t)height * width + 16 * (size_t)height) + 6 * 64),
+         *free_memory;
     if (!memory)
         return SOLVER_NO_MEMORY;
-    free_memory = memory + (64 - (uintptr_t)memory % 64) % 64;  /* each of the five arrays is rounded up to 64 bytes */
-    s.x = gibbs_take(&free_memory, indicators);
-    s.low = gibbs_take(&free_memory, (size_t)height * width);
-    s.up = gibbs_take(&free_memory, (size_t)height * width);
-    s.sums = gibbs_take(&free_memory, 16 * (size_t)height);
-    s.rows = (int32_t *)gibbs_take(&free_memory, rows);
-    memset(s.x, 0, 4 * indicators);
+    free_memory = memory + (64 - (uintptr_t)memory % 64) % 64;  /* cache lines; the five arrays are rounded up, too */
+    s.x = gibbs_allocate_floats(&free_memory, n_indicators);
+    s.sum_before = gibbs_allocate_floats(&free_memory, (size_t)height * width);
+    s.sum_after = gibbs_allocate_floats(&free_memory, (size_t)height * width);
+    s.cumulative = gibbs_allocate_floats(&free_memory, 16 * (size_t)height);
+    s.rows = (int32_t *)gibbs_allocate_floats(&free_memory, n_rows);
+    memset(s.x, 0, 4 * n_indicators);
     for (i = 0, first_row = 0; i < g->m; first_row += g->n_levels[i++])
         for (c = 0; c < width; c++) {
             const int32_t code = p->codes[i * width + c];
@@ -222,12 +232,12 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
         sweep(g, p, &s);
         gibbs_keep_best(g, p);
         if (p->bits)
-            gibbs_mark(g, p, t);
-        if (draws_out && ++since == thin) {
-            gibbs_record(g, p, n, n_draws, code_bytes, draws_out, energies_out);
+            gibbs_set_bits(g, p, t);
+        if (draws_out && ++sweeps_since_draw == thin) {
+            gibbs_record(g, p, n_recorded, n_draws, code_bytes, draws_out, energies_out);
             draws_out += g->m * code_bytes;
             energies_out++;
-            since = 0;
+            sweeps_since_draw = 0;
         }
     }
     free(memory);

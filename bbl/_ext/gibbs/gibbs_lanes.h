@@ -1,15 +1,19 @@
 /* Gibbs sweep for one vector width; gibbs.h includes this file once for each width.
 
-   Set before inclusion: the names that vector.h asks for, SINGLE, and PAIR (vectors of chains multiplied at once).
+   Set before inclusion: the names that vector.h asks for, SINGLE, and PAIR (number of vectors of chains that are
+   multiplied at once).
 
-   Log weight of level a of site i: f = h_i(a) + beta (low + up), where `low` sums the couplings of the level to the
-   sites before i, and `up` to those after i. The energy after a sweep is the sum over i of h_i(x_i) + beta low_i(x_i):
-   it counts every pair once, with both sites new, so that it costs nothing more and cannot drift. */
+   Log weight of level a of site i: f = h_i(a) + beta (sum_before + sum_after), where sum_before is the sum of the
+   couplings of the level to the present levels of the sites before i, and sum_after that of the sites after i. The
+   energy after a sweep is the sum over i of h_i(x_i) + beta sum_before_i(x_i): it counts every pair once, with both
+   sites new, so that it costs nothing more and cannot drift.
+   Names are those of gibbs.h: g model, p pack, s scratch memory, i site, a level, c chain; v is the first chain of a
+   vector. */
 
 #include "gibbs_model.h"
 #include "vector.h"
 
-/* exp(x), x clipped to [-87, 87]; relative error below 2e-7 (Cephes polynomial) */
+/* Return exp(x) = 2^n exp(r), x clipped to [-87, 87]; relative error below 2e-7 (Cephes polynomial for exp(r)). */
 TARGET static inline vec NAME(expf)(vec x)
 {
     vec t, n, r, p;
@@ -28,7 +32,8 @@ TARGET static inline vec NAME(expf)(vec x)
     return p * NAME(real)((NAME(bits)(t) + 127u) << 23);
 }
 
-/* Return uniform midpoints of 2^23 equal cells of (0, 1), from one stream of xoshiro128++ for each chain. */
+/* Return uniform numbers, midpoints of 2^23 equal cells of (0, 1), from one stream of xoshiro128++ for each chain; its
+   four words of state lie `width` apart. */
 TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
 {
     words a = NAME(load_words)(state), b = NAME(load_words)(state + width);
@@ -44,14 +49,17 @@ TARGET static inline vec NAME(uniform)(uint32_t *state, ptrdiff_t width)
     NAME(store_words)(state + width, b);
     NAME(store_words)(state + 2 * width, c);
     NAME(store_words)(state + 3 * width, d);
+    /* 23 random bits behind the exponent of 1 are a float in [1, 2) */
     return NAME(real)((word >> 9) | 0x3f800000u) - (1.0f - 0x1p-24f);
 }
 
-/* Draw site i of all chains from its conditional, given low and up (A, width), and add to the energies.
+/* Draw site i of all chains from its conditional distribution, given sum_before and sum_after (A, width), A = L_i - 1,
+   and add its contribution to the energies.
 
-   Writes the codes and, unless x is NULL, the indicators x (A, width) of the non-reference levels; sums is scratch. */
-TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_t i, const float *low, const float *up,
-                                   float *x, float *sums)
+   Writes the codes and, unless x is NULL, the indicators x (A, width), 1 for the drawn non-reference level, else 0;
+   cumulative (A, LANES) is scratch. */
+TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_t i, const float *sum_before,
+                                   const float *sum_after, float *x, float *cumulative)
 {
     const ptrdiff_t width = g->width, A = g->n_levels[i] - 1;
     const float *h = g->h + g->start[i];
@@ -63,32 +71,33 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
         const vec u = NAME(uniform)(p->stream + v, width);
         vec energy = vec_load(p->energy + v), largest, total, threshold;
         words code = (words){0}, is_level;
-        if (A == 1) {
-            const vec lower = vec_load(low + v) * g->beta + h[0];
-            is_level = MASK(u * (NAME(expf)(vec_load(up + v) * g->beta + lower) + 1.0f) > one);
-            energy += NAME(real)(is_level & NAME(bits)(lower));
+        if (A == 1) { /* level 1 if u exceeds P(level 0) = 1 / (1 + exp(f)) */
+            const vec energy_term = vec_load(sum_before + v) * g->beta + h[0];
+            is_level = MASK(u * (NAME(expf)(vec_load(sum_after + v) * g->beta + energy_term) + 1.0f) > one);
+            energy += NAME(real)(is_level & NAME(bits)(energy_term));
             code = is_level & 1u;
             if (x)
                 vec_store(x + v, NAME(real)(is_level & NAME(bits)(one)));
         } else {
-            largest = vec_fill(0.0f);
+            largest = vec_fill(0.0f); /* the log weight of level 0 */
             for (a = 0; a < A; a++) {
-                const vec log_weight = (vec_load(low + a * width + v) + vec_load(up + a * width + v)) * g->beta + h[a];
-                vec_store(sums + a * LANES, log_weight);
+                const vec log_weight =
+                    (vec_load(sum_before + a * width + v) + vec_load(sum_after + a * width + v)) * g->beta + h[a];
+                vec_store(cumulative + a * LANES, log_weight);
                 largest = NAME(larger)(log_weight, largest);
             }
             total = NAME(expf)(-largest);
-            for (a = 0; a < A; a++) {  /* sums[a] becomes the sum of the weights of the levels 0..a */
-                const vec log_weight = vec_load(sums + a * LANES);
-                vec_store(sums + a * LANES, total);
+            for (a = 0; a < A; a++) {  /* cumulative[a] becomes the sum of the weights of the levels 0..a */
+                const vec log_weight = vec_load(cumulative + a * LANES);
+                vec_store(cumulative + a * LANES, total);
                 total += NAME(expf)(log_weight - largest);
             }
             threshold = u * total;
-            for (a = 0; a < A; a++)
-                code -= MASK(vec_load(sums + a * LANES) <= threshold);
+            for (a = 0; a < A; a++) /* adds 1 where it is true, as a mask is -1 */
+                code -= MASK(vec_load(cumulative + a * LANES) <= threshold);
             for (a = 0; a < A; a++) {
                 is_level = MASK(code == (uint32_t)a + 1u);
-                energy += NAME(real)(is_level & NAME(bits)(vec_load(low + a * width + v) * g->beta + h[a]));
+                energy += NAME(real)(is_level & NAME(bits)(vec_load(sum_before + a * width + v) * g->beta + h[a]));
                 if (x)
                     vec_store(x + a * width + v, NAME(real)(is_level & NAME(bits)(one)));
             }
@@ -98,7 +107,7 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
     }
 }
 
-/* sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8 */
+/* Write sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8. */
 #define PRODUCT(R)                                                                                                     \
     TARGET static void NAME(product##R)(const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)     \
     {                                                                                                                  \
@@ -125,7 +134,7 @@ PRODUCT(4)
 PRODUCT(8)
 #undef PRODUCT
 
-/* The same for R given at run time */
+/* Write sums (R, width) = J' x as above, for R given at run time. */
 TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)
 {
     switch (R) {
@@ -136,7 +145,7 @@ TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, pt
     }
 }
 
-/* sums (width) += sum_d J[d * stride] x[d], indicators x being (n, width) */
+/* Add to sums (width) the couplings of one level to n others: sum_d J[d * stride] x[d], for indicators x (n, width). */
 TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *x, ptrdiff_t n, ptrdiff_t width,
                                  float *sums)
 {
@@ -151,42 +160,46 @@ TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *
 
 /* Sweep with chains as lanes, for few levels: couplings times 0/1 indicators. Sites are taken in blocks of up to 8
    levels, so that an indicator is loaded once for all levels of a block; couplings within the block are added site by
-   site. */
+   site. The levels of a block are in groups of R, as gibbs_pack_couplings stores them. */
 TARGET static void NAME(sweep_chains)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t D = g->D, width = g->width;
-    ptrdiff_t first_site, end_site, i, r, first_row, R;
+    ptrdiff_t first_site, end_site, i, r, group_start, R;
 
     for (first_site = 0; first_site < g->m; first_site = end_site) {
         end_site = gibbs_block_end(g->start, g->m, first_site);
         const ptrdiff_t lo = g->start[first_site], hi = g->start[end_site]; /* levels of the block */
         for (r = lo; r < hi; r += R) {
             const float *J = g->table + D * r;
-            R = gibbs_rows(hi - r);
-            NAME(product)(R, J, s->x, lo, width, s->low + (r - lo) * width);
-            NAME(product)(R, J + hi * R, s->x + hi * width, D - hi, width, s->up + (r - lo) * width);
+            R = gibbs_rows_at_once(hi - r);
+            NAME(product)(R, J, s->x, lo, width, s->sum_before + (r - lo) * width);
+            NAME(product)(R, J + hi * R, s->x + hi * width, D - hi, width, s->sum_after + (r - lo) * width);
         }
         for (i = first_site; i < end_site; i++) {
             const ptrdiff_t start = g->start[i], end = g->start[i + 1];
-            for (first_row = lo, r = start; r < end && end_site - first_site > 1; r++) {
-                while (first_row + gibbs_rows(hi - first_row) <= r)
-                    first_row += gibbs_rows(hi - first_row);
-                R = gibbs_rows(hi - first_row);
-                const float *J = g->table + D * first_row + (r - first_row);
-                NAME(add_row)(J + lo * R, R, s->x + lo * width, start - lo, width, s->low + (r - lo) * width);
-                NAME(add_row)(J + end * R, R, s->x + end * width, hi - end, width, s->up + (r - lo) * width);
+            /* group_start: first level of the group of level r */
+            for (group_start = lo, r = start; r < end && end_site - first_site > 1; r++) {
+                while (group_start + gibbs_rows_at_once(hi - group_start) <= r)
+                    group_start += gibbs_rows_at_once(hi - group_start);
+                R = gibbs_rows_at_once(hi - group_start);
+                const float *J = g->table + D * group_start + (r - group_start);
+                NAME(add_row)(J + lo * R, R, s->x + lo * width, start - lo, width, s->sum_before + (r - lo) * width);
+                NAME(add_row)(J + end * R, R, s->x + end * width, hi - end, width, s->sum_after + (r - lo) * width);
             }
             if (g->terms)
-                gibbs_add_terms(g, p, i, s->low + (start - lo) * width, s->up + (start - lo) * width);
-            NAME(draw_site)(g, p, i, s->low + (start - lo) * width, s->up + (start - lo) * width,
-                            s->x + start * width, s->sums);
+                gibbs_add_terms(g, p, i, s->sum_before + (start - lo) * width, s->sum_after + (start - lo) * width);
+            NAME(draw_site)(g, p, i, s->sum_before + (start - lo) * width, s->sum_after + (start - lo) * width,
+                            s->x + start * width, s->cumulative);
         }
     }
 }
 
-/* Write to out (4, 2 LANES), for four chains, the sum of the rows of their sites from..to - 1 in a site's table. */
+/* Write to out (4, 2 LANES), for four chains, the sum of the rows of their sites from..to - 1 in a site's table.
+
+   rows (4, m) holds the row of each site's level, stride is the length of a row, of which n_vectors (1 or 2) vectors
+   are summed. */
 TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows, ptrdiff_t m, ptrdiff_t from,
-                                         ptrdiff_t to, ptrdiff_t stride, int nv, float *out)
+                                         ptrdiff_t to, ptrdiff_t stride, int n_vectors, float *out)
 {
     vec sum[4][2];
     ptrdiff_t j;
@@ -195,44 +208,45 @@ TARGET static inline void NAME(sum_rows)(const float *table, const int32_t *rows
     for (j = from; j < to; j++)
         for (c = 0; c < 4; c++) {
             const float *row = table + (ptrdiff_t)rows[c * m + j] * stride;
-            for (k = 0; k < nv; k++)
+            for (k = 0; k < n_vectors; k++)
                 sum[c][k] += vec_load(row + k * LANES);
         }
     for (c = 0; c < 4; c++)
-        for (k = 0; k < nv; k++)
+        for (k = 0; k < n_vectors; k++)
             vec_store(out + c * 2 * LANES + k * LANES, sum[c][k]);
 }
 
-/* Sweep with levels as lanes, for many levels: one table row is added for each other site and chain. */
+/* Sweep with levels as lanes, for many levels: one table row is added for each other site and chain. Four chains and at
+   most 2 LANES levels of a site are treated at a time. */
 TARGET static void NAME(sweep_levels)(const gibbs_model *g, gibbs_pack *p, gibbs_scratch *s)
 {
     const ptrdiff_t m = g->m, width = g->width;
     const float *table = g->table;
-    float out[2][8 * LANES];
-    ptrdiff_t i, c, a, k, first_row = 0, n_rows = g->D + m;
+    float sums[2][8 * LANES]; /* over the sites before, and after; (4, 2 LANES) each */
+    ptrdiff_t i, c, a, k, first_row = 0, n_rows = g->D + m; /* first_row: that of level 0 of site i in a table */
 
     for (i = 0; i < m; i++) {
-        const ptrdiff_t A = g->n_levels[i] - 1, stride = gibbs_padded(A, LANES);
+        const ptrdiff_t A = g->n_levels[i] - 1, stride = gibbs_pad(A, LANES);
         for (c = 0; c < width; c += 4)
             for (a = 0; a < A; a += 2 * LANES) {
                 const ptrdiff_t n = A - a < 2 * LANES ? A - a : 2 * LANES;
                 const int32_t *rows = s->rows + c * m;
                 if (n > LANES) {
-                    NAME(sum_rows)(table + a, rows, m, 0, i, stride, 2, out[0]);
-                    NAME(sum_rows)(table + a, rows, m, i + 1, m, stride, 2, out[1]);
+                    NAME(sum_rows)(table + a, rows, m, 0, i, stride, 2, sums[0]);
+                    NAME(sum_rows)(table + a, rows, m, i + 1, m, stride, 2, sums[1]);
                 } else {
-                    NAME(sum_rows)(table + a, rows, m, 0, i, stride, 1, out[0]);
-                    NAME(sum_rows)(table + a, rows, m, i + 1, m, stride, 1, out[1]);
+                    NAME(sum_rows)(table + a, rows, m, 0, i, stride, 1, sums[0]);
+                    NAME(sum_rows)(table + a, rows, m, i + 1, m, stride, 1, sums[1]);
                 }
                 for (k = 0; k < 4; k++)
                     for (ptrdiff_t b = 0; b < n; b++) {
-                        s->low[(a + b) * width + c + k] = out[0][k * 2 * LANES + b];
-                        s->up[(a + b) * width + c + k] = out[1][k * 2 * LANES + b];
+                        s->sum_before[(a + b) * width + c + k] = sums[0][k * 2 * LANES + b];
+                        s->sum_after[(a + b) * width + c + k] = sums[1][k * 2 * LANES + b];
                     }
             }
         if (g->terms)
-            gibbs_add_terms(g, p, i, s->low, s->up);
-        NAME(draw_site)(g, p, i, s->low, s->up, NULL, s->sums);
+            gibbs_add_terms(g, p, i, s->sum_before, s->sum_after);
+        NAME(draw_site)(g, p, i, s->sum_before, s->sum_after, NULL, s->cumulative);
         for (c = 0; c < width; c++)
             s->rows[c * m + i] = (int32_t)(first_row + p->codes[i * width + c]);
         first_row += A + 1;

@@ -11,22 +11,23 @@
 #define GIBBS_PACK 32 /* the width of a pack is a multiple of it */
 #define GIBBS_BLOCK 8 /* most levels in a block of more than one site: the rows of the largest product */
 
-/* T terms of three and more sites (members), each with one table of couplings; see bbl/model/higher.py */
+/* T terms of three and more sites (members), each with one table of couplings, a cell for each combination of their
+   non-reference levels; see bbl/model/higher.py */
 typedef struct {
     ptrdiff_t max_order;         /* largest number of members of a term */
-    const ptrdiff_t *site_first; /* (m + 1,) */
+    const ptrdiff_t *site_first; /* (m + 1,) positions in site_term */
     const int32_t *site_term;    /* terms of site i: site_term[site_first[i]] .. site_term[site_first[i + 1] - 1] */
     const int32_t *members;      /* (T, max_order) sites, rising, then -1 */
-    const ptrdiff_t *stride;     /* (T, max_order) strides of the levels of a member in the table of the term */
-    const ptrdiff_t *first;      /* (T,) first cell of the table in `values` */
+    const ptrdiff_t *stride;     /* (T, max_order) distance of neighbouring levels of a member in the table */
+    const ptrdiff_t *first_cell; /* (T,) first cell of each table in `values` */
     const float *values;         /* couplings of all terms, without reference levels */
 } gibbs_terms;
 
 typedef struct {
-    ptrdiff_t m, D, width;
+    ptrdiff_t m, D, width;    /* numbers of sites, of non-reference levels, of chains in a pack */
     const int32_t *n_levels;  /* (m,) */
-    const ptrdiff_t *start;   /* (m + 1,) */
-    const float *h;           /* (D,) */
+    const ptrdiff_t *start;   /* (m + 1,) first of the D levels of each site */
+    const float *h;           /* (D,) fields */
     const float *table;       /* couplings as packed by gibbs_pack_couplings */
     float beta;               /* factor of the couplings */
     int by_levels;            /* lanes: 0 chains, 1 levels */
@@ -40,19 +41,22 @@ typedef struct {
     float *best;          /* (width,) highest energy so far */
     int32_t *best_codes;  /* (m, width) the state of that energy */
     uint64_t *bits;       /* (D, words) or NULL: bit of a chain after a sweep, 1 in the rows of its levels */
-    ptrdiff_t words, chains, first_word;  /* number of chains with bits; first word of this pack in each row */
+    ptrdiff_t words,      /* length of a row of bits */
+        chains,           /* number of chains that have bits, the first ones */
+        first_word;       /* first word of this pack in each row */
 } gibbs_pack;
 
 typedef struct {
-    float *x;          /* (D, width) indicators of the levels; lanes are chains */
-    float *low, *up;   /* (height, width) sums of couplings of a block's levels to sites before and after */
-    float *sums;       /* (height, 16) for draw_site */
-    int32_t *rows;     /* (width, m) row of each site's level in a table; lanes are levels */
+    float *x;          /* (D, width) indicators of the levels, if lanes are chains */
+    float *sum_before, *sum_after; /* (height, width) sums of couplings of a block's levels to sites before and after */
+    float *cumulative; /* (height, 16) cumulative weights in draw_site */
+    int32_t *rows;     /* (width, m) row of each site's level in a table, if lanes are levels */
 } gibbs_scratch;
 
-/* Add the couplings of site i in terms of three and more sites to low or up (A, width), A = L_i - 1: to low if i is the
-   last member. All other members are then new, so that the energy of the sweep counts every term once. */
-static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t i, float *low, float *up)
+/* Add the couplings of site i in terms of three and more sites to sum_before or sum_after (A, width), A = L_i - 1: to
+   sum_before if i is the last member, else to sum_after. All other members are new when the last one is drawn, so that
+   the energy of the sweep counts every term once. */
+static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t i, float *sum_before, float *sum_after)
 {
     const gibbs_terms *t = g->terms;
     const ptrdiff_t A = g->n_levels[i] - 1, width = g->width;
@@ -60,16 +64,16 @@ static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t
     for (q = t->site_first[i]; q < t->site_first[i + 1]; q++) {
         const int32_t *member = t->members + (ptrdiff_t)t->site_term[q] * t->max_order;
         const ptrdiff_t *stride = t->stride + (ptrdiff_t)t->site_term[q] * t->max_order;
-        const float *values = t->values + t->first[t->site_term[q]];
+        const float *values = t->values + t->first_cell[t->site_term[q]];
         ptrdiff_t stride_i = 0, last = 0;
-        float *sums;
+        float *target;
         for (k = 0; k < t->max_order && member[k] >= 0; k++) {
             last = member[k];
             stride_i = last == i ? stride[k] : stride_i;
         }
-        sums = last == i ? low : up;
+        target = last == i ? sum_before : sum_after;
         for (c = 0; c < width; c++) {
-            ptrdiff_t cell = 0, all_nonzero = 1;
+            ptrdiff_t cell = 0, all_nonzero = 1; /* the coupling is 0 if another member is at level 0 */
             for (k = 0; k < t->max_order && member[k] >= 0 && all_nonzero; k++)
                 if (member[k] != i) {
                     const ptrdiff_t code = p->codes[member[k] * width + c];
@@ -77,23 +81,23 @@ static void gibbs_add_terms(const gibbs_model *g, const gibbs_pack *p, ptrdiff_t
                     cell += (code - 1) * stride[k];
                 }
             for (a = 0; a < A && all_nonzero; a++)
-                sums[a * width + c] += values[cell + a * stride_i];
+                target[a * width + c] += values[cell + a * stride_i];
         }
     }
 }
 
 /* Return n rounded up to a multiple of lanes. */
-static inline ptrdiff_t gibbs_padded(ptrdiff_t n, ptrdiff_t lanes) { return (n + lanes - 1) / lanes * lanes; }
+static inline ptrdiff_t gibbs_pad(ptrdiff_t n, ptrdiff_t lanes) { return (n + lanes - 1) / lanes * lanes; }
 
-/* Return how many of the n remaining rows of a block are multiplied at once. */
-static inline ptrdiff_t gibbs_rows(ptrdiff_t n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
+/* Return how many of the n remaining rows (levels) of a block are multiplied at once. */
+static inline ptrdiff_t gibbs_rows_at_once(ptrdiff_t n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
 
-/* Return the site after the block that begins at site `first`: at most GIBBS_BLOCK levels, but at least one site. */
-static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptrdiff_t first)
+/* Return the site after the block that begins at first_site: at most GIBBS_BLOCK levels, but at least one site. */
+static inline ptrdiff_t gibbs_block_end(const ptrdiff_t *start, ptrdiff_t m, ptrdiff_t first_site)
 {
-    ptrdiff_t end = first + 1;
-    while (end < m && start[end + 1] - start[first] <= GIBBS_BLOCK)
-        end++;
-    return end;
+    ptrdiff_t end_site = first_site + 1;
+    while (end_site < m && start[end_site + 1] - start[first_site] <= GIBBS_BLOCK)
+        end_site++;
+    return end_site;
 }
 #endif

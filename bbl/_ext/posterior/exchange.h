@@ -12,110 +12,114 @@
 #include "random.h"
 #include "simplex.h"
 
+/* One chain; G is the number of groups of coefficients with a scale each, see posterior_target.h. */
 typedef struct {
     posterior_target *t;
     const double *information; /* (d, d) approximately minus the Hessian of the log-likelihood */
     double *factor;         /* (d, d) lower Cholesky factor of information + precision of the prior */
     double scale;           /* of the proposals, whose covariance is scale^2 (factor factor')^-1 */
     ptrdiff_t sweeps;       /* Gibbs sweeps that draw rows, starting at `data`; 0 for exact draws by enumeration */
-    ptrdiff_t n_data;
+    ptrdiff_t n_data;       /* number of rows */
     const int32_t *data;    /* (n_data, m) */
     int32_t *drawn;         /* (n_data, m) scratch */
-    uint64_t *stream;
-    const int32_t *stop;
+    uint64_t *stream;       /* state of the random numbers, see random.h */
+    const int32_t *stop;    /* a flag that ends Gibbs sweeps early */
     double *phi, *u, *v;    /* state: coefficients (d); with the horseshoe, log scales of groups (G) and families (2) */
-    double *next;           /* (d) proposed coefficients */
+    double *new_phi;        /* (d) proposed coefficients */
     double *sums;           /* (d) sums of the contrasts over drawn rows */
-    double *normals;        /* (d) scratch */
+    double *normal;         /* (d) scratch: standard normal numbers, then the step of the proposal but for its scale */
 } exchange_chain;
 
-/* Write the sums of the contrasts over n rows drawn at coefficients phi to c->sums: multinomial counts of states. */
+/* Draw n rows at coefficients phi, as multinomial counts of states, and write the sums of the contrasts to c->sums. */
 static void exchange_draw_states(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
     double n_left = t->n, p_left = 1.0;
-    simplex_probabilities(&t->s, phi, t->tensor, t->spare);
-    for (ptrdiff_t x = 0; x < t->s.states; x++) {
+    simplex_probabilities(&t->s, phi, t->tensor, t->scratch);
+    for (ptrdiff_t x = 0; x < t->s.n_states; x++) {
         const double p = t->tensor[x];
-        const int is_last = x + 1 == t->s.states || !(p < p_left);
+        const int is_last = x + 1 == t->s.n_states || !(p < p_left);
         const double count = is_last ? n_left : random_binomial(c->stream, n_left, p / p_left);
-        t->tensor[x] = count;
+        t->tensor[x] = count; /* replaces the probability */
         n_left -= count;
         p_left -= p;
     }
-    simplex_sums(&t->s, t->tensor, t->spare, c->sums);
+    simplex_sums(&t->s, t->tensor, t->scratch, c->sums);
 }
 
-/* The same for rows drawn by Gibbs sweeps that start at the data */
+/* Draw rows at coefficients phi by Gibbs sweeps that start at the data; write the sums of the contrasts to c->sums. */
 static void exchange_draw_sweeps(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
     const simplex_model *s = &t->s;
-    const ptrdiff_t F = s->levels, m = s->m;
-    double *field = t->field;
+    const ptrdiff_t n_levels = s->n_levels, m = s->m;
+    double *field = t->field; /* log weights of all levels given the row */
     simplex_tables(s, phi, t->h, t->J);
     memcpy(c->drawn, c->data, (size_t)(c->n_data * m) * sizeof(int32_t));
     for (ptrdiff_t r = 0; r < c->n_data && !c->stop[0]; r++) {
         int32_t *x = c->drawn + r * m;
-        memcpy(field, t->h, (size_t)F * sizeof(double));
+        memcpy(field, t->h, (size_t)n_levels * sizeof(double));
         for (ptrdiff_t i = 0; i < m; i++) {
-            const double *J_row = t->J + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t k = 0; k < F; k++) field[k] += J_row[k];
+            const double *J_row = t->J + (s->level_start[i] + x[i]) * n_levels;
+            for (ptrdiff_t k = 0; k < n_levels; k++) field[k] += J_row[k];
         }
         for (ptrdiff_t sweep = 0; sweep < c->sweeps; sweep++)
             for (ptrdiff_t i = 0; i < m; i++) {
-                const ptrdiff_t L = s->L[i], first = s->first[i];
-                double largest = field[first], total = 0.0, remaining;
-                for (ptrdiff_t a = 1; a < L; a++) largest = field[first + a] > largest ? field[first + a] : largest;
-                for (ptrdiff_t a = 0; a < L; a++) total += exp(field[first + a] - largest);
+                const ptrdiff_t L = s->L[i], start_i = s->level_start[i];
+                double largest = field[start_i], total = 0.0, remaining;
+                for (ptrdiff_t a = 1; a < L; a++) largest = field[start_i + a] > largest ? field[start_i + a] : largest;
+                for (ptrdiff_t a = 0; a < L; a++) total += exp(field[start_i + a] - largest);
                 remaining = random_uniform(c->stream) * total;
-                int32_t level = 0;
+                int32_t level = 0; /* drawn by inversion */
                 for (; level < L - 1; level++) {
-                    remaining -= exp(field[first + level] - largest);
+                    remaining -= exp(field[start_i + level] - largest);
                     if (remaining < 0.0) break;
                 }
                 if (level != x[i]) {
-                    const double *before = t->J + (first + x[i]) * F, *after = t->J + (first + level) * F;
-                    for (ptrdiff_t k = 0; k < F; k++) field[k] += after[k] - before[k];
+                    const double *old_row = t->J + (start_i + x[i]) * n_levels,
+                                 *new_row = t->J + (start_i + level) * n_levels;
+                    for (ptrdiff_t k = 0; k < n_levels; k++) field[k] += new_row[k] - old_row[k];
                     x[i] = level;
                 }
             }
     }
-    simplex_row_sums(s, c->drawn, c->n_data, t->gh, t->gJ, c->sums);
+    simplex_row_sums(s, c->drawn, c->n_data, t->h_gradient, t->J_gradient, c->sums);
 }
 
-/* Accept or reject the coefficients `next`; return the probability of acceptance.
+/* Accept or reject the coefficients c->new_phi; return the probability of acceptance.
 
-   log_ratio holds the log ratio of the priors of the proposal and of the state. */
+   log_ratio is the log of the ratio of the priors, of the proposal to the state. The ratio of ln Z, which is unknown,
+   cancels against that of the rows drawn at the proposal, of which only sums of contrasts remain. *accepted_out is set
+   to 1 or 0. */
 static double exchange_accept(exchange_chain *c, double log_ratio, int *accepted_out)
 {
     posterior_target *t = c->t;
     const ptrdiff_t d = t->s.d;
     if (c->sweeps)
-        exchange_draw_sweeps(c, c->next);
+        exchange_draw_sweeps(c, c->new_phi);
     else
-        exchange_draw_states(c, c->next);
-    for (ptrdiff_t k = 0; k < d; k++) log_ratio += (c->next[k] - c->phi[k]) * (t->sums[k] - c->sums[k]);
+        exchange_draw_states(c, c->new_phi);
+    for (ptrdiff_t k = 0; k < d; k++) log_ratio += (c->new_phi[k] - c->phi[k]) * (t->sums[k] - c->sums[k]);
     *accepted_out = log(random_uniform(c->stream)) < log_ratio;
-    if (*accepted_out) memcpy(c->phi, c->next, (size_t)d * sizeof(double));
+    if (*accepted_out) memcpy(c->phi, c->new_phi, (size_t)d * sizeof(double));
     return log_ratio < 0.0 ? exp(log_ratio) : 1.0;
 }
 
-/* Return the prior sd of coefficient k, given the scales. */
-static inline double exchange_sd(const exchange_chain *c, ptrdiff_t k)
+/* Return the prior standard deviation of coefficient k, given the scales. */
+static inline double exchange_prior_sd(const exchange_chain *c, ptrdiff_t k)
 {
     return c->t->horseshoe ? exp(posterior_log_scale(c->u[c->t->group[k]], c->t->tau)) : c->t->tau;
 }
 
-/* Factor the precision of the proposals at the present scales; to be called when scales have changed. */
+/* Write the Cholesky factor of the precision of the proposals at the present scales; to be called when these change. */
 static void exchange_factor(exchange_chain *c)
 {
     const ptrdiff_t d = c->t->s.d;
     double *R = c->factor;
     memcpy(R, c->information, (size_t)(d * d) * sizeof(double));
     for (ptrdiff_t k = 0; k < d; k++) {
-        const double sd = exchange_sd(c, k);
-        R[k * d + k] += 1.0 / (sd * sd) + 1e-8;
+        const double sd = exchange_prior_sd(c, k);
+        R[k * d + k] += 1.0 / (sd * sd) + 1e-8; /* 1e-8 and 1e-10 keep the matrix positive definite */
         for (ptrdiff_t j = 0; j <= k; j++) {
             double value = R[k * d + j];
             for (ptrdiff_t l = 0; l < j; l++) value -= R[k * d + l] * R[j * d + l];
@@ -127,54 +131,56 @@ static void exchange_factor(exchange_chain *c)
     }
 }
 
-/* Make one proposal for all coefficients; return its probability of acceptance. */
+/* Propose new values of all coefficients, and accept or reject them; return the probability of acceptance. */
 static double exchange_step(exchange_chain *c)
 {
     posterior_target *t = c->t;
     const ptrdiff_t d = t->s.d;
     double log_ratio = 0.0;
-    for (ptrdiff_t k = 0; k < d; k++) c->normals[k] = random_normal(c->stream);
-    for (ptrdiff_t k = d - 1; k >= 0; k--) { /* back substitution */
-        for (ptrdiff_t l = k + 1; l < d; l++) c->normals[k] -= c->factor[l * d + k] * c->normals[l];
-        c->normals[k] /= c->factor[k * d + k];
-        c->next[k] = c->phi[k] + c->scale * c->normals[k];
-        const double sd = exchange_sd(c, k);
-        log_ratio += 0.5 * (c->phi[k] * c->phi[k] - c->next[k] * c->next[k]) / (sd * sd);
+    for (ptrdiff_t k = 0; k < d; k++) c->normal[k] = random_normal(c->stream);
+    for (ptrdiff_t k = d - 1; k >= 0; k--) { /* back substitution: normal becomes factor'^-1 normal */
+        for (ptrdiff_t l = k + 1; l < d; l++) c->normal[k] -= c->factor[l * d + k] * c->normal[l];
+        c->normal[k] /= c->factor[k * d + k];
+        c->new_phi[k] = c->phi[k] + c->scale * c->normal[k];
+        const double sd = exchange_prior_sd(c, k);
+        log_ratio += 0.5 * (c->phi[k] * c->phi[k] - c->new_phi[k] * c->new_phi[k]) / (sd * sd);
     }
     int accepted;
     return exchange_accept(c, log_ratio, &accepted);
 }
 
-/* Return the log density of a group's u given v and its `size` coefficients, whose squares sum to `squares`. */
-static double exchange_group(const exchange_chain *c, double u, double v, double size, double squares)
+/* Return the log density, up to a constant, of the log scale u of a group, given that of its family, v, and its `size`
+   coefficients, whose squares sum to `squares`. */
+static double exchange_group_density(const exchange_chain *c, double u, double v, double size, double squares)
 {
     const double log_scale = posterior_log_scale(u, c->t->tau);
-    return posterior_half_cauchy(u, v) - size * log_scale - 0.5 * squares * exp(-2.0 * log_scale);
+    return posterior_log_half_cauchy(u, v) - size * log_scale - 0.5 * squares * exp(-2.0 * log_scale);
 }
 
-/* Return the log density of the log scale v of a family, given the u of its groups. */
-static double exchange_family(const exchange_chain *c, double v, int family)
+/* Return the log density, up to a constant, of the log scale v of a family, given the u of its groups. */
+static double exchange_family_density(const exchange_chain *c, double v, int family)
 {
-    double total = posterior_half_cauchy(v, 0.0);
+    double total = posterior_log_half_cauchy(v, 0.0);
     for (ptrdiff_t g = 0; g < c->t->n_groups; g++)
-        if (c->t->family[g] == family) total += posterior_half_cauchy(c->u[g], v);
+        if (c->t->family[g] == family) total += posterior_log_half_cauchy(c->u[g], v);
     return total;
 }
 
-/* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003: steps of 1, shrinkage).
-
-   size and squares are those of exchange_group. */
+/* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003): stepping out by steps of
+   1, then shrinkage. size and squares are those of exchange_group_density. If a step out or a
+   draw is not found within the limits of the loops, the edge or the current value is taken. */
 static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, double size, double squares)
 {
     const double v = c->v[family], current = g < 0 ? v : c->u[g];
-#define EXCHANGE_DENSITY(x) (g < 0 ? exchange_family(c, x, family) : exchange_group(c, x, v, size, squares))
-    const double level = EXCHANGE_DENSITY(current) + log(random_uniform(c->stream));
+#define EXCHANGE_DENSITY(x)                                                                                            \
+    (g < 0 ? exchange_family_density(c, x, family) : exchange_group_density(c, x, v, size, squares))
+    const double log_height = EXCHANGE_DENSITY(current) + log(random_uniform(c->stream));
     double low = current - random_uniform(c->stream), high = low + 1.0;
-    for (int k = 0; k < 100 && EXCHANGE_DENSITY(low) > level; k++) low -= 1.0;
-    for (int k = 0; k < 100 && EXCHANGE_DENSITY(high) > level; k++) high += 1.0;
+    for (int k = 0; k < 100 && EXCHANGE_DENSITY(low) > log_height; k++) low -= 1.0;
+    for (int k = 0; k < 100 && EXCHANGE_DENSITY(high) > log_height; k++) high += 1.0;
     for (int k = 0; k < 200; k++) {
         const double x = low + random_uniform(c->stream) * (high - low);
-        if (EXCHANGE_DENSITY(x) > level) return x;
+        if (EXCHANGE_DENSITY(x) > log_height) return x;
         if (x < current)
             low = x;
         else
@@ -184,22 +190,25 @@ static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, d
 #undef EXCHANGE_DENSITY
 }
 
-/* Propose a log-normal factor for the scale of group g, or all scales of a family if g < 0, and its coefficients.
+/* Propose to multiply the scale of group g, or of all groups of a family if g < 0, by a log-normal factor, and the
+   coefficients with it.
 
-   Scales of coefficients that the rows say little about mix this way; given these, they hardly move. */
+   Where rows say little about coefficients, their scales hardly move given the coefficients, but they do so jointly.
+   coefficient / scale stays as it is, and with a family u - v, so that their priors cancel in the ratio. */
 static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
 {
     const posterior_target *t = c->t;
     const double log_factor = random_normal(c->stream), v = c->v[family];
-    double log_ratio = g < 0 ? posterior_half_cauchy(v + log_factor, 0.0) - posterior_half_cauchy(v, 0.0)
-                             : posterior_half_cauchy(c->u[g] + log_factor, v) - posterior_half_cauchy(c->u[g], v);
+    double log_ratio = g < 0 ? posterior_log_half_cauchy(v + log_factor, 0.0) - posterior_log_half_cauchy(v, 0.0)
+                             : posterior_log_half_cauchy(c->u[g] + log_factor, v)
+                                   - posterior_log_half_cauchy(c->u[g], v);
     int accepted;
     for (ptrdiff_t k = 0; k < t->s.d; k++) {
         const ptrdiff_t group_k = t->group[k];
         const double u = c->u[group_k];
-        c->next[k] = c->phi[k];
+        c->new_phi[k] = c->phi[k];
         if (g < 0 ? t->family[group_k] == family : group_k == g)
-            c->next[k] *= exp(posterior_log_scale(u + log_factor, t->tau) - posterior_log_scale(u, t->tau));
+            c->new_phi[k] *= exp(posterior_log_scale(u + log_factor, t->tau) - posterior_log_scale(u, t->tau));
     }
     exchange_accept(c, log_ratio, &accepted);
     if (!accepted) return;

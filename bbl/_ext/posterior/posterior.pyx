@@ -13,17 +13,17 @@ from libc.stdint cimport int32_t, uint64_t
 
 cdef extern from "simplex.h" nogil:
     ctypedef struct simplex_model:
-        Py_ssize_t m, d, n_pairs, levels, states
+        Py_ssize_t m, d, n_pairs, n_levels, n_states
         const int32_t *L
-        const Py_ssize_t *first
+        const Py_ssize_t *level_start
         const Py_ssize_t *start
         const Py_ssize_t *pairs
         const Py_ssize_t *pair_start
-        const Py_ssize_t *v_start
+        const Py_ssize_t *V_start
         const double *V
-        const Py_ssize_t *place
+        const Py_ssize_t *cell
     double simplex_dot(const double *a, const double *b, Py_ssize_t n)
-    double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *spare)
+    double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *scratch)
 
 cdef extern from "posterior_target.h" nogil:
     ctypedef struct posterior_target:
@@ -42,21 +42,21 @@ cdef extern from "posterior_target.h" nogil:
         const double *adjust
         const double *tilt
         double *tensor
-        double *spare
+        double *scratch
         double *phi
-        double *at
-        double *g
+        double *adjusted_phi
+        double *gradient
         double *h
         double *field
-        double *gh
+        double *h_gradient
         double *J
-        double *gJ
+        double *J_gradient
     Py_ssize_t posterior_size(const posterior_target *t)
     void posterior_coefficients(const posterior_target *t, const double *x, double *phi_out)
     double posterior_value(posterior_target *t, const double *x, double *gradient_out)
 
 cdef extern from "nuts.h" nogil:
-    int NUTS_WORK
+    int NUTS_SCRATCH
     ctypedef double (*nuts_density)(void *model, const double *q, double *gradient_out)
     ctypedef struct nuts_state:
         double *q
@@ -69,11 +69,11 @@ cdef extern from "nuts.h" nogil:
         uint64_t *stream
         const int32_t *stop
         double step
-        nuts_state now
+        nuts_state current
         double *p
         Py_ssize_t steps
         int diverged
-        double *work
+        double *scratch
     double nuts_transition(nuts_sampler *s, nuts_state *state)
 
 cdef extern from "exchange.h" nogil:
@@ -91,9 +91,9 @@ cdef extern from "exchange.h" nogil:
         double *phi
         double *u
         double *v
-        double *next
+        double *new_phi
         double *sums
-        double *normals
+        double *normal
     void exchange_factor(exchange_chain *c)
     double exchange_step(exchange_chain *c)
     void exchange_scales(exchange_chain *c)
@@ -102,16 +102,20 @@ cdef double EXCHANGE_ACCEPTANCE = 0.25  # mean acceptance to which proposals of 
 cdef double CHECK_INTERVAL = 3e7  # operations between two checks for signals
 
 
+# A density of q, where the point of the target is x = centre + spread q
 ctypedef struct whitened_target:
     posterior_target *t
-    const double *centre
+    const double *centre    # (size)
     const double *spread    # (size, size) lower triangle
     double *x               # (size) point
     double *g               # (size) gradient at the point
 
 
-cdef double whitened(void *model, const double *q, double *gradient_out) noexcept nogil:
-    """Return the log density at the point x = centre + spread q, and write its gradient by q."""
+cdef double whitened_density(void *model, const double *q, double *gradient_out) noexcept nogil:
+    """Return the log density at the point x = centre + spread q, and write its gradient by q; for nuts.h.
+
+    model is a whitened_target, whose x and g (the gradient by x) are written too.
+    """
     cdef whitened_target *w = <whitened_target *> model
     cdef Py_ssize_t n = posterior_size(w.t), k, i
     cdef double value
@@ -132,18 +136,24 @@ cdef class Target:
     Parameters
     ----------
     n_levels : int32, shape (m,)
-    start, pairs, pair_start
+    start, pairs, pair_start : intp, shapes (m + 1,), (n_pairs, 2) and (n_pairs + 1,)
         Positions of the coefficients, as in `bbl.model.layout.Layout`.
     V : shape (sum L_i^2,)
         The matrix [1 | C_i] of each predictor in C order: a row for each level, a one and the level's contrasts.
-    group, family : int32, shapes (d,) and (groups,)
-        Group of each coefficient, rising; 0 for groups of fields, 1 for groups of couplings.
-    n, sums
-        Number of observations, and sums (d,) of the contrasts over them.
+    group : int32, shape (d,)
+        Group of each coefficient, rising.
+    family : int32, shape (groups,)
+        Kind of each group: 0 for fields, 1 for couplings.
+    n : float
+        Number of observations.
+    sums : shape (d,)
+        Sums of the contrasts and their products over the observations.
     tau : float
         Standard deviation of the normal prior, or slab of the horseshoe.
-    horseshoe, enumerate : bool
-        `enumerate` allocates arrays over all states, which the likelihood and exact draws need.
+    horseshoe : bool
+        Whether the prior is the horseshoe, else normal.
+    enumerate : bool
+        Whether to allocate arrays over all states, which the likelihood and exact draws need.
     codes, weights : int32 (rows, m) and (rows,), optional
         Distinct rows; with them the density uses the pseudo-likelihood, else the likelihood.
     centre, adjust, tilt : (d,), (d, d) and (d,), optional
@@ -161,28 +171,29 @@ cdef class Target:
                   bint enumerate, const int32_t[:, ::1] codes=None, const double[::1] weights=None,
                   const double[::1] centre=None, const double[:, ::1] adjust=None, const double[::1] tilt=None):
         cdef Py_ssize_t m = n_levels.shape[0], d = sums.shape[0]
-        levels = np.asarray(n_levels, dtype=np.intp)
-        cdef Py_ssize_t[::1] first = np.concatenate([[0], np.cumsum(levels)[:m - 1]]).astype(np.intp)
-        cdef Py_ssize_t[::1] v_start = np.concatenate([[0], np.cumsum(levels ** 2)[:m - 1]]).astype(np.intp)
-        cdef Py_ssize_t n_all = levels.sum(), states = levels.prod() if enumerate else 0
+        L = np.asarray(n_levels, dtype=np.intp)
+        # offset: index of a predictor's first level among all levels; V_start: index of its matrix in V
+        cdef Py_ssize_t[::1] offset = np.concatenate([[0], np.cumsum(L)[:m - 1]]).astype(np.intp)
+        cdef Py_ssize_t[::1] V_start = np.concatenate([[0], np.cumsum(L ** 2)[:m - 1]]).astype(np.intp)
+        cdef Py_ssize_t n_all = L.sum(), n_states = L.prod() if enumerate else 0
         if (start.shape[0] != m + 1 or pair_start.shape[0] != pairs.shape[0] + 1 or group.shape[0] != d or d == 0
-                or pair_start[pairs.shape[0]] != d or V.shape[0] != (levels ** 2).sum()):
+                or pair_start[pairs.shape[0]] != d or V.shape[0] != (L ** 2).sum()):
             raise ValueError("the parts of the model do not fit together")
         if codes is not None and (codes.shape[1] != m or weights.shape[0] != codes.shape[0]):
             raise ValueError("rows and weights do not fit the model")
         if adjust is not None and (centre.shape[0] != d or adjust.shape[0] != d or adjust.shape[1] != d
                                    or tilt.shape[0] != d):
             raise ValueError("the adjustment does not fit the model")
-        cdef Py_ssize_t[::1] place = places(levels, np.asarray(start), np.asarray(pairs), d)
-        cdef double[::1] scratch = np.zeros(2 * states + 3 * d + 3 * n_all + 2 * n_all * n_all)
+        cdef Py_ssize_t[::1] cell = coefficient_cells(L, np.asarray(start), np.asarray(pairs), d)
+        cdef double[::1] scratch = np.zeros(2 * n_states + 3 * d + 3 * n_all + 2 * n_all * n_all)
         self.arrays = (n_levels, start, pairs, pair_start, V, group, family, sums, codes, weights, centre, adjust, tilt,
-                       first, v_start, place, scratch)
+                       offset, V_start, cell, scratch)
         cdef posterior_target *t = &self.t
-        t.s.m, t.s.d, t.s.n_pairs, t.s.levels, t.s.states = m, d, pairs.shape[0], n_all, states
-        t.s.L, t.s.first, t.s.start, t.s.v_start, t.s.V = &n_levels[0], &first[0], &start[0], &v_start[0], &V[0]
+        t.s.m, t.s.d, t.s.n_pairs, t.s.n_levels, t.s.n_states = m, d, pairs.shape[0], n_all, n_states
+        t.s.L, t.s.level_start, t.s.start, t.s.V_start, t.s.V = &n_levels[0], &offset[0], &start[0], &V_start[0], &V[0]
         if pairs.shape[0]:
             t.s.pairs = &pairs[0, 0]
-        t.s.pair_start, t.s.place = &pair_start[0], &place[0]
+        t.s.pair_start, t.s.cell = &pair_start[0], &cell[0]
         t.horseshoe, t.tau, t.n, t.sums = horseshoe, tau, n, &sums[0]
         t.n_groups, t.group, t.family = family.shape[0], &group[0], &family[0]
         t.rows = 0 if codes is None else codes.shape[0]
@@ -190,14 +201,14 @@ cdef class Target:
             t.codes, t.weights = &codes[0, 0], &weights[0]
         if adjust is not None:
             t.centre, t.adjust, t.tilt = &centre[0], &adjust[0, 0], &tilt[0]
-        cdef double *next = &scratch[0]
-        t.tensor, t.spare = next, next + states
-        next += 2 * states
-        t.phi, t.at, t.g = next, next + d, next + 2 * d
-        next += 3 * d
-        t.h, t.field, t.gh = next, next + n_all, next + 2 * n_all
-        next += 3 * n_all
-        t.J, t.gJ = next, next + n_all * n_all
+        cdef double *unused_scratch = &scratch[0]  # the part of scratch that has not been handed out
+        t.tensor, t.scratch = unused_scratch, unused_scratch + n_states
+        unused_scratch += 2 * n_states
+        t.phi, t.adjusted_phi, t.gradient = unused_scratch, unused_scratch + d, unused_scratch + 2 * d
+        unused_scratch += 3 * d
+        t.h, t.field, t.h_gradient = unused_scratch, unused_scratch + n_all, unused_scratch + 2 * n_all
+        unused_scratch += 3 * n_all
+        t.J, t.J_gradient = unused_scratch, unused_scratch + n_all * n_all
         self.size = posterior_size(t)
 
     def value(self, const double[::1] x, double[::1] gradient_out):
@@ -207,7 +218,7 @@ cdef class Target:
         return posterior_value(&self.t, &x[0], &gradient_out[0])
 
     def coefficients(self, const double[:, ::1] points):
-        """Return the coefficients (n, d) of points (n, size)."""
+        """Return the coefficients (n, d) of `points` (n, size)."""
         cdef double[:, ::1] phi = np.empty((points.shape[0], self.t.s.d))
         cdef Py_ssize_t k
         if points.shape[1] != self.size:
@@ -218,26 +229,29 @@ cdef class Target:
 
     def probabilities(self, const double[::1] phi):
         """Return ln Z in simplex coding and the probabilities of all states, in C order, at coefficients phi (d,)."""
-        if not self.t.s.states or phi.shape[0] != self.t.s.d:
+        if not self.t.s.n_states or phi.shape[0] != self.t.s.d:
             raise ValueError("there are no states, or the coefficients do not fit the model")
-        cdef double log_z = simplex_probabilities(&self.t.s, &phi[0], self.t.tensor, self.t.spare)
-        return log_z, np.array(<double[:self.t.s.states]> self.t.tensor)
+        cdef double log_z = simplex_probabilities(&self.t.s, &phi[0], self.t.tensor, self.t.scratch)
+        return log_z, np.array(<double[:self.t.s.n_states]> self.t.tensor)
 
     def nuts(self, const double[::1] centre, const double[:, ::1] spread, double[::1] x, double[::1] tuner,
-             double aim, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
+             double target_acceptance, uint64_t[::1] stream, const int32_t[::1] stop, double[:, ::1] draws_out):
         """Advance a chain by the no-U-turn sampler with the metric (spread spread')^-1, one transition for each draw.
 
         Parameters
         ----------
         centre, spread : (size,) and lower triangle (size, size)
+            The sampler works on q, where x = centre + spread q.
         x : (size,)
             Point of the chain, advanced.
         tuner : (6,)
-            State of dual averaging, advanced: ln step, its average, running error, number of transitions, anchor; then
-            the number of divergent transitions.
-        aim : float
+            State of dual averaging, advanced: ln step, its average, running error of the acceptance, number of
+            transitions, anchor (the ln step at no error); then the number of divergent transitions.
+        target_acceptance : float
             Mean acceptance to which the step is tuned; 0 for no tuning.
         stream : (4,)
+        stop : (1,)
+            A flag of another thread; not 0 ends the chain early.
         draws_out : (draws, size)
 
         Returns
@@ -249,25 +263,26 @@ cdef class Target:
         if (centre.shape[0] != n or spread.shape[0] != n or spread.shape[1] != n or x.shape[0] != n
                 or draws_out.shape[1] != n or tuner.shape[0] != 6 or stream.shape[0] != 4):
             raise ValueError("the arrays of a chain do not fit the model")
-        cdef double[::1] scratch = np.zeros((NUTS_WORK + 7) * n)
-        cdef double *next = &scratch[0]
+        cdef double[::1] scratch = np.zeros((NUTS_SCRATCH + 7) * n)
+        cdef double *unused_scratch = &scratch[0]
         cdef whitened_target w
         cdef nuts_sampler s
         cdef nuts_state state
-        cdef double sum_accepted = 0.0, accepted, gain, rest, work = 0.0, cost = 10.0 * (
-            self.t.s.states * self.t.s.m + n * n + self.t.rows * self.t.s.levels * self.t.s.m)
+        # work: operations since the last check for signals; cost: those of one gradient, roughly
+        cdef double sum_accepted = 0.0, accepted, gain, residual, work = 0.0, cost = 10.0 * (
+            self.t.s.n_states * self.t.s.m + n * n + self.t.rows * self.t.s.n_levels * self.t.s.m)
         w.t, w.centre, w.spread = &self.t, &centre[0], &spread[0, 0]
-        w.x, w.g = next, next + n
-        s.n, s.density, s.model, s.stream, s.stop = n, whitened, &w, &stream[0], &stop[0]
-        s.now.q, s.now.g, s.p = next + 2 * n, next + 3 * n, next + 4 * n
-        state.q, state.g, s.work = next + 5 * n, next + 6 * n, next + 7 * n
+        w.x, w.g = unused_scratch, unused_scratch + n
+        s.n, s.density, s.model, s.stream, s.stop = n, whitened_density, &w, &stream[0], &stop[0]
+        s.current.q, s.current.g, s.p = unused_scratch + 2 * n, unused_scratch + 3 * n, unused_scratch + 4 * n
+        state.q, state.g, s.scratch = unused_scratch + 5 * n, unused_scratch + 6 * n, unused_scratch + 7 * n
         for k in range(n):  # forward substitution: q of the point
-            rest = x[k] - centre[k]
+            residual = x[k] - centre[k]
             for i in range(k):
-                rest -= spread[k, i] * state.q[i]
-            state.q[k] = rest / spread[k, k]
+                residual -= spread[k, i] * state.q[i]
+            state.q[k] = residual / spread[k, k]
         with nogil:
-            state.value = whitened(&w, state.q, state.g)
+            state.value = whitened_density(&w, state.q, state.g)
             for k in range(n_draws):
                 s.step = exp(tuner[0])
                 accepted = nuts_transition(&s, &state)
@@ -275,14 +290,14 @@ cdef class Target:
                     break
                 sum_accepted += accepted
                 tuner[5] += s.diverged
-                if aim > 0.0:
+                if target_acceptance > 0.0:  # dual averaging, with the constants of Hoffman & Gelman (2014)
                     tuner[3] += 1.0
                     gain = 1.0 / (tuner[3] + 10.0)
-                    tuner[2] += gain * (aim - accepted - tuner[2])
+                    tuner[2] += gain * (target_acceptance - accepted - tuner[2])
                     tuner[0] = tuner[4] - sqrt(tuner[3]) / 0.05 * tuner[2]
                     gain = pow(tuner[3], -0.75)
                     tuner[1] += gain * (tuner[0] - tuner[1])
-                whitened(&w, state.q, s.now.g)  # writes the point to w.x
+                whitened_density(&w, state.q, s.current.g)  # writes the point to w.x
                 for i in range(n):
                     draws_out[k, i] = w.x[i]
                 work += cost * (s.steps + 1)
@@ -311,7 +326,8 @@ cdef class Target:
             ln scale of the proposals and number of proposals that tuned it, advanced if `tune`.
         sweeps : int
             Gibbs sweeps from the rows `data` (n, m) for each proposal; 0 for exact draws by enumeration.
-        stream : (4,)
+        stream, stop : (4,) and (1,)
+            As in `nuts`.
         draws_out : (draws, size)
 
         Returns
@@ -321,30 +337,30 @@ cdef class Target:
         """
         cdef Py_ssize_t n = self.size, d = self.t.s.d, k, _step, i, n_draws = draws_out.shape[0]
         if (information.shape[0] != d or information.shape[1] != d or x.shape[0] != n or draws_out.shape[1] != n
-                or tuner.shape[0] != 2 or stream.shape[0] != 4 or (sweeps == 0) != (self.t.s.states > 0)
+                or tuner.shape[0] != 2 or stream.shape[0] != 4 or (sweeps == 0) != (self.t.s.n_states > 0)
                 or (sweeps and data.shape[1] != self.t.s.m)):
             raise ValueError("the arrays of a chain do not fit the model")
         cdef double[::1] scratch = np.zeros(3 * d + d * d)
         cdef int32_t[:, ::1] drawn = np.zeros_like(data)
         cdef double sum_accepted = 0.0, accepted, work = 0.0, cost = 10.0 * (
-            self.t.s.states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
+            self.t.s.n_states * (self.t.s.m + 2) + d * d + data.shape[0] * sweeps * self.t.s.m * 4)
         cdef exchange_chain c
         c.t, c.information, c.sweeps, c.n_data = &self.t, &information[0, 0], sweeps, data.shape[0]
         if sweeps:
             c.data, c.drawn = &data[0, 0], &drawn[0, 0]
         c.stream, c.stop = &stream[0], &stop[0]
-        c.phi, c.next, c.sums, c.normals, c.factor = &x[0], &scratch[0], &scratch[d], &scratch[2 * d], &scratch[3 * d]
+        c.phi, c.new_phi, c.sums, c.normal, c.factor = &x[0], &scratch[0], &scratch[d], &scratch[2 * d], &scratch[3 * d]
         if self.t.horseshoe:
             c.u, c.v = &x[d], &x[n - 2]
         with nogil:
             for k in range(n_draws):
-                if k == 0 or self.t.horseshoe:
+                if k == 0 or self.t.horseshoe:  # at first, or as the scales have changed
                     exchange_factor(&c)
                 for _step in range(steps):
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
                     sum_accepted += accepted
-                    if tune:
+                    if tune:  # Robbins-Monro steps
                         tuner[1] += 1.0
                         tuner[0] += 3.0 * (accepted - EXCHANGE_ACCEPTANCE) * pow(tuner[1], -0.6)
                     work += cost
@@ -363,10 +379,11 @@ cdef class Target:
         return sum_accepted / max(n_draws * steps, 1)
 
 
-def places(levels, start, pairs, d):
-    """Return the cell of each coefficient in a flat tensor of shape `levels`, index 0 standing for absent predictors.
+def coefficient_cells(levels, start, pairs, d):
+    """Return the flat index (d,) of each coefficient in a tensor of shape `levels`, see simplex.h.
 
-    levels (m,), start (m + 1,) and pairs (n_pairs, 2) are those of the layout, and d the number of coefficients.
+    A coefficient has index 0 along the axes of predictors that it does not concern. levels (m,), start (m + 1,) and
+    pairs (n_pairs, 2) are those of the layout, and d the number of coefficients; start and d are not needed.
     """
     stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
     cells = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * step for L, step in zip(levels, stride, strict=True)]

@@ -1,4 +1,5 @@
-/* Log posterior density of the coefficients of one group of rows, and its gradient: two likelihoods, two priors. */
+/* Log posterior density of the coefficients of one group of rows, and its gradient, with one of two likelihoods and one
+   of two priors. */
 #ifndef BBL_POSTERIOR_TARGET_H
 #define BBL_POSTERIOR_TARGET_H
 
@@ -9,28 +10,30 @@
 
 #include "simplex.h"
 
-/* A point x of the density: with the normal prior the coefficients phi (d). With the horseshoe prior z (d), then u (G)
-   and v (2), the log scales of the groups of coefficients and of the two families of groups, fields and couplings:
-   phi = scale z, with scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma = exp(u); tau is the slab. */
+/* A point x of the density: with the normal prior the coefficients phi (d). With the horseshoe prior z (d), which is
+   standard normal, then u (G) for the log scales of the G groups of coefficients, and v (2) for those of the two
+   families of groups, fields and couplings: phi = scale z, with scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma =
+   exp(u). sigma is half-Cauchy with scale exp(v), and exp(v) with scale 1; tau is the slab, a bound of the scale. */
 typedef struct {
     simplex_model s;
-    int horseshoe;
+    int horseshoe;          /* whether the prior is the horseshoe, else normal */
     double tau;             /* sd of the normal prior, or the slab of the horseshoe */
-    ptrdiff_t n_groups;
+    ptrdiff_t n_groups;     /* G */
     const int32_t *group;   /* (d) group of each coefficient */
     const int32_t *family;  /* (n_groups) 0 for fields, 1 for couplings */
     double n;               /* number of observations */
-    const double *sums;     /* (d) sums of the contrasts over the observations */
+    const double *sums;     /* (d) sums of the contrasts, and their products, over the observations */
     ptrdiff_t rows;         /* distinct rows of the pseudo-likelihood; 0 for the likelihood by enumeration */
     const int32_t *codes;   /* (rows, m) */
     const double *weights;  /* (rows) */
     /* adjustment of the pseudo-likelihood, or NULL: its value at centre + adjust (phi - centre), plus tilt' (phi -
        centre), which restores the slope at the centre */
     const double *centre, *adjust, *tilt; /* (d), (d, d), (d) */
-    double *tensor, *spare;               /* scratch: (states) each, */
-    double *phi, *at, *g;                 /* (d) each, */
-    double *h, *field, *gh;               /* (levels) each, */
-    double *J, *gJ;                       /* (levels, levels) each */
+    /* working arrays: */
+    double *tensor, *scratch;              /* (s.n_states) each */
+    double *phi, *adjusted_phi, *gradient; /* (d) each */
+    double *h, *field, *h_gradient;        /* (s.n_levels) each: fields, see posterior_pseudo, gradient by fields */
+    double *J, *J_gradient;                /* (s.n_levels, s.n_levels) each: couplings, gradient by couplings */
 } posterior_target;
 
 /* Return the number of coordinates of a point. */
@@ -39,24 +42,28 @@ static inline ptrdiff_t posterior_size(const posterior_target *t)
     return t->s.d + (t->horseshoe ? t->n_groups + 2 : 0);
 }
 
+/* Return 1 / (1 + exp(-x)), and ln(1 + exp(x)), without overflow. */
 static inline double posterior_expit(double x) { return x > 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
 static inline double posterior_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 
 /* Return the log density of u = ln of a half-Cauchy variable of scale exp(v), up to a constant. */
-static inline double posterior_half_cauchy(double u, double v) { return (u - v) - posterior_softplus(2.0 * (u - v)); }
+static inline double posterior_log_half_cauchy(double u, double v)
+{
+    return (u - v) - posterior_softplus(2.0 * (u - v));
+}
 
-/* Return ln scale of a group of the horseshoe. */
+/* Return ln scale of a group of the horseshoe with log scale u before the slab tau (inf for none) limits it. */
 static inline double posterior_log_scale(double u, double tau)
 {
     return isinf(tau) ? u : u - 0.5 * posterior_softplus(2.0 * (u - log(tau)));
 }
 
-/* Return the log-likelihood at coefficients phi, by enumeration, and write its gradient (d). */
+/* Return the log-likelihood at coefficients phi (d), by enumeration of all states, and write its gradient (d). */
 static double posterior_likelihood(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
-    double value = -t->n * simplex_probabilities(&t->s, phi, t->tensor, t->spare);
-    simplex_sums(&t->s, t->tensor, t->spare, gradient_out);
+    double value = -t->n * simplex_probabilities(&t->s, phi, t->tensor, t->scratch);
+    simplex_sums(&t->s, t->tensor, t->scratch, gradient_out);
     for (ptrdiff_t k = 0; k < d; k++) {
         value += t->sums[k] * phi[k];
         gradient_out[k] = t->sums[k] - t->n * gradient_out[k];
@@ -64,26 +71,26 @@ static double posterior_likelihood(posterior_target *t, const double *phi, doubl
     return value;
 }
 
-/* Return the log pseudo-likelihood at coefficients phi and write its gradient (d). */
+/* Return the log pseudo-likelihood at coefficients phi (d) and write its gradient (d). */
 static double posterior_pseudo(posterior_target *t, const double *phi, double *gradient_out)
 {
     const simplex_model *s = &t->s;
-    const ptrdiff_t F = s->levels;
+    const ptrdiff_t n_levels = s->n_levels;
     double value = 0.0;
     simplex_tables(s, phi, t->h, t->J);
-    memset(t->gh, 0, (size_t)F * sizeof(double));
-    memset(t->gJ, 0, (size_t)(F * F) * sizeof(double));
+    memset(t->h_gradient, 0, (size_t)n_levels * sizeof(double));
+    memset(t->J_gradient, 0, (size_t)(n_levels * n_levels) * sizeof(double));
     for (ptrdiff_t r = 0; r < t->rows; r++) {
         const int32_t *x = t->codes + r * s->m;
         const double w = t->weights[r];
-        double *field = t->field; /* of all levels given the row, then weight (1[x] - P) */
-        memcpy(field, t->h, (size_t)F * sizeof(double));
+        double *field = t->field; /* log weights of all levels given the row, then w (1[level is in the row] - P) */
+        memcpy(field, t->h, (size_t)n_levels * sizeof(double));
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            const double *J_row = t->J + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t c = 0; c < F; c++) field[c] += J_row[c];
+            const double *J_row = t->J + (s->level_start[i] + x[i]) * n_levels;
+            for (ptrdiff_t c = 0; c < n_levels; c++) field[c] += J_row[c];
         }
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            double *field_i = field + s->first[i], largest = field_i[0], total = 0.0;
+            double *field_i = field + s->level_start[i], largest = field_i[0], total = 0.0;
             const double field_x = field_i[x[i]];
             for (ptrdiff_t a = 1; a < s->L[i]; a++) largest = field_i[a] > largest ? field_i[a] : largest;
             for (ptrdiff_t a = 0; a < s->L[i]; a++) total += field_i[a] = exp(field_i[a] - largest);
@@ -91,34 +98,35 @@ static double posterior_pseudo(posterior_target *t, const double *phi, double *g
             for (ptrdiff_t a = 0; a < s->L[i]; a++) field_i[a] *= -w / total;
             field_i[x[i]] += w;
         }
-        for (ptrdiff_t c = 0; c < F; c++) t->gh[c] += field[c];
+        for (ptrdiff_t c = 0; c < n_levels; c++) t->h_gradient[c] += field[c];
         for (ptrdiff_t i = 0; i < s->m; i++) {
-            double *J_row = t->gJ + (s->first[i] + x[i]) * F;
-            for (ptrdiff_t c = 0; c < F; c++) J_row[c] += field[c];
+            double *J_row = t->J_gradient + (s->level_start[i] + x[i]) * n_levels;
+            for (ptrdiff_t c = 0; c < n_levels; c++) J_row[c] += field[c];
         }
     }
-    simplex_tables_transposed(s, t->gh, t->gJ, gradient_out);
+    simplex_tables_transposed(s, t->h_gradient, t->J_gradient, gradient_out);
     return value;
 }
 
-/* Return the adjusted log pseudo-likelihood at phi and write its gradient (d). */
+/* Return the log pseudo-likelihood at phi (d), adjusted if t->adjust is not NULL, and write its gradient (d). */
 static double posterior_adjusted(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
     if (!t->adjust) return posterior_pseudo(t, phi, gradient_out);
-    for (ptrdiff_t k = 0; k < d; k++) t->g[k] = phi[k] - t->centre[k];
-    for (ptrdiff_t k = 0; k < d; k++) t->at[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->g, d);
-    double value = posterior_pseudo(t, t->at, t->g);
+    for (ptrdiff_t k = 0; k < d; k++) t->gradient[k] = phi[k] - t->centre[k]; /* as scratch */
+    for (ptrdiff_t k = 0; k < d; k++)
+        t->adjusted_phi[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->gradient, d);
+    double value = posterior_pseudo(t, t->adjusted_phi, t->gradient);
     for (ptrdiff_t k = 0; k < d; k++) {
         value += t->tilt[k] * (phi[k] - t->centre[k]);
         gradient_out[k] = t->tilt[k];
     }
     for (ptrdiff_t k = 0; k < d; k++)
-        for (ptrdiff_t l = 0; l < d; l++) gradient_out[l] += t->adjust[k * d + l] * t->g[k];
+        for (ptrdiff_t l = 0; l < d; l++) gradient_out[l] += t->adjust[k * d + l] * t->gradient[k];
     return value;
 }
 
-/* Write the coefficients of a point to phi_out (d). */
+/* Write the coefficients of a point x to phi_out (d). */
 static void posterior_coefficients(const posterior_target *t, const double *x, double *phi_out)
 {
     const ptrdiff_t d = t->s.d;
@@ -126,7 +134,7 @@ static void posterior_coefficients(const posterior_target *t, const double *x, d
         phi_out[k] = t->horseshoe ? x[k] * exp(posterior_log_scale(x[d + t->group[k]], t->tau)) : x[k];
 }
 
-/* Return the log posterior density at a point, up to a constant, and write its gradient. */
+/* Return the log posterior density at a point x, up to a constant, and write its gradient by x. */
 static double posterior_value(posterior_target *t, const double *x, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d, G = t->n_groups;
@@ -142,25 +150,25 @@ static double posterior_value(posterior_target *t, const double *x, double *grad
         return value;
     }
     const double *u = x + d, *v = u + G;
-    double *gu = gradient_out + d, *gv = gu + G;
-    memset(gu, 0, (size_t)(G + 2) * sizeof(double));
+    double *u_gradient = gradient_out + d, *v_gradient = u_gradient + G;
+    memset(u_gradient, 0, (size_t)(G + 2) * sizeof(double));
     for (ptrdiff_t k = 0; k < d; k++) {
         const ptrdiff_t g = t->group[k];
-        gu[g] += t->phi[k] * gradient_out[k];
+        u_gradient[g] += t->phi[k] * gradient_out[k]; /* by ln scale; the slope d ln scale / du follows below */
         gradient_out[k] = gradient_out[k] * exp(posterior_log_scale(u[g], t->tau)) - x[k];
         value -= 0.5 * x[k] * x[k];
     }
     for (ptrdiff_t g = 0; g < G; g++) {
-        const ptrdiff_t f = t->family[g];
-        const double slope = 1.0 - 2.0 * posterior_expit(2.0 * (u[g] - v[f]));
-        gu[g] *= isinf(t->tau) ? 1.0 : 1.0 - posterior_expit(2.0 * (u[g] - log(t->tau)));
-        gu[g] += slope;
-        gv[f] -= slope;
-        value += posterior_half_cauchy(u[g], v[f]);
+        const ptrdiff_t family = t->family[g];
+        const double slope = 1.0 - 2.0 * posterior_expit(2.0 * (u[g] - v[family])); /* of the half-Cauchy density */
+        u_gradient[g] *= isinf(t->tau) ? 1.0 : 1.0 - posterior_expit(2.0 * (u[g] - log(t->tau)));
+        u_gradient[g] += slope;
+        v_gradient[family] -= slope;
+        value += posterior_log_half_cauchy(u[g], v[family]);
     }
-    for (int f = 0; f < 2; f++) {
-        value += posterior_half_cauchy(v[f], 0.0);
-        gv[f] += 1.0 - 2.0 * posterior_expit(2.0 * v[f]);
+    for (int family = 0; family < 2; family++) {
+        value += posterior_log_half_cauchy(v[family], 0.0);
+        v_gradient[family] += 1.0 - 2.0 * posterior_expit(2.0 * v[family]);
     }
     return value;
 }

@@ -1,5 +1,5 @@
-/* Models in simplex coding: coefficients to tables over all levels and to the energies of all states, and the
-   transposed maps, which turn gradients and counts back. */
+/* Models in simplex coding: maps from coefficients to tables over all levels and to the energies of all states, and the
+   transposed maps, which turn gradients by tables into gradients by coefficients, and counts into sums of contrasts. */
 #ifndef BBL_SIMPLEX_H
 #define BBL_SIMPLEX_H
 
@@ -10,22 +10,23 @@
 
 /* Coefficients phi (d): those of the contrasts of each predictor, L - 1 each, then those of the pairs (i, j) of
    predictors, (L_i - 1, L_j - 1) each in C order. V_i (L_i, L_i) = [1 | C_i] has a row for each level: a one, then the
-   level's contrasts. A tensor is an array over all states, shape (L_1, ..., L_m) in C order. */
+   level's contrasts. A tensor is an array over all states, shape (L_1, ..., L_m) in C order. Energies of all states are
+   the tensor of coefficients, with 0 where there are none, multiplied by V_i along every axis i. */
 typedef struct {
     ptrdiff_t m, d, n_pairs;        /* predictors, coefficients, pairs of predictors that interact */
-    ptrdiff_t levels;               /* number of levels of all predictors together */
-    ptrdiff_t states;               /* number of states, the product of the L_i; 0 if states are not enumerated */
+    ptrdiff_t n_levels;             /* number of levels of all predictors together */
+    ptrdiff_t n_states;             /* number of states, the product of the L_i; 0 if states are not enumerated */
     const int32_t *L;               /* (m) number of levels */
-    const ptrdiff_t *first;         /* (m) index of a predictor's first level among all */
+    const ptrdiff_t *level_start;   /* (m) index of a predictor's first level among all n_levels */
     const ptrdiff_t *start;         /* (m + 1) index of a predictor's first coefficient */
-    const ptrdiff_t *pairs;         /* (n_pairs, 2) */
+    const ptrdiff_t *pairs;         /* (n_pairs, 2) predictors i < j */
     const ptrdiff_t *pair_start;    /* (n_pairs + 1) index of a pair's first coefficient */
-    const ptrdiff_t *v_start;       /* (m) index of a predictor's V */
-    const double *V;
-    const ptrdiff_t *place;         /* (d) cell of each coefficient in the tensor to which every V_i is applied */
+    const ptrdiff_t *V_start;       /* (m) index of a predictor's V_i in V */
+    const double *V;                /* all V_i, one after another */
+    const ptrdiff_t *cell;          /* (d) flat index of each coefficient in the tensor of coefficients */
 } simplex_model;
 
-/* Return the dot product, in four partial sums that the compiler can vectorise. */
+/* Return the dot product of a and b (n), in four partial sums that the compiler can vectorise. */
 static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
 {
     double total[4] = {0.0, 0.0, 0.0, 0.0};
@@ -36,18 +37,19 @@ static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
     return (total[0] + total[1]) + (total[2] + total[3]);
 }
 
-/* Multiply every axis i of the tensor by V_i, or by its transpose, in place; spare (states) is scratch. */
-static void simplex_transform(const simplex_model *s, double *tensor, double *spare, int transposed)
+/* Multiply the tensor by V_i, or by its transpose, along every axis i, in place; scratch is (n_states). For axis i the
+   tensor is an array (outer, L, inner). */
+static void simplex_transform(const simplex_model *s, double *tensor, double *scratch, int transposed)
 {
-    ptrdiff_t inner = s->states, outer = 1;
+    ptrdiff_t inner = s->n_states, outer = 1;
     for (ptrdiff_t i = 0; i < s->m; i++) {
         const ptrdiff_t L = s->L[i];
-        const double *V = s->V + s->v_start[i];
+        const double *V = s->V + s->V_start[i];
         inner /= L;
-        memcpy(spare, tensor, (size_t)s->states * sizeof(double));
+        memcpy(scratch, tensor, (size_t)s->n_states * sizeof(double));
         for (ptrdiff_t block = 0; block < outer; block++) {
             double *product = tensor + block * L * inner;
-            const double *factor = spare + block * L * inner;
+            const double *factor = scratch + block * L * inner;
             for (ptrdiff_t a = 0; a < L; a++) {
                 double V_ak = transposed ? V[a] : V[a * L];
                 for (ptrdiff_t x = 0; x < inner; x++) product[a * inner + x] = V_ak * factor[x];
@@ -61,67 +63,73 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sp
     }
 }
 
-/* Write the probabilities of all states to tensor_out (states) and return ln Z; spare (states) is scratch. */
-static double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *spare)
+/* Write the probabilities of all states at coefficients phi (d) to tensor_out (n_states), and return ln Z; scratch is
+   (n_states). */
+static double simplex_probabilities(const simplex_model *s, const double *phi, double *tensor_out, double *scratch)
 {
     double largest = -INFINITY, total = 0.0;
-    memset(tensor_out, 0, (size_t)s->states * sizeof(double));
-    for (ptrdiff_t k = 0; k < s->d; k++) tensor_out[s->place[k]] = phi[k];
-    simplex_transform(s, tensor_out, spare, 0);
-    for (ptrdiff_t x = 0; x < s->states; x++) largest = tensor_out[x] > largest ? tensor_out[x] : largest;
-    for (ptrdiff_t x = 0; x < s->states; x++) {
+    memset(tensor_out, 0, (size_t)s->n_states * sizeof(double));
+    for (ptrdiff_t k = 0; k < s->d; k++) tensor_out[s->cell[k]] = phi[k];
+    simplex_transform(s, tensor_out, scratch, 0);
+    for (ptrdiff_t x = 0; x < s->n_states; x++) largest = tensor_out[x] > largest ? tensor_out[x] : largest;
+    for (ptrdiff_t x = 0; x < s->n_states; x++) {
         tensor_out[x] = exp(tensor_out[x] - largest);
         total += tensor_out[x];
     }
-    for (ptrdiff_t x = 0; x < s->states; x++) tensor_out[x] /= total;
+    for (ptrdiff_t x = 0; x < s->n_states; x++) tensor_out[x] /= total;
     return largest + log(total);
 }
 
-/* Write the sums of the contrasts of states weighted by `tensor` to sums_out (d); tensor and spare are overwritten. */
-static void simplex_sums(const simplex_model *s, double *tensor, double *spare, double *sums_out)
+/* Write the sums of the contrasts, and their products, over states weighted by `tensor` to sums_out (d); tensor and
+   scratch are overwritten. */
+static void simplex_sums(const simplex_model *s, double *tensor, double *scratch, double *sums_out)
 {
-    simplex_transform(s, tensor, spare, 1);
-    for (ptrdiff_t k = 0; k < s->d; k++) sums_out[k] = tensor[s->place[k]];
+    simplex_transform(s, tensor, scratch, 1);
+    for (ptrdiff_t k = 0; k < s->d; k++) sums_out[k] = tensor[s->cell[k]];
 }
 
-/* Write fields h_out (levels) and symmetric couplings J_out (levels, levels) over all levels; other pairs are left. */
+/* Write fields h_out (n_levels) and symmetric couplings J_out (n_levels, n_levels) of all levels from coefficients phi
+   (d); entries of J_out of pairs that do not interact stay as they are. */
 static void simplex_tables(const simplex_model *s, const double *phi, double *h_out, double *J_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
         const ptrdiff_t L = s->L[i];
         const double *b = phi + s->start[i];
         for (ptrdiff_t a = 0; a < L; a++) {
-            const double *v = s->V + s->v_start[i] + a * L + 1;
+            const double *v = s->V + s->V_start[i] + a * L + 1; /* contrasts of level a */
             double value = 0.0;
             for (ptrdiff_t k = 0; k < L - 1; k++) value += v[k] * b[k];
-            h_out[s->first[i] + a] = value;
+            h_out[s->level_start[i] + a] = value;
         }
     }
     for (ptrdiff_t p = 0; p < s->n_pairs; p++) {
         const ptrdiff_t i = s->pairs[2 * p], j = s->pairs[2 * p + 1], Li = s->L[i], Lj = s->L[j];
         const double *B = phi + s->pair_start[p];
         for (ptrdiff_t a = 0; a < Li; a++) {
-            const double *v = s->V + s->v_start[i] + a * Li + 1;
+            const double *v = s->V + s->V_start[i] + a * Li + 1;
             for (ptrdiff_t b = 0; b < Lj; b++) {
-                const double *w = s->V + s->v_start[j] + b * Lj + 1;
+                const double *w = s->V + s->V_start[j] + b * Lj + 1;
                 double value = 0.0;
                 for (ptrdiff_t k = 0; k < Li - 1; k++)
                     for (ptrdiff_t l = 0; l < Lj - 1; l++) value += v[k] * B[k * (Lj - 1) + l] * w[l];
-                J_out[(s->first[i] + a) * s->levels + s->first[j] + b] = value;
-                J_out[(s->first[j] + b) * s->levels + s->first[i] + a] = value;
+                J_out[(s->level_start[i] + a) * s->n_levels + s->level_start[j] + b] = value;
+                J_out[(s->level_start[j] + b) * s->n_levels + s->level_start[i] + a] = value;
             }
         }
     }
 }
 
-/* Turn a gradient by tables, gh (levels) and gJ (levels, levels, both halves), into one by coefficients (d). */
-static void simplex_tables_transposed(const simplex_model *s, const double *gh, const double *gJ, double *gradient_out)
+/* Turn a gradient by tables, h_gradient (n_levels) and J_gradient (n_levels, n_levels; both halves count), into the
+   gradient by coefficients, gradient_out (d). */
+static void simplex_tables_transposed(const simplex_model *s, const double *h_gradient, const double *J_gradient,
+                                      double *gradient_out)
 {
     for (ptrdiff_t i = 0; i < s->m; i++) {
         const ptrdiff_t L = s->L[i];
         for (ptrdiff_t k = 0; k < L - 1; k++) {
             double value = 0.0;
-            for (ptrdiff_t a = 0; a < L; a++) value += s->V[s->v_start[i] + a * L + 1 + k] * gh[s->first[i] + a];
+            for (ptrdiff_t a = 0; a < L; a++)
+                value += s->V[s->V_start[i] + a * L + 1 + k] * h_gradient[s->level_start[i] + a];
             gradient_out[s->start[i] + k] = value;
         }
     }
@@ -130,11 +138,11 @@ static void simplex_tables_transposed(const simplex_model *s, const double *gh, 
         double *out = gradient_out + s->pair_start[p];
         memset(out, 0, (size_t)((Li - 1) * (Lj - 1)) * sizeof(double));
         for (ptrdiff_t a = 0; a < Li; a++) {
-            const double *v = s->V + s->v_start[i] + a * Li + 1;
+            const double *v = s->V + s->V_start[i] + a * Li + 1;
             for (ptrdiff_t b = 0; b < Lj; b++) {
-                const double *w = s->V + s->v_start[j] + b * Lj + 1;
-                const double g = gJ[(s->first[i] + a) * s->levels + s->first[j] + b]
-                                 + gJ[(s->first[j] + b) * s->levels + s->first[i] + a];
+                const double *w = s->V + s->V_start[j] + b * Lj + 1;
+                const double g = J_gradient[(s->level_start[i] + a) * s->n_levels + s->level_start[j] + b]
+                                 + J_gradient[(s->level_start[j] + b) * s->n_levels + s->level_start[i] + a];
                 for (ptrdiff_t k = 0; k < Li - 1; k++)
                     for (ptrdiff_t l = 0; l < Lj - 1; l++) out[k * (Lj - 1) + l] += v[k] * g * w[l];
             }
@@ -142,19 +150,20 @@ static void simplex_tables_transposed(const simplex_model *s, const double *gh, 
     }
 }
 
-/* Write the sums of the contrasts over n rows, codes (n, m), to sums_out (d); gh and gJ are scratch as above. */
-static void simplex_row_sums(const simplex_model *s, const int32_t *codes, ptrdiff_t n, double *gh, double *gJ,
-                             double *sums_out)
+/* Write the sums of the contrasts, and their products, over n rows, codes (n, m), to sums_out (d); level_counts
+   (n_levels) and pair_counts (n_levels, n_levels) are scratch for the counts of rows. */
+static void simplex_row_sums(const simplex_model *s, const int32_t *codes, ptrdiff_t n, double *level_counts,
+                             double *pair_counts, double *sums_out)
 {
-    memset(gh, 0, (size_t)s->levels * sizeof(double));
-    memset(gJ, 0, (size_t)(s->levels * s->levels) * sizeof(double));
+    memset(level_counts, 0, (size_t)s->n_levels * sizeof(double));
+    memset(pair_counts, 0, (size_t)(s->n_levels * s->n_levels) * sizeof(double));
     for (ptrdiff_t r = 0; r < n; r++, codes += s->m) {
-        for (ptrdiff_t i = 0; i < s->m; i++) gh[s->first[i] + codes[i]] += 1.0;
+        for (ptrdiff_t i = 0; i < s->m; i++) level_counts[s->level_start[i] + codes[i]] += 1.0;
         for (ptrdiff_t p = 0; p < s->n_pairs; p++) {
             const ptrdiff_t i = s->pairs[2 * p], j = s->pairs[2 * p + 1];
-            gJ[(s->first[i] + codes[i]) * s->levels + s->first[j] + codes[j]] += 1.0;
+            pair_counts[(s->level_start[i] + codes[i]) * s->n_levels + s->level_start[j] + codes[j]] += 1.0;
         }
     }
-    simplex_tables_transposed(s, gh, gJ, sums_out);
+    simplex_tables_transposed(s, level_counts, pair_counts, sums_out);
 }
 #endif

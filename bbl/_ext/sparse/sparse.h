@@ -1,4 +1,5 @@
-/* Inner loops of the sparse solver over rows, for each vector width: on (n) is 1 in rows in state 1 of a term, else 0.
+/* Inner loops of the sparse solver over n rows, for each vector width. on (n) is 1 in rows in state 1 of a term of two
+   states, else 0; z (n) is the slope of a quadratic model of the loss by the link (see sparse.pyx).
 
    Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. */
 #ifndef SPARSE_H
@@ -9,8 +10,9 @@
 
 #define SPARSE_LANES 16
 
-/* sparse_sum returns the sum of z over the rows with on = 1. sparse_add adds curve * (low + step * on) to z, in place,
-   and returns the sum of z. */
+/* sparse_sum returns the sum of z over the rows with on = 1. sparse_add adds curve * (change_0 + difference * on) to z,
+   in place, and returns the sum of z: curve (n) is the curvature, change_0 the change of the link in rows in state 0,
+   and difference what the change in state 1 exceeds it by. */
 #define SPARSE_LOOPS(suffix, TARGET)                                                                        \
     TARGET static double sparse_sum_##suffix(const uint8_t *on, const double *z, ptrdiff_t n)               \
     {                                                                                                       \
@@ -25,19 +27,19 @@
             sum += part[l];                                                                                 \
         return sum;                                                                                         \
     }                                                                                                       \
-    TARGET static double sparse_add_##suffix(const uint8_t *on, const double *curve, double low,            \
-                                             double step, double *z, ptrdiff_t n)                           \
+    TARGET static double sparse_add_##suffix(const uint8_t *on, const double *curve, double change_0,       \
+                                             double difference, double *z, ptrdiff_t n)                     \
     {                                                                                                       \
         double part[SPARSE_LANES] = {0}, sum = 0.0;                                                         \
         ptrdiff_t i = 0;                                                                                    \
         for (; i + SPARSE_LANES <= n; i += SPARSE_LANES)                                                    \
             for (int l = 0; l < SPARSE_LANES; l++) {                                                        \
-                double value = z[i + l] + curve[i + l] * (low + step * (double)on[i + l]);                  \
+                double value = z[i + l] + curve[i + l] * (change_0 + difference * (double)on[i + l]);       \
                 z[i + l] = value;                                                                           \
                 part[l] += value;                                                                           \
             }                                                                                               \
         for (; i < n; i++) {                                                                                \
-            z[i] += curve[i] * (low + step * (double)on[i]);                                                \
+            z[i] += curve[i] * (change_0 + difference * (double)on[i]);                                     \
             part[0] += z[i];                                                                                \
         }                                                                                                   \
         for (int l = 0; l < SPARSE_LANES; l++)                                                              \
@@ -51,12 +53,13 @@ SPARSE_LOOPS(32_bytes, CPU_32_BYTES)
 SPARSE_LOOPS(64_bytes, CPU_64_BYTES)
 #endif
 
+/* sparse_sum and sparse_add of one vector width */
 typedef struct {
     double (*sum)(const uint8_t *on, const double *z, ptrdiff_t n);
-    double (*add)(const uint8_t *on, const double *curve, double low, double step, double *z, ptrdiff_t n);
+    double (*add)(const uint8_t *on, const double *curve, double change_0, double difference, double *z, ptrdiff_t n);
 } sparse_loops;
 
-/* Return the sum of z (n). */
+/* Return the sum of z (n), in the same partial sums at every vector width. */
 static double sparse_total(const double *z, ptrdiff_t n)
 {
     double part[SPARSE_LANES] = {0}, sum = 0.0;
@@ -72,7 +75,7 @@ static double sparse_total(const double *z, ptrdiff_t n)
 }
 
 /* Return the loops for the widest vectors of this processor. */
-static sparse_loops sparse_pick(void)
+static sparse_loops sparse_choose_loops(void)
 {
     sparse_loops loops = {sparse_sum_plain, sparse_add_plain};
 #ifdef CPU_X86

@@ -1,12 +1,13 @@
 """Sparse multinomial logistic regression on products of predictors, by coordinate descent over terms.
 
-(a) A term has a state in each of the n rows, a row of `codes` (T, n), and a table (states, d) of its d features in each
-    state. The tables lie one after the other, that of term t from ``table_start[t]`` on; the matrix of features is
-    never made. The weights (d, q) of a term for q contrasts of the K classes are the rows ``theta_start[t]`` to
-    ``theta_start[t + 1]`` of `theta` (D, q). Shapes: states (T,), table_start (T,), theta_start (T + 1,).
+(a) Each of T terms has a state in each of the n rows, a row of `states` (T, n), and a table (S, d) of its d features in
+    each of its S states. The tables lie one after the other in `table`, that of term t from ``table_start[t]`` on; the
+    matrix of features is never made. The weights (d, q) of a term for q contrasts of the K classes are the rows
+    ``theta_start[t]`` to ``theta_start[t + 1] - 1`` of `theta` (D, q). Shapes: n_states (T,), table_start (T,),
+    theta_start (T + 1,). Indices: term t, row i, state s, feature a, contrast c, class k.
 (b) By row and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in
-    `descend`, the slope z of a quadratic model of F. The curvature (n,) of the model is one number for each row:
-    exact for two classes, else an upper bound.
+    `descend`, the slope z of a quadratic model of F. Its curvature, curve (n,), is one number for each row: exact for
+    two classes, else an upper bound.
 (c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h.
 """
 from libc.math cimport exp, fabs, log, sqrt
@@ -16,9 +17,9 @@ from libc.stdlib cimport free, malloc
 cdef extern from "sparse.h" nogil:
     ctypedef struct sparse_loops:
         double (*sum)(const uint8_t *on, const double *z, Py_ssize_t n) noexcept nogil
-        double (*add)(const uint8_t *on, const double *curve, double low, double step, double *z,
+        double (*add)(const uint8_t *on, const double *curve, double change_0, double difference, double *z,
                       Py_ssize_t n) noexcept nogil
-    sparse_loops sparse_pick()
+    sparse_loops sparse_choose_loops()
     double sparse_total(const double *z, Py_ssize_t n)
 
 ctypedef fused code_t:
@@ -29,11 +30,11 @@ cdef enum:
     MAX_GRAM_FEATURES = 64  # most features of a term whose Gram matrix is computed to bound the curvature
 
 
-cdef void state_sums(const code_t *row_state, const double *z, Py_ssize_t n, Py_ssize_t S, double total,
-                     const sparse_loops *loops, double *sums_out) noexcept nogil:
-    """Write the sum of z (n) over the rows in each state to sums_out, of 4 S numbers, of which the first S are set.
+cdef void sum_by_state(const code_t *row_state, const double *z, Py_ssize_t n, Py_ssize_t S, double total,
+                       const sparse_loops *loops, double *sums_out) noexcept nogil:
+    """Write the sum of z (n) over the rows in each of S states to the first S numbers of sums_out.
 
-    `total` is the sum of z over all rows. Four partial sums do not wait for each other.
+    sums_out has room for 4 S numbers: four partial sums, which do not wait for each other. `total` is the sum of z.
     """
     cdef Py_ssize_t i = 0, s
     cdef double *part_1 = sums_out + S
@@ -60,21 +61,21 @@ cdef void state_sums(const code_t *row_state, const double *z, Py_ssize_t n, Py_
 
 
 cdef void project(const double *sums, const double *table, Py_ssize_t S, Py_ssize_t d, Py_ssize_t q, Py_ssize_t c,
-                  double *out) noexcept nogil:
-    """Write column c of out (d, q): the sums (S,) by state times the table (S, d)."""
+                  double *gradient_out) noexcept nogil:
+    """Write column c of gradient_out (d, q), a term's table (S, d), transposed, times the sums (S,) by state."""
     cdef Py_ssize_t s, a
     for a in range(d):
-        out[a * q + c] = 0.0
+        gradient_out[a * q + c] = 0.0
     for s in range(S):
         for a in range(d):
-            out[a * q + c] += sums[s] * table[s * d + a]
+            gradient_out[a * q + c] += sums[s] * table[s * d + a]
 
 
 def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1] weights,
            const double[:, ::1] contrasts, double[:, ::1] slope_out, double[::1] curve_out):
     """Return the weighted log-loss at `link` (q, n); write its slope (q, n) and an upper bound of its curvature (n,).
 
-    The scores of the K classes in a row are ``contrasts (K, q) @ link``, and the probabilities their softmax.
+    y (n,) holds the classes. Scores of the K classes are ``contrasts (K, q) @ link``, probabilities their softmax.
     """
     cdef Py_ssize_t n = link.shape[1], q = link.shape[0], K = contrasts.shape[0], i, c, k
     cdef double loss = 0.0, largest, total, p, max_variance, row_loss
@@ -100,7 +101,7 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
                 slope_out[c, i] = -contrasts[y[i], c]
             for k in range(K):
                 p = score[k] / total
-                max_variance = max(max_variance, p * (total - score[k]) / total)
+                max_variance = max(max_variance, p * (total - score[k]) / total)  # p (1 - p)
                 for c in range(q):
                     slope_out[c, i] += p * contrasts[k, c]
             for c in range(q):
@@ -110,18 +111,18 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
     return loss
 
 
-def gradients(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
+def gradients(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const double[::1] table,
               const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[:, ::1] slope,
-              double[:, ::1] out):
-    """Write the gradient (D, q) of the loss by the weights of all terms to `out`, from the slope (q, n)."""
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = slope.shape[0], t, c, d, max_states = 2
-    cdef sparse_loops loops = sparse_pick()
+              double[:, ::1] gradient_out):
+    """Write the gradient (D, q) of the loss by the weights of all terms to `gradient_out`, from the slope (q, n)."""
+    cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = slope.shape[0], t, c, d, max_states = 2
+    cdef sparse_loops loops = sparse_choose_loops()
     cdef double *sums
     cdef double total
     if not T or not n:
         return
     for t in range(T):
-        max_states = max(max_states, states[t])
+        max_states = max(max_states, n_states[t])
     sums = <double *> malloc(sizeof(double) * <size_t> (4 * max_states))
     if sums == NULL:
         raise MemoryError
@@ -129,45 +130,45 @@ def gradients(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const do
         for c in range(q):
             total = sparse_total(&slope[c, 0], n)
             for t in range(T):
-                state_sums(&codes[t, 0], &slope[c, 0], n, states[t], total, &loops, sums)
+                sum_by_state(&states[t, 0], &slope[c, 0], n, n_states[t], total, &loops, sums)
                 d = theta_start[t + 1] - theta_start[t]
-                project(sums, &table[table_start[t]], states[t], d, q, c, &out[theta_start[t], 0])
+                project(sums, &table[table_start[t]], n_states[t], d, q, c, &gradient_out[theta_start[t], 0])
     free(sums)
 
 
-def add_terms(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
+def add_terms(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const double[::1] table,
               const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[:, ::1] theta,
-              double[:, ::1] out):
-    """Add the contributions of all terms with weights theta (D, q) to the link `out` (q, n)."""
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = theta.shape[1], t, c, i, a, s, d, max_states = 2
+              double[:, ::1] link):
+    """Add the contributions of all terms with weights theta (D, q) to `link` (q, n)."""
+    cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = theta.shape[1], t, c, i, a, s, d, max_states = 2
     cdef double *state_link
     cdef const code_t *row_state
-    cdef double *link
+    cdef double *link_c
     cdef bint any_weight
     if not T or not n:
         return
     for t in range(T):
-        max_states = max(max_states, states[t])
+        max_states = max(max_states, n_states[t])
     state_link = <double *> malloc(sizeof(double) * <size_t> max_states)
     if state_link == NULL:
         raise MemoryError
     with nogil:
         for t in range(T):
             d = theta_start[t + 1] - theta_start[t]
-            row_state = &codes[t, 0]
+            row_state = &states[t, 0]
             for c in range(q):
                 any_weight = False
                 for a in range(d):
                     any_weight = any_weight or theta[theta_start[t] + a, c] != 0.0
                 if not any_weight:
                     continue
-                for s in range(states[t]):
+                for s in range(n_states[t]):
                     state_link[s] = 0.0
                     for a in range(d):
                         state_link[s] += table[table_start[t] + s * d + a] * theta[theta_start[t] + a, c]
-                link = &out[c, 0]
+                link_c = &link[c, 0]
                 for i in range(n):
-                    link[i] += state_link[row_state[i]]
+                    link_c[i] += state_link[row_state[i]]
     free(state_link)
 
 
@@ -187,13 +188,13 @@ cdef double bound_curvature(const double *sums, const double *table, Py_ssize_t 
             for s in range(S):
                 gram_ab += sums[s] * table[s * d + a] * table[s * d + b]
             row_sum += fabs(gram_ab)
-        gram_bound = max(gram_bound, row_sum)
+        gram_bound = max(gram_bound, row_sum)  # no eigenvalue exceeds the largest row sum (Gershgorin)
     return min(state_bound, gram_bound)
 
 
 cdef double step_group(double *weight, const double *gradient, double curve, double penalty, Py_ssize_t size,
                        double *step) noexcept nogil:
-    """Take the proximal step of `size` weights in place and write it to `step`; return its norm.
+    """Take the proximal step of `size` weights in place and write it to `step` (size,); return its norm.
 
     The step s minimises gradient's + curve/2 |s|^2 + penalty |weight + s|; curve is a bound of the curvature.
     """
@@ -216,28 +217,28 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
                         const double *table, double penalty, bint group, double curve_bound, const double *curve,
                         double *z, double *totals, double *theta, double *scratch,
                         const sparse_loops *loops) noexcept nogil:
-    """Update the weights theta (d, q) of one term, and z and totals with them; bound the changes of its gradient.
+    """Update the weights theta (d, q) of one term, and z and totals with them; return a bound of its gradient's change.
 
-    The bound that is returned is in units of the penalty; 0 means that no weight moved. With `group`, all weights have
-    one penalty, else those of each feature. table (S, d), curve (n,), z (q, n), totals (q,): sums of z over all rows;
-    curve_bound: largest curvature along the weights; scratch: 4 S + 2 d q values.
+    The bound is in units of the penalty; 0 means that no weight moved. With `group`, all weights have one penalty, of
+    their norm, else the weights of each feature. Shapes: row_state (n,), table (S, d), curve (n,), z (q, n), totals
+    (q,) for the sums of z over all rows, scratch (4 S + 2 d q,). curve_bound bounds the curvature along the weights.
     """
     cdef double *sums = scratch             # (S,) and room for partial sums
     cdef double *gradient = sums + 4 * S    # (d, q)
     cdef double *steps = gradient + d * q  # (d, q)
     cdef double *link_change = scratch     # (S,), in the place of sums, which are not needed after the step
     cdef Py_ssize_t c, a, s, i
-    cdef double change = 0.0, length
+    cdef double gradient_change = 0.0, step_norm
     for c in range(q):
-        state_sums(row_state, z + c * n, n, S, totals[c], loops, sums)
+        sum_by_state(row_state, z + c * n, n, S, totals[c], loops, sums)
         project(sums, table, S, d, q, c, gradient)
     if group:
-        change = curve_bound * step_group(theta, gradient, curve_bound, penalty, d * q, steps)
+        gradient_change = curve_bound * step_group(theta, gradient, curve_bound, penalty, d * q, steps)
     else:
         for a in range(d):
-            length = step_group(theta + a * q, gradient + a * q, curve_bound, penalty, q, steps + a * q)
-            change = max(change, curve_bound * length)
-    if change == 0.0:
+            step_norm = step_group(theta + a * q, gradient + a * q, curve_bound, penalty, q, steps + a * q)
+            gradient_change = max(gradient_change, curve_bound * step_norm)
+    if gradient_change == 0.0:
         return 0.0
     for c in range(q):
         for s in range(S):
@@ -251,10 +252,10 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
         for i in range(n):
             z[c * n + i] += curve[i] * link_change[row_state[i]]
         totals[c] = sparse_total(z + c * n, n)
-    return change / penalty
+    return gradient_change / penalty
 
 
-def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const double[::1] table,
+def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const double[::1] table,
             const Py_ssize_t[::1] table_start, const Py_ssize_t[::1] theta_start, const double[::1] penalty, bint group,
             const double[::1] curve, double max_intercept, double tolerance, int itmax, const int32_t[::1] stop,
             double[:, ::1] z, double[:, ::1] theta, double[::1] intercept):
@@ -266,9 +267,9 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
     terms changes a gradient by more than `tolerance` times its penalty, after `itmax` sweeps, or when stop[0] is set.
     Intercepts stay within ±max_intercept.
     """
-    cdef Py_ssize_t T = codes.shape[0], n = codes.shape[1], q = z.shape[0], t, c, a, i, d
+    cdef Py_ssize_t T = states.shape[0], n = states.shape[1], q = z.shape[0], t, c, a, i, d
     cdef Py_ssize_t max_states = 1, max_features = 1
-    cdef sparse_loops loops = sparse_pick()
+    cdef sparse_loops loops = sparse_choose_loops()
     cdef double change, new_intercept, step, min_penalty = 1e300, total_curve = sparse_total(&curve[0], n)
     cdef int sweep = 0
     cdef bint all_terms = True, is_active
@@ -276,11 +277,11 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
     cdef double *totals
     cdef double *scratch
     for t in range(T):
-        max_states = max(max_states, states[t])
+        max_states = max(max_states, n_states[t])
         max_features = max(max_features, theta_start[t + 1] - theta_start[t])
         min_penalty = min(min_penalty, penalty[t])
     if not T:
-        min_penalty = total_curve
+        min_penalty = total_curve  # a change is then the step of an intercept itself
     curve_bound = <double *> malloc(sizeof(double) * <size_t> (T + q + 4 * max_states + 2 * max_features * q))
     if curve_bound == NULL:
         raise MemoryError
@@ -289,13 +290,13 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
     with nogil:
         for t in range(T):
             d = theta_start[t + 1] - theta_start[t]
-            state_sums(&codes[t, 0], &curve[0], n, states[t], total_curve, &loops, scratch)
-            curve_bound[t] = max(1e-300, bound_curvature(scratch, &table[table_start[t]], states[t], d))
+            sum_by_state(&states[t, 0], &curve[0], n, n_states[t], total_curve, &loops, scratch)
+            curve_bound[t] = max(1e-300, bound_curvature(scratch, &table[table_start[t]], n_states[t], d))
         for c in range(q):
             totals[c] = sparse_total(&z[c, 0], n)
         while sweep < itmax and not stop[0]:
             sweep += 1
-            change = 0.0
+            change = 0.0  # largest change of a gradient in this sweep, in units of its penalty
             for c in range(q):
                 new_intercept = intercept[c] - totals[c] / max(total_curve, 1e-300)
                 new_intercept = min(max_intercept, max(-max_intercept, new_intercept))
@@ -315,8 +316,8 @@ def descend(const code_t[:, ::1] codes, const Py_ssize_t[::1] states, const doub
                             is_active = is_active or theta[a, c] != 0.0
                     if not is_active:
                         continue
-                change = max(change, update_term(&codes[t, 0], n, states[t], d, q, &table[table_start[t]], penalty[t],
-                                                 group, curve_bound[t], &curve[0], &z[0, 0], totals,
+                change = max(change, update_term(&states[t, 0], n, n_states[t], d, q, &table[table_start[t]],
+                                                 penalty[t], group, curve_bound[t], &curve[0], &z[0, 0], totals,
                                                  &theta[theta_start[t], 0], scratch, &loops))
             if change <= tolerance:
                 if all_terms:
@@ -332,12 +333,13 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                  double tolerance, int itmax, const int32_t[::1] stop, double[:, ::1] slope, double[:, ::1] theta):
     """Minimise as `descend` does, from the Hessian (D q, D q) of the model by all weights; return the number of sweeps.
 
-    slope (D, q) is the gradient of the model, updated with theta (D, q). A term of penalty 0, such as the intercept, is
-    free. Cheaper for few features of many rows, and exact for more than two classes.
+    The q weights of a feature are neighbours in the Hessian. slope (D, q) is the gradient of the model by the weights,
+    updated with theta (D, q). A term of penalty 0, such as the intercept, is free. This is cheaper than `descend` for
+    few features of many rows, and exact for more than two classes.
     """
     cdef Py_ssize_t T = penalty.shape[0], D = theta.shape[0], q = theta.shape[1]
     cdef Py_ssize_t t, a, b, first, end, size, max_features = 1
-    cdef double change, row_sum, largest_sum, min_penalty = 1e300, length, max_length
+    cdef double change, row_sum, largest_sum, min_penalty = 1e300, step_norm, max_step_norm
     cdef int sweep = 0
     cdef bint all_terms = True, is_active
     cdef double *curve_bound
@@ -360,10 +362,10 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                 for b in range(first, end):
                     row_sum += fabs(hessian[a, b])
                 largest_sum = max(largest_sum, row_sum)
-            curve_bound[t] = largest_sum
+            curve_bound[t] = largest_sum  # of absolute values in a row, no less than any eigenvalue
         while sweep < itmax and not stop[0]:
             sweep += 1
-            change = 0.0
+            change = 0.0  # largest change of a gradient in this sweep, in units of its penalty
             for t in range(T):
                 first, end = theta_start[t] * q, theta_start[t + 1] * q
                 if not all_terms:
@@ -373,15 +375,15 @@ def descend_gram(const double[:, ::1] hessian, const Py_ssize_t[::1] theta_start
                     if not is_active:
                         continue
                 size = end - first if group else q
-                max_length = 0.0
+                max_step_norm = 0.0
                 a = first
                 while a < end:
-                    length = step_group(weight + a, gradient + a, curve_bound[t], penalty[t], size, step + a - first)
-                    max_length = max(max_length, length)
+                    step_norm = step_group(weight + a, gradient + a, curve_bound[t], penalty[t], size, step + a - first)
+                    max_step_norm = max(max_step_norm, step_norm)
                     a += size
-                if max_length == 0.0:
+                if max_step_norm == 0.0:
                     continue
-                change = max(change, max_length * curve_bound[t] / (penalty[t] if penalty[t] > 0 else min_penalty))
+                change = max(change, max_step_norm * curve_bound[t] / (penalty[t] if penalty[t] > 0 else min_penalty))
                 for a in range(first, end):
                     if step[a - first] != 0.0:
                         for b in range(D * q):

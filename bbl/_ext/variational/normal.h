@@ -1,6 +1,6 @@
 /* Standard normal numbers in single precision, from NORMAL_STREAMS streams side by side: xoshiro128++ (Blackman & Vigna
-   2021) and the transform of Box and Muller. Numbers beyond 5.9 do not occur. Compilers vectorise the loops over
-   streams. */
+   2021) and the transform of Box and Muller. Numbers beyond 5.9 do not occur, as the uniform numbers are 2^-25 or more.
+   Compilers vectorise the loops over streams. */
 #ifndef NORMAL_H
 #define NORMAL_H
 
@@ -12,7 +12,7 @@
 #include "cpu.h"
 
 #define NORMAL_STREAMS 16
-#define NORMAL_BLOCK (2 * NORMAL_STREAMS)
+#define NORMAL_BLOCK (2 * NORMAL_STREAMS) /* numbers of one transform of all streams */
 
 /* Write the next 32 bits of each stream to words_out (16); state (4, 16) is advanced. */
 static inline void normal_words(uint32_t *state, uint32_t *words_out)
@@ -31,47 +31,49 @@ static inline void normal_words(uint32_t *state, uint32_t *words_out)
     }
 }
 
-/* Write two normal numbers of each stream to out (2, 16). */
+/* Write two normal numbers of each stream, r cos(angle) and r sin(angle), to out (2, 16); state is advanced. */
 static inline void normal_block(uint32_t *state, double *out)
 {
-    uint32_t radius[NORMAL_STREAMS], angle[NORMAL_STREAMS];
+    uint32_t radius_bits[NORMAL_STREAMS], angle_bits[NORMAL_STREAMS];
     int k;
-    normal_words(state, radius);
-    normal_words(state, angle);
+    normal_words(state, radius_bits);
+    normal_words(state, angle_bits);
     for (k = 0; k < NORMAL_STREAMS; k++) {
-        /* r = sqrt(-2 ln u) with u uniform: u = m 2^e, m about 1, and ln m = 2 atanh((m - 1) / (m + 1)) */
-        const float u = ((float)(int32_t)(radius[k] >> 8) + 0.5f) * 0x1p-24f;
+        /* r = sqrt(-2 ln u) with u uniform: u = m 2^e with m in sqrt(1/2)..sqrt(2) (0x3f3504f3 is sqrt(1/2)), and
+           ln m = 2 atanh(s), by its power series */
+        const float u = ((float)(int32_t)(radius_bits[k] >> 8) + 0.5f) * 0x1p-24f;
         uint32_t bits;
         float m, r;
         memcpy(&bits, &u, sizeof bits);
         const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
         bits -= (uint32_t)e << 23;
         memcpy(&m, &bits, sizeof m);
-        const float s = (m - 1.0f) / (m + 1.0f), q = s * s;
-        const float log_m = 2.0f * s * (1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9)))));
+        const float s = (m - 1.0f) / (m + 1.0f), s2 = s * s;
+        const float log_m = 2.0f * s * (1.0f + s2 * (1.0f / 3 + s2 * (1.0f / 5 + s2 * (1.0f / 7 + s2 * (1.0f / 9)))));
         r = sqrtf(-2.0f * ((float)e * 0.693147181f + log_m));
         /* the angle: t within 45 degrees of the x axis, reflected at the y axis and the diagonal by random bits */
-        const float t = ((float)(int32_t)(angle[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f), p = t * t;
-        const float sine = t * (1.0f + p * (-1.0f / 6 + p * (1.0f / 120 - p * (1.0f / 5040))));
-        const float cosine = 1.0f + p * (-0.5f + p * (1.0f / 24 + p * (-1.0f / 720 + p * (1.0f / 40320))));
-        const float side = angle[k] >> 31 ? -r : r;
-        const int swap = (angle[k] >> 30) & 1;
+        const float t = ((float)(int32_t)(angle_bits[k] & 0xffffffu) - 8388607.5f) * (1.57079633f * 0x1p-24f),
+                    t2 = t * t;
+        const float sine = t * (1.0f + t2 * (-1.0f / 6 + t2 * (1.0f / 120 - t2 * (1.0f / 5040))));
+        const float cosine = 1.0f + t2 * (-0.5f + t2 * (1.0f / 24 + t2 * (-1.0f / 720 + t2 * (1.0f / 40320))));
+        const float side = angle_bits[k] >> 31 ? -r : r;
+        const int swap = (angle_bits[k] >> 30) & 1;
         out[k] = swap ? r * sine : side * cosine;
         out[NORMAL_STREAMS + k] = swap ? side * cosine : r * sine;
     }
 }
 
-/* normal_fill for one vector width */
+/* normal_fill for one vector width, the width of `target` */
 #define NORMAL_FILL(name, target)                                                                                      \
     target static void name(uint32_t *state, ptrdiff_t n, double *out)                                                 \
     {                                                                                                                  \
-        double last[NORMAL_BLOCK];                                                                                     \
+        double last_block[NORMAL_BLOCK];                                                                               \
         ptrdiff_t k;                                                                                                   \
         for (k = 0; k + NORMAL_BLOCK <= n; k += NORMAL_BLOCK)                                                          \
             normal_block(state, out + k);                                                                              \
         if (k < n) {                                                                                                   \
-            normal_block(state, last);                                                                                 \
-            memcpy(out + k, last, sizeof(double) * (size_t)(n - k));                                                   \
+            normal_block(state, last_block);                                                                           \
+            memcpy(out + k, last_block, sizeof(double) * (size_t)(n - k));                                             \
         }                                                                                                              \
     }
 #ifdef CPU_X86
@@ -81,7 +83,8 @@ NORMAL_FILL(normal_fill_32, CPU_32_BYTES)
 NORMAL_FILL(normal_fill_base, )
 #undef NORMAL_FILL
 
-/* Fill out (n); the unused numbers of an incomplete last block are discarded. */
+/* Fill out (n) with standard normal numbers and advance state (4, 16); the unused numbers of an incomplete last block
+   are discarded. */
 static void normal_fill(uint32_t *state, ptrdiff_t n, double *out)
 {
 #ifdef CPU_X86

@@ -11,21 +11,22 @@ class Tables:
     size: int
     def __init__(self, n_levels: NDArray[np.int32], start: Positions, pairs: Positions,
                  pair_start: Positions) -> None: ...  # fmt: skip
-    def couple(self, simplex: Floats, h: Floats, J: Floats, first: int = 0, last: int | None = None) -> None: ...
+    def couple(self, simplex: Floats, h: Floats, J: Floats, first_pair: int = 0,
+               end_pair: int | None = None) -> None: ...  # fmt: skip
     def features(self, counts: Floats, total: float, simplex: Floats) -> None: ...
-    def features_of_bits(self, bits: NDArray[np.uint64], total: float, simplex: Floats, first: int = 0,
-                         last: int | None = None) -> None: ...  # fmt: skip
+    def features_of_bits(self, bits: NDArray[np.uint64], total: float, simplex: Floats, first_pair: int = 0,
+                         end_pair: int | None = None) -> None: ...  # fmt: skip
 
 def streams() -> int: ...
 def normal(state: NDArray[np.uint32], out: Floats) -> None: ...
 def draw(cuts: Positions, mean: Floats, sd: Floats, noise: Floats, scale: Floats, simplex: Floats) -> None: ...
-def log_scales(n_fields: int, mean: Floats, sd: Floats, noise: Floats, v: Floats, low: float, high: float, u: Floats,
-               w: Floats) -> None: ...  # fmt: skip
-def slab(slab_scale: float, scale: Floats, share_out: Floats) -> None: ...
+def log_scales(n_fields: int, mean: Floats, sd: Floats, noise: Floats, global_log_scale: Floats, low: float,
+               high: float, log_scale_out: Floats, deviation_out: Floats) -> None: ...  # fmt: skip
+def slab(slab_scale: float, scale: Floats, slope_out: Floats) -> None: ...
 def step_scales(adam: Adam, noise: Floats, gradient: Floats, sd: Floats, mean: Floats, log_sd: Floats,
                 first_moment: Floats, second_moment: Floats) -> None: ...  # fmt: skip
-def products(cuts: Positions, mean: Floats, sd: Floats, noise: Floats, gradient: Floats,
-             products_out: Floats) -> None: ...  # fmt: skip
+def gradient_by_scale(cuts: Positions, mean: Floats, sd: Floats, noise: Floats, gradient: Floats,
+                      gradient_by_scale_out: Floats) -> None: ...  # fmt: skip
 def step(adam: Adam, cuts: Positions, noise: Floats, scale: Floats, gradient: Floats, sd: Floats, mean: Floats,
-         log_sd: Floats, first_moment: Floats, second_moment: Floats, first: int = 0,
-         last: int | None = None) -> float: ...  # fmt: skip
+         log_sd: Floats, first_moment: Floats, second_moment: Floats, first_group: int = 0,
+         end_group: int | None = None) -> float: ...  # fmt: skip

@@ -359,7 +359,7 @@ class _State:
         self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
         if not self.scale_gradient.size:
             return
-        kernel.products(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
+        kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
         by_u *= scale
         by_u *= log_slope
         if prior.slope:

@@ -26,12 +26,13 @@ __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "u
 
 PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)  # class shares for predictions
 
-MODEL_TABLE = {  # arrays of every model of K groups and m predictors; the last four are n training rows
+# arrays of every model of K groups and m predictors; the last four hold n training rows; see `ArraySpec`
+MODEL_TABLE = {
     "log_likelihood": ArraySpec("f", (1,)),
     "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),  # of the levels of all predictors, one after another
     "codes": ArraySpec("u", ("n", "m"), required=False),
     "weights": ArraySpec("f", ("n",), required="codes"),
-    "y": ArraySpec("i", ("n",), (-1, "K"), required="codes"),
+    "y": ArraySpec("i", ("n",), (-1, "K"), required="codes"),  # group numbers, -1 if unknown
     "missing": ArraySpec("b", ("n", "m"), required=False),
 }
 
@@ -81,12 +82,12 @@ def unpack_model(
     n_levels = design.n_levels
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
     real("nobs", meta["nobs"], 0.0)
-    sample, index = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
+    sample, row_labels = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
     arguments = {
         "call": meta["call"],
         "design": design,
         "training": sample,
-        "index": index,
+        "index": row_labels,
         "stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
     if design.classes:
@@ -120,7 +121,7 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels as a dict for JSON; ``labels`` is None, and rows are numbered, unless they are text or ints."""
+    """Return row labels as a dict for JSON: ``labels``, text or ints, None for other labels and 0, 1, ...; ``name``."""
     name = index.name if isinstance(index.name, str) else None
     if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
         return {"labels": None, "name": name}

@@ -10,10 +10,11 @@ import numpy as np
 
 __all__ = ["FINITE", "NON_NEGATIVE", "POSITIVE", "PROBABILITY", "ArraySpec", "check_arrays", "check_types"]
 
+# intervals of `ArraySpec`: least and largest value
 LARGEST_FLOAT = float(np.finfo(float).max)
 FINITE = (-LARGEST_FLOAT, LARGEST_FLOAT)
 NON_NEGATIVE = (0.0, LARGEST_FLOAT)
-POSITIVE = (float(np.nextafter(0.0, 1.0)), LARGEST_FLOAT)
+POSITIVE = (float(np.nextafter(0.0, 1.0)), LARGEST_FLOAT)  # from the smallest float above 0
 PROBABILITY = (0.0, 1.0)
 
 
@@ -45,16 +46,19 @@ class ArraySpec:
     sum_tolerance: float | None = None
 
     def admits(self, array: np.ndarray, sizes: dict[str, int]) -> bool:
-        """Return whether an array is as specified; a symbol that `sizes` lacks is added with the length of its axis."""
+        """Return whether an array is as specified; `sizes` has the known lengths by symbol.
+
+        Writes in place: a symbol that `sizes` lacks is added with the length of its axis.
+        """
         if array.dtype.kind != self.kind or array.ndim != len(self.shape):
             return False
-        for axis, length in zip(self.shape, array.shape, strict=True):
-            if length != (axis if isinstance(axis, int) else sizes.setdefault(axis, length)):
+        for expected, length in zip(self.shape, array.shape, strict=True):
+            if length != (expected if isinstance(expected, int) else sizes.setdefault(expected, length)):
                 return False
         if self.interval is not None:
-            low, high = self.interval
-            is_below = array < sizes[high] if isinstance(high, str) else array <= high
-            if not (is_below & (array >= low)).all():
+            least, largest = self.interval
+            is_low_enough = array < sizes[largest] if isinstance(largest, str) else array <= largest
+            if not (is_low_enough & (array >= least)).all():
                 return False
         return self.sum_tolerance is None or bool(abs(array.sum() - 1.0) <= self.sum_tolerance)
 
@@ -77,7 +81,7 @@ def check_arrays(arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec
 
 
 def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    """Raise a ValueError unless each entry of a dict in a model file that `types` names is of its type."""
+    """Raise a ValueError unless each entry of the dict `stored` that `types` names is of the type given there."""
     for name, expected in types.items():
         if type(stored[name]) is not expected:
             raise ValueError(f"{name!r} is not as saved")

@@ -33,13 +33,13 @@ def prediction_frame(
     """
     columns = pd.Index(groups, dtype=object)
     predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
-    codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
+    group_codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
     name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
-    yhat = pd.Series(pd.Categorical.from_codes(codes, columns.infer_objects()), index=index, name=name)
+    yhat = pd.Series(pd.Categorical.from_codes(group_codes, columns.infer_objects()), index=index, name=name)
     if type == "class":
         return yhat
-    values = link(scores) if type == "link" else np.exp(log_probabilities(scores))
-    return pd.concat([pd.DataFrame(values, index=index, columns=columns), yhat], axis=1)
+    score_columns = link(scores) if type == "link" else np.exp(log_probabilities(scores))
+    return pd.concat([pd.DataFrame(score_columns, index=index, columns=columns), yhat], axis=1)
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
@@ -50,13 +50,13 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
     if source is None:
         yield to_frame(newdata, "newdata")
         return
-    names, empty, n_read = [f.name for f in design.predictors], source.frame("newdata"), 0
+    names, empty_frame, n_read = [f.name for f in design.predictors], source.frame("newdata"), 0
     for name in names:
-        empty.column(name)  # raises if the source lacks it
+        empty_frame.column(name)  # raises a DataError if the source lacks it
     for frame, _ in source.batches(names):
-        index = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
+        row_labels = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
         n_read += frame.n
-        yield replace(frame, index=index, argument="newdata")
+        yield replace(frame, index=row_labels, argument="newdata")
 
 
 def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -> int:
@@ -68,30 +68,30 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
     from pyarrow.parquet import ParquetWriter
 
     target = Path(path)
-    unfinished, writer, n_written = target.with_name(target.name + ".part"), None, 0
+    unfinished_path, writer, n_rows_written = target.with_name(target.name + ".part"), None, 0
     try:
         for frame in frames:
-            table = Table.from_pandas(_as_text(frame), preserve_index=False)
+            table = Table.from_pandas(_make_labels_text(frame), preserve_index=False)
             with _convert_write_errors(target):
                 if writer is None:
-                    writer = ParquetWriter(unfinished, table.schema)
+                    writer = ParquetWriter(unfinished_path, table.schema)
                 writer.write_table(table)
-            n_written += len(frame)
+            n_rows_written += len(frame)
         if writer is None:
             raise DataError("newdata has no rows, so there is nothing to write.", argument="newdata")
         with _convert_write_errors(target):
             writer.close()
-            os.replace(unfinished, target)
+            os.replace(unfinished_path, target)
     except BaseException:
         if writer is not None:
             with suppress(OSError):  # on a full disk closing fails, too
                 writer.close()
-        unfinished.unlink(missing_ok=True)
+        unfinished_path.unlink(missing_ok=True)
         raise
-    return n_written
+    return n_rows_written
 
 
-def _as_text(frame: pd.DataFrame) -> pd.DataFrame:
+def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
     """Return predictions for Parquet: column names as text, and groups (last column) too if their types are mixed."""
     *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(yhat.cat.categories).startswith("mixed"):

@@ -152,7 +152,7 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
-        """Return where standard errors of effects come from; an OptionError or DataError if there are none."""
+        """Return the source of the standard errors of effects; an OptionError or DataError if there are none."""
 
     @property
     @abstractmethod
@@ -172,7 +172,7 @@ class ClassifierResults(ModelResults):
 
     @abstractmethod
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Classifier, np.ndarray] | None:
-        """Return a draw of the model from its posterior given `rows`, with class shares; None to refit drawn rows."""
+        """Return (a draw of the model from its posterior given `rows`, class shares (K,)); None to refit drawn rows."""
 
     def with_priors(self, priors: Priors) -> Self:
         """Return the model with other class shares for predictions; None for the shares of the training rows.
@@ -228,8 +228,8 @@ class ClassifierResults(ModelResults):
         """Return the class scores (n, K) of encoded rows under `priors` or the model's; nan where `dropped` (n,)."""
         if dropped is None:
             return self._prior_shifted(self.class_scores(codes, missing), priors)
-        scores, kept = np.full((len(codes), len(self.labels.groups)), np.nan), ~dropped
-        scores[kept] = self._encoded_scores(codes[kept], None if missing is None else missing[kept], None, priors)
+        scores, valid = np.full((len(codes), len(self.labels.groups)), np.nan), ~dropped
+        scores[valid] = self._encoded_scores(codes[valid], None if missing is None else missing[valid], None, priors)
         return scores
 
     @verb
@@ -248,8 +248,7 @@ class ClassifierResults(ModelResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors and the response. None for the training rows, on which the scores of any model are
-            too good.
+            Rows with predictors and response. None for the training rows, on which scores of any model are too good.
         weights : column name or array_like of shape (n,), optional
             Frequencies of the new rows, or other weights.
         level : float, default 0.95
@@ -286,13 +285,13 @@ class ClassifierResults(ModelResults):
             own_weights(weights)
             rows = self._rows()
             scores = self._encoded_scores(rows.codes, rows.missing, None, priors)
-            y, counts, subject = rows.response, rows.weights, "training rows"
+            y, row_weights, subject = rows.response, rows.weights, "training rows"
         else:
             newdata = to_frame(newdata, "newdata")
             scores = self._new_scores(newdata, unseen, priors)
-            (y, counts), subject = encode_groups(self.design, newdata, weights), "new rows"
+            (y, row_weights), subject = encode_groups(self.design, newdata, weights), "new rows"
         advice = remedy(self.log_loss, self._advice)
-        return evaluate_rows(self.labels, scores, y, counts, subject, level, cost_matrix, advice)
+        return evaluate_rows(self.labels, scores, y, row_weights, subject, level, cost_matrix, advice)
 
     @verb
     def explain(
@@ -344,9 +343,9 @@ class ClassifierResults(ModelResults):
         choice("unseen", unseen, ("raise", "ignore"))
         attribution = self._attribution()
         attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
-        codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+        codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
-        return explain_rows(self.labels, attribution, codes, missing, scores, index, of, verdict(self.log_loss))
+        return explain_rows(self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss))
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
         """Return a table of this fit and `others`, each tested against the previous one; see `bbl.anova`.
@@ -390,6 +389,7 @@ class ClassifierResults(ModelResults):
         return training_record(scored, is_complete, scores, self.class_shares, self._advice)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
+        """Return the report's sections on predictions and effects; the first says why if there is no evaluation."""
         try:
             evaluation = self.evaluate(newdata, weights)
             design, is_new = self.design, newdata is not None

@@ -1,4 +1,8 @@
-"""What prints and summaries say of a classifier: its priors, its log-loss, and what lowers it."""
+"""Lines of prints and summaries on a classifier: its priors, its log-loss, and advice that lowers it.
+
+A `LossRecord` holds a log-loss, the rows that it is of, the *baseline* (the log-loss of predicting the shares of the
+groups for every row), and the advice.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,22 @@ __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "
 
 
 def verdict(record: LossRecord | None) -> str:
-    """Return the warning about a log-loss above that of the shares of the groups; empty if it is not."""
+    """Return the warning about a log-loss above the baseline; empty if it is not above, or not known (None)."""
     return "" if record is None else record.verdict
 
 
 def remedy(record: LossRecord | None, advice: str) -> str:
-    """Return what lowers the log-loss, as a sentence: `advice` where the loss is unknown; empty if nothing is known."""
+    """Return the advice that lowers the log-loss, a sentence or empty; `advice` if the log-loss is not known (None)."""
     return advice if record is None else record.remedy
 
 
 def loss_facts(record: LossRecord | None) -> dict[str, str]:
-    """Return the summary's line on the log-loss, by its title."""
+    """Return the summary's line on the log-loss, by its title; empty if it is not known."""
     return {} if record is None else {"Log-loss": record.verdict or str(record)}
 
 
 def loss_text(record: LossRecord | None) -> str:
-    """Return the printed paragraph on the log-loss; empty on training rows unless it exceeds that of the shares."""
+    """Return the printed paragraph on the log-loss; on training rows it is empty unless that exceeds the baseline."""
     if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
         return ""
     return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
@@ -47,6 +51,7 @@ def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[
 
 
 def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
-    """Return the training rows, or a sample of very many, and whether these are all rows."""
+    """Return (the training rows to score: all, or a sample of very many; whether these are all rows)."""
     n_levels, K = design.n_levels, len(design.labels.groups)
-    return training_rows(rows, n_levels, K, K * (1.0 + len(n_levels)))
+    # to score a row takes a constant and a number for each predictor, in every group
+    return training_rows(rows, n_levels, K, cost=K * (1.0 + len(n_levels)))

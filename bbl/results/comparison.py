@@ -18,30 +18,33 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return fitted models by name, numbered if they come as a sequence; a BBLTypeError for fewer than `least`."""
+    """Return fitted models by name, (1), (2), ... if they come as a sequence or alone.
+
+    A BBLTypeError if there are fewer than `least`, or some are no fitted models.
+    """
     if isinstance(fits, Mapping):
         models = dict(fits)
     else:
         if isinstance(fits, str) or not isinstance(fits, Sequence):
             fits = [fits]
         models = {f"({k})": fit for k, fit in enumerate(fits, 1)}
-    no_models = [fit for fit in models.values() if not isinstance(fit, ModelResults)]
-    if no_models or len(models) < least:
-        got = f"{no_models[0]!r}"[:80] if no_models else f"{len(models)} of them"
-        raise BBLTypeError(f"fits must be {least} or more fitted models; got {got}.", argument="fits")
+    wrong_entries = [fit for fit in models.values() if not isinstance(fit, ModelResults)]
+    if wrong_entries or len(models) < least:
+        received = f"{wrong_entries[0]!r}"[:80] if wrong_entries else f"{len(models)} of them"
+        raise BBLTypeError(f"fits must be {least} or more fitted models; got {received}.", argument="fits")
     return models
 
 
 def compare_fits(fits: Fits) -> pd.DataFrame:
     """Return the table of `bbl.anova`: criteria of each fit, and its likelihood ratio test against the previous fit."""
     models = check_fits(fits, 2)
-    rows, first = [], next(iter(models.values()))
+    table_rows, first_fit = [], next(iter(models.values()))
     previous: ModelResults | None = None
     for name, fit in models.items():
         row: dict[str, Any] = {
             "model": f"{label_text(name)} {label_text(fit.formula)}, {fit._traits.name}",
             "parameters": fit.n_parameters,
-            **criteria(fit, first),
+            **criteria(fit, first_fit),
             **dict.fromkeys(("ratio", "p"), np.nan),
             "df": 0,
             "test": "",
@@ -51,10 +54,10 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
                 row |= previous._ratio_test(fit)
             except (DataError, OptionError) as error:
                 row["test"] = f"no test: {error}"
-        rows.append(row)
+        table_rows.append(row)
         previous = fit
     columns = ["parameters", "logLik", "AIC", "BIC", "clAIC", "ratio", "df", "p", "test"]
-    return pd.DataFrame(rows).set_index("model")[columns].rename_axis(None)
+    return pd.DataFrame(table_rows).set_index("model")[columns].rename_axis(None)
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
@@ -62,27 +65,29 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 
     AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with those of `first`; see `is_comparable`.
     """
-    functions: dict[str, Callable[[], float]] = {
+    criterion_functions: dict[str, Callable[[], float]] = {
         "logLik": fit.logLik, "AIC": lambda: fit.aic, "BIC": lambda: fit.bic, "clAIC": fit._composite_aic,
     }  # fmt: skip
-    values = {}
-    for title, criterion in functions.items():
+    criterion_values = {}
+    for title, criterion in criterion_functions.items():
         try:
-            values[title] = float(criterion())
+            criterion_values[title] = float(criterion())
         except BBLError:
-            values[title] = float("nan")
+            criterion_values[title] = float("nan")
     if not is_comparable(fit, first):
-        values |= dict.fromkeys(("AIC", "BIC", "clAIC"), float("nan"))
-    return values
+        criterion_values |= dict.fromkeys(("AIC", "BIC", "clAIC"), float("nan"))
+    return criterion_values
 
 
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
-    """Return whether the likelihoods of two fits are of the same variables in as many observations.
+    """Return whether the likelihoods of two fits are those of the same variables in as many observations.
 
-    A likelihood P(x, y) is that of the response and all predictors, which have to be the same; P(y|x) is that of the
-    response alone.
+    A likelihood P(x, y) is that of the response and all predictors, which have to be the same. P(y|x) is that of the
+    response alone, and fits may have other predictors.
     """
-    joint = fit._traits.models_predictors
-    same_predictors = set(fit.labels.names) == set(other.labels.names) or not joint
-    same_variables = joint == other._traits.models_predictors and fit.labels.response == other.labels.response
-    return fit.nobs() == other.nobs() and same_variables and same_predictors
+    models_predictors = fit._traits.models_predictors
+    has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors
+    has_same_variables = (
+        models_predictors == other._traits.models_predictors and fit.labels.response == other.labels.response
+    )
+    return fit.nobs() == other.nobs() and has_same_variables and has_same_predictors

@@ -131,7 +131,7 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations below the floor of probabilities; empty if there are none."""
+        """Note on observations whose probability is below the floor of the log-loss; empty if there are none."""
         n_below, n_zero = self.floored
         if not n_below:
             return ""
@@ -141,8 +141,8 @@ class Evaluation:
     @property
     def _effective_weights(self) -> np.ndarray:
         """Weights (n,): counts unchanged, others scaled to sum to the effective number of rows."""
-        w = self.weights
-        return w if (w == np.floor(w)).all() else w * (w.sum() / float(w @ w))
+        weights = self.weights
+        return weights if (weights == np.floor(weights)).all() else weights * (weights.sum() / float(weights @ weights))
 
     @property
     def accuracy(self) -> float:
@@ -160,8 +160,9 @@ class Evaluation:
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
-        rows = distinct_names([*groups, "observed"])[-1]  # so that reset_index() works beside a group of that name
-        return pd.DataFrame(counts, index=groups.rename(rows), columns=groups.rename("predicted"))
+        # a name of the index that no group has, so that reset_index() works
+        index_name = distinct_names([*groups, "observed"])[-1]
+        return pd.DataFrame(counts, index=groups.rename(index_name), columns=groups.rename("predicted"))
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -207,9 +208,9 @@ class Evaluation:
                 f"{group!r} is no group{near_match(group, groups) or '.'} Groups are {', '.join(map(repr, groups))}.",
                 argument="group",
             )
-        k = groups.index(group)
-        fpr, tpr, threshold = roc_curve(link(self.class_scores)[:, k], self.observed == k, self.weights)
-        with np.errstate(over="ignore"):
+        position = groups.index(group)
+        fpr, tpr, threshold = roc_curve(link(self.class_scores)[:, position], self.observed == position, self.weights)
+        with np.errstate(over="ignore"):  # log odds to probabilities; the first threshold is above all of them
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
         return pd.DataFrame({"fpr": fpr, "tpr": tpr, "threshold": threshold})
 
@@ -314,16 +315,16 @@ def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -
 
 
 def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) -> Sample:
-    """Return the encoded rows of `newdata` that have a prediction and a group; a DataError if none has."""
+    """Return the encoded rows of `newdata` that have a prediction, a group and a weight; a DataError if none has."""
     frame = to_frame(newdata, "newdata")
-    y, counts = encode_groups(design, frame, weights)
+    y, row_weights = encode_groups(design, frame, weights)
     codes, missing = design.encode(frame)
     dropped = design.dropped(frame)
-    is_judged = (y >= 0) & (counts > 0) & (True if dropped is None else ~dropped)
-    rows = Sample(codes, counts, y, missing).rows(is_judged)
-    if not rows.n:
+    is_judged = (y >= 0) & (row_weights > 0) & (True if dropped is None else ~dropped)
+    judged = Sample(codes, row_weights, y, missing).rows(is_judged)
+    if not judged.n:
         raise DataError("newdata has no row with a prediction and a group; give rows that have both.")
-    return rows
+    return judged
 
 
 def evaluate_rows(
@@ -336,7 +337,7 @@ def evaluate_rows(
     costs: np.ndarray | None = None,
     remedy: str = "",
 ) -> Evaluation:
-    """Return the evaluation of class scores (n, K) of rows of groups `y` (n,), -1 if unknown.
+    """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if unknown.
 
     Rows without a score, a group or a weight are left out. For the other arguments see `Evaluation`.
     """

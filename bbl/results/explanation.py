@@ -35,7 +35,7 @@ __all__ = ["Attribution", "Explanation", "Importance", "explain_rows", "summaris
 
 BASELINE = "(baseline)"  # column of the constant
 SUMMED = "(summed out)"  # column of the effect of missing values
-DRAWS = "(draws)"  # column of the effect of averaging over draws
+DRAWS = "(draws)"  # column of the effect of averaging over posterior draws
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Attribution:
     shown : list of tuple of int
         Predictors whose values label each term: all of the term, but in a network the feature without its parents.
     constant : ndarray, shape (K,)
-        Summand of all rows.
+        Part of the class scores that is the same for all rows.
     averaged : bool
         Whether scores are averaged over draws. Terms are at the mean of the draws, and do not quite add up to the
         scores then.
@@ -118,17 +118,22 @@ class Explanation(Notebook):
         >>> explanation.row(0).head(2).round(2).to_dict()
         {'Class=1st': 1.23, 'Sex=Male': -1.19}
         """
-        contributions, names = self._contributions(row)
-        order = np.argsort(-np.abs(contributions), kind="stable")
-        return pd.Series(contributions[order], index=[names[k] for k in order], name="contribution")
+        amounts, names = self._contributions(row)
+        order = np.argsort(-np.abs(amounts), kind="stable")
+        return pd.Series(amounts[order], index=[names[k] for k in order], name="contribution")
 
     def _contributions(self, row: int) -> tuple[np.ndarray, list[str]]:
-        """Return (contributions to the log-odds of a row, baseline first; their names, such as ``Sex=Male``)."""
+        """Return (contributions to the log-odds of a row, baseline first; their names, such as ``Sex=Male``).
+
+        `row` is the position of the row in `frame`.
+        """
         integer("row", row, 0, len(self.frame) - 1)
-        contributions = self.frame.iloc[row, 2:-1].to_numpy(float)  # columns 0 and 1 are groups, the last is the sum
-        levels: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
-        names = [", ".join(f"{label_text(name)}={levels[name]}" for name in term) for term in self.terms]
-        return contributions, [BASELINE, *names, *self.frame.columns[3 + len(names) : -1]]
+        amounts = self.frame.iloc[row, 2:-1].to_numpy(float)  # columns 0 and 1 are groups, the last is the sum
+        level_by_predictor: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
+        term_names = [
+            ", ".join(f"{label_text(name)}={level_by_predictor[name]}" for name in term) for term in self.terms
+        ]
+        return amounts, [BASELINE, *term_names, *self.frame.columns[3 + len(term_names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
         """Return the names of the group and of the reference whose log-odds are explained in a row."""
@@ -156,36 +161,36 @@ class Explanation(Notebook):
         >>> axis = explanation.plot(0)
         >>> plt.close()
         """
-        contributions, names = self._contributions(row)
+        amounts, names = self._contributions(row)
         title = "Log-odds of {} against {}".format(*self._groups(row))
-        return plot_waterfall(names, contributions, title=title, top=integer("top", top, 1), ax=ax)
+        return plot_waterfall(names, amounts, title=title, top=integer("top", top, 1), ax=ax)
 
-    def _first_rows(self) -> list[Section]:
-        """Return the largest contributions to the log-odds of the first rows, a table for each."""
+    def _row_sections(self) -> list[Section]:
+        """Return tables of the 10 largest contributions to the log-odds of each of the first 3 rows."""
         sections = []
-        for k in range(min(3, len(self.frame))):
-            group, against = self._groups(k)
-            row = self.row(k)
-            table = pd.DataFrame({"contribution": [*row.head(10), self.frame.iloc[k, -1]]})
-            last = "sum" if len(row) <= 10 else f"sum of all {len(row)}"
-            table.index = pd.Index([*row.index[:10], last], dtype=object)
-            heading = f"Row {label_text(self.frame.index[k])}: log-odds of {group} against {against}"
+        for position in range(min(3, len(self.frame))):
+            group, against = self._groups(position)
+            row = self.row(position)
+            table = pd.DataFrame({"contribution": [*row.head(10), self.frame.iloc[position, -1]]})
+            sum_name = "sum" if len(row) <= 10 else f"sum of all {len(row)}"
+            table.index = pd.Index([*row.index[:10], sum_name], dtype=object)
+            heading = f"Row {label_text(self.frame.index[position])}: log-odds of {group} against {against}"
             sections.append(Section(heading, table.round(4)))
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return the line that stands for the rows that are not shown, in a list; empty if there are none."""
+        """Return a line on the rows beyond the first `n_shown`, as a list of one; an empty list if there are none."""
         n_hidden = len(self.frame) - n_shown
         return [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        sections = self._first_rows()
+        sections = self._row_sections()
         if sections:
             sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
         return self.verdict, sections
 
     def __repr__(self) -> str:
-        sections = self._first_rows()
+        sections = self._row_sections()
         tables = [f"{section.heading}\n{table_text(section.table, left=False)}" for section in sections]
         verdict = [fill(self.verdict, WIDTH, break_on_hyphens=False)] if self.verdict else []
         return "\n\n".join([*verdict, *tables, *self._end(len(sections))])
@@ -208,30 +213,31 @@ def explain_rows(
     n, K = scores.shape
     groups = labels.groups
     if of is None:
-        group, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)  # numbers (n,)
+        # numbers (n,) of the groups whose log-odds are explained, target against reference
+        target, reference = (np.full(n, 1), np.full(n, 0)) if K == 2 else _two_likeliest(scores)
     else:
         if not isinstance(of, tuple) or len(of) != 2 or of[0] == of[1]:
             raise OptionError(f"of must be a pair of different groups; got {of!r}.", argument="of")
-        for g in of:
-            if g not in groups:
+        for group in of:
+            if group not in groups:
                 raise OptionError(
-                    f"{g!r} is no group{near_match(g, groups)}; groups are {list(groups)}.", argument="of"
+                    f"{group!r} is no group{near_match(group, groups)}; groups are {list(groups)}.", argument="of"
                 )
-        group, reference = (np.full(n, groups.index(g)) for g in of)
-    row = np.arange(n)
-    by_group = contributions(attribution.terms, K, codes, missing)  # (n, K, T)
-    by_term = _difference(by_group[row, group], by_group[row, reference])  # (n, T)
-    log_odds = _difference(scores[row, group], scores[row, reference])
-    baseline = _difference(attribution.constant[group], attribution.constant[reference])
+        target, reference = (np.full(n, groups.index(group)) for group in of)
+    row_numbers = np.arange(n)
+    score_parts = contributions(attribution.terms, K, codes, missing)  # (n, K, T)
+    log_odds_parts = _difference(score_parts[row_numbers, target], score_parts[row_numbers, reference])  # (n, T)
+    log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
+    baseline = _difference(attribution.constant[target], attribution.constant[reference])
     is_dropped = np.isnan(log_odds)
-    by_term[is_dropped], baseline[is_dropped] = np.nan, np.nan
+    log_odds_parts[is_dropped], baseline[is_dropped] = np.nan, np.nan
     *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = distinct_names(
         [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
     )
-    columns: dict[str, Any] = {group_name: [groups[g] for g in group], against_name: [groups[g] for g in reference]}
-    columns |= {baseline_name: baseline, **dict(zip(term_names, by_term.T, strict=True))}
+    columns: dict[str, Any] = {group_name: [groups[g] for g in target], against_name: [groups[g] for g in reference]}
+    columns |= {baseline_name: baseline, **dict(zip(term_names, log_odds_parts.T, strict=True))}
     with np.errstate(invalid="ignore"):  # the effect of missing values, else of averaging over draws
-        remainder = _difference(_difference(log_odds, baseline), by_term.sum(axis=1))
+        remainder = _difference(_difference(log_odds, baseline), log_odds_parts.sum(axis=1))
     is_incomplete = np.zeros(n, dtype=bool) if missing is None else missing.any(axis=1)
     if is_incomplete.any():
         columns[summed_name] = np.where(is_incomplete, remainder, 0.0)
@@ -262,9 +268,9 @@ def _two_likeliest(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (most likely groups (n,), second most likely groups (n,)) from class scores (n, K), K > 2."""
     likeliest = first_largest(scores)
     rank = np.arange(scores.shape[1] - 1)
-    other_groups = rank + (rank >= likeliest[:, None])  # (n, K - 1)
-    second = first_largest(np.take_along_axis(scores, other_groups, axis=1))
-    return likeliest, other_groups[np.arange(len(scores)), second]
+    other_groups = rank + (rank >= likeliest[:, None])  # numbers (n, K - 1) of all groups but the most likely
+    second_rank = first_largest(np.take_along_axis(scores, other_groups, axis=1))
+    return likeliest, other_groups[np.arange(len(scores)), second_rank]
 
 
 @dataclass(frozen=True, repr=False)
@@ -324,10 +330,10 @@ class Importance(Notebook):
         return plot_coefficients(list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax)
 
     def _head(self) -> str:
-        """Return the log-loss, with a warning if it is above that of the shares of the groups."""
+        """Return the lines above the table: the log-loss, with a warning if it is above that of the groups' shares."""
         verdict = LossRecord(self.loss, self.baseline, self.what, self.remedy).verdict
-        losses = f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups)"
-        head = f"{losses}; where a\npredictor is summed out it rises by"
+        losses_text = f"Log-loss of the {self.what}: {self.loss:.4g} ({self.baseline:.4g} of the shares of the groups)"
+        head = f"{losses_text}; where a\npredictor is summed out it rises by"
         return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -347,10 +353,10 @@ def summarise_importance(
     `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` as in `Importance`.
     """
     total = weights.sum()
-    increase = losses[1:] - losses[0]
-    mean = increase @ weights / total
-    squares = ((increase - mean[:, None]) ** 2) @ weights
-    se = np.sqrt(squares / np.maximum(total - 1.0, 1.0) / total)
+    increases = losses[1:] - losses[0]
+    mean = increases @ weights / total
+    sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
+    se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
     baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))

@@ -1,4 +1,7 @@
-"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria, summary, report, file."""
+"""ModelResults: the contract of every fitted model: training rows, likelihood and criteria, summary, report, file.
+
+n rows, m predictors, K groups (1 without a response); predictor i has L_i levels.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class Training:
     sections : list of Section, or None
         Tests that the summary prints; None in files of versions that did not store them.
     sampling_design : str or None
-        What the summary says of the sampling design; None without one.
+        Text of the summary on the sampling design; None without one.
     """
 
     nobs: float
@@ -114,7 +117,7 @@ class ModelResults(ABC):
 
     @abstractmethod
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return the test against another fit: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
+        """Return the ratio test of two fits: ``df``, ``test`` (its name, or why there is none), ``ratio`` and ``p``.
 
         A DataError or OptionError if the fits are not nested, not of the same rows, or not both Boltzmann machines.
         """
@@ -133,7 +136,7 @@ class ModelResults(ABC):
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return what a notebook shows: the call, and tables with the main numbers."""
+        """Return the content of a notebook's cell: (the call, tables with the main numbers)."""
 
     def _repr_html_(self) -> str:
         return html_fragment(*self._notebook())
@@ -184,7 +187,8 @@ class ModelResults(ABC):
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, pd.Index]:
         """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row labels) of new rows.
 
-        For the training rows if `newdata` is None; `unseen` as in ``predict``.
+        The training rows if `newdata` is None. Dropped are rows that the fit would have dropped for missing values.
+        `unseen` as in ``predict``.
         """
         if newdata is None:
             rows = self._rows()
@@ -205,14 +209,14 @@ class ModelResults(ABC):
         that were dropped are absent.
         """
         rows = self._rows()
-        columns = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
+        codes_and_levels = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
         codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
-            columns[name] = (codes[:, i], levels)
+            codes_and_levels[name] = (codes[:, i], levels)
         return pd.DataFrame(
             {
                 name: pd.Categorical.from_codes(column_codes.astype(np.intp), pd.Index(levels, dtype=object))
-                for name, (column_codes, levels) in columns.items()
+                for name, (column_codes, levels) in codes_and_levels.items()
             },
             index=self._index(),
         )
@@ -233,7 +237,7 @@ class ModelResults(ABC):
 
     @cached_property
     def _counts(self) -> list[np.ndarray]:
-        """Weighted count (K, L_i) of every level in every group, by predictor."""
+        """Weighted count (K, L_i) of the L_i levels of each predictor in K groups, one array for each predictor."""
         if self.stored is not None:
             return self.stored.counts
         return level_counts(self._rows(), self.design.n_levels, len(self.labels.groups))

@@ -21,11 +21,11 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["overview_part"]
 
-MAX_ROWS = 1000  # scored without each predictor
-MAX_PREDICTORS = 100
-N_DRIVERS = 3  # predictors that are named
-LEAST_INCREASE = 1e-3  # of the log-loss without a predictor that is named
-CALIBRATED = 0.03  # mean distance of predicted probabilities and observed shares that is called small
+MAX_SCORED_ROWS = 1000  # rows that are scored once more without each predictor
+MAX_PREDICTORS = 100  # predictors up to which rows are scored without each of them
+N_DRIVERS = 3  # predictors that are named as those on which predictions lean most
+MIN_INCREASE = 1e-3  # increase of the log-loss without a predictor from which on it is named
+SMALL_CALIBRATION_ERROR = 0.03  # mean distance of predicted probabilities and observed shares that is called small
 
 
 def overview_part(
@@ -43,7 +43,7 @@ def overview_part(
     evaluation : Evaluation
     classifier : Classifier
     counts : sequence of ndarrays, shape (K, L_i)
-        Weights of the levels of each predictor in the training rows of each group.
+        For each predictor the weighted counts of its L_i levels in the training rows of each of K groups.
     shares : ndarray, shape (K,)
         Shares of the groups in the training rows.
     rows : Sample
@@ -55,17 +55,21 @@ def overview_part(
     if rows.n:
         scores = naive_scores(counts, log_share(shares), rows)
         naive_loss = log_loss(log_probabilities(scores), rows.response, rows.weights)
-    text = [_accuracy_sentence(evaluation), _loss_sentence(evaluation, naive_loss), _calibration_sentence(evaluation)]
+    sentences = [
+        _accuracy_sentence(evaluation),
+        _loss_sentence(evaluation, naive_loss),
+        _calibration_sentence(evaluation),
+    ]
     if rows.n and rows.codes.shape[1] <= MAX_PREDICTORS:
-        with suppress(OptionError):  # of a model that cannot sum predictors out
-            text.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
+        with suppress(OptionError):  # the model may not be able to sum predictors out
+            sentences.append(_drivers_sentence(classifier, rows, evaluation.labels.names))
     if not are_new:
-        text.append("These are the rows that the model was fitted to; on new rows predictions are less good.")
-    return Part("In short", text)
+        sentences.append("These are the rows that the model was fitted to; on new rows predictions are less good.")
+    return Part("In short", sentences)
 
 
 def _accuracy_sentence(evaluation: Evaluation) -> str:
-    """Return how many rows are predicted rightly, beside the most frequent group for every row."""
+    """Return a sentence on the accuracy, beside that of the most frequent group for every row."""
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
         f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group for every row would "
@@ -74,7 +78,7 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return the log-loss beside that of the shares and, if it is known, of naive Bayes."""
+    """Return a sentence on the log-loss, beside that of the shares and, if it is known, of naive Bayes."""
     record = evaluation.log_loss
     if record.is_worse:
         return record.verdict
@@ -85,22 +89,22 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
 
 
 def _calibration_sentence(evaluation: Evaluation) -> str:
-    """Return how far predicted probabilities are from observed shares."""
+    """Return a sentence on how far predicted probabilities are from observed shares."""
     p = np.exp(log_probabilities(evaluation.class_scores))
     error = calibration_error(p, evaluation.observed, evaluation.weights)
-    verdict = "they can be read as they stand" if error <= CALIBRATED else "read them with that in mind"
+    verdict = "they can be read as they stand" if error <= SMALL_CALIBRATION_ERROR else "read them with that in mind"
     return (
         f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on average: {verdict}."
     )
 
 
 def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> str:
-    """Return the predictors without which the log-loss rises most."""
-    rows = rows.systematic_sample(MAX_ROWS) if rows.n > MAX_ROWS else rows
+    """Return a sentence on the predictors without which the log-loss rises most."""
+    rows = rows.systematic_sample(MAX_SCORED_ROWS) if rows.n > MAX_SCORED_ROWS else rows
     losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]
     increase = np.array(losses[1:]) - losses[0]
-    drivers = [int(i) for i in np.argsort(-increase, kind="stable")[:N_DRIVERS] if increase[i] > LEAST_INCREASE]
+    drivers = [int(i) for i in np.argsort(-increase, kind="stable")[:N_DRIVERS] if increase[i] > MIN_INCREASE]
     if not drivers:
         return "No predictor lowers the log-loss much by itself."
-    listed = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
-    return f"What predictions lean on most, by the rise of the log-loss without it: {listed}."
+    driver_list = "; ".join(f"{label_text(names[i])} (+{increase[i]:.3f})" for i in drivers)
+    return f"What predictions lean on most, by the rise of the log-loss without it: {driver_list}."

@@ -1,4 +1,7 @@
-"""Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the result classes."""
+"""Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the result classes.
+
+n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+"""
 
 from __future__ import annotations
 
@@ -106,12 +109,13 @@ def predict_rows(
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
     if lazy_source(newdata, "newdata") is not None:
-        batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)  # an iterator
+        # an iterator of frames; the annotation keeps to the declared types, which know tables alone
+        batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)
         return batches
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
-    codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+    codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
     scores = self._encoded_scores(codes, missing, dropped, priors)
-    return prediction_frame(scores, self.labels.groups, type, index, self.labels.response, cost_matrix)
+    return prediction_frame(scores, self.labels.groups, type, row_labels, self.labels.response, cost_matrix)
 
 
 @verb
@@ -170,7 +174,7 @@ Dask DataFrame, callable, or a table in memory
     source, labels = lazy_source(newdata, "newdata"), self.labels
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
-    def predicted_frames() -> Iterator[pd.DataFrame | pd.Series]:
+    def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
         """Yield the predictions of one batch after the other."""
         with progress_bar(None, "predicting", verbose) as step:
             for rows in new_frames(self.design, newdata, source):
@@ -179,8 +183,8 @@ Dask DataFrame, callable, or a table in memory
                 step()
 
     if to is None:
-        return predicted_frames()
-    return write_frames((pd.DataFrame(frame) for frame in predicted_frames()), to)
+        return yield_predictions()
+    return write_frames((pd.DataFrame(frame) for frame in yield_predictions()), to)
 
 
 @verb
@@ -227,7 +231,7 @@ def importance(
     nfold : int, default 5
         Number of shuffled folds of the cross-validation.
     seed : int, numpy.random.Generator or None, default 0
-        For the folds.
+        For the shuffling of the folds.
     n_jobs : int, optional
         Threads; results do not depend on it.
 
@@ -254,9 +258,9 @@ def importance(
         rows = rows.rows(rows.response >= 0)
         workers, rng = n_workers(n_jobs), generator(seed)
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-        losses, y, counts = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
+        losses, y, row_weights = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
-        return summarise_importance(self.labels, losses, y, counts, subject, remedy(self.log_loss, self._advice))
+        return summarise_importance(self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice))
     rows = judged_rows(self.design, newdata, weights)
     losses = losses_without(self, rows)
     return summarise_importance(
@@ -277,7 +281,7 @@ def fitted(self: ClassifierResults) -> pd.DataFrame:
     2  0.648  0.352
     6  0.679  0.321
     """
-    return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]
+    return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]  # the last column is yhat
 
 
 def residuals(self: ClassifierResults) -> pd.Series:

@@ -25,44 +25,46 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
     shares of the groups.
     """
     labels = design.labels
-    rows = []
+    table_rows = []
     for factor, group_counts in zip(design.predictors, counts, strict=True):
-        totals = group_counts.sum(axis=0)  # of each level
+        totals = group_counts.sum(axis=0)  # weight of the rows at each level
         most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
         notes = ["numbers in intervals"] if factor.binned else []
         notes += [f"rare levels put together ({totals[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
         notes += ["missing values are a level"] if "missing" in factor.kinds else []
         level_list = ", ".join(levels[:6]) + (f", ... {len(levels)} in all" if len(levels) > 6 else "")
-        rows.append([level_list, levels[most_frequent], f"{levels[rarest]} ({totals[rarest]:g})", "; ".join(notes)])
-    table = pd.DataFrame(rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
+        table_rows.append(
+            [level_list, levels[most_frequent], f"{levels[rarest]} ({totals[rarest]:g})", "; ".join(notes)]
+        )
+    table = pd.DataFrame(table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
-    text = [f"Call: {' '.join(call.split())}"]
+    sentences = [f"Call: {' '.join(call.split())}"]
     if design.incomplete:
-        text.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
+        sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
-        text.append("No row was dropped, and no value is missing.")
+        sentences.append("No row was dropped, and no value is missing.")
     if len(labels.groups) > 1:
         shares = ", ".join(f"{label_text(g)} {s:.1%}" for g, s in zip(labels.groups, class_shares, strict=True))
-        text.append(f"Groups of {label_text(labels.response)} in the training rows: {shares}.")
+        sentences.append(f"Groups of {label_text(labels.response)} in the training rows: {shares}.")
     if len(table) > MAX_TABLE_ROWS:
-        text.append(f"The first {MAX_TABLE_ROWS} of {len(table)} predictors are shown.")
-    return Part("Data", text, [html_table(table.head(MAX_TABLE_ROWS), "Predictors")])
+        sentences.append(f"The first {MAX_TABLE_ROWS} of {len(table)} predictors are shown.")
+    return Part("Data", sentences, [html_table(table.head(MAX_TABLE_ROWS), "Predictors")])
 
 
 def evaluation_part(evaluation: Evaluation) -> Part:
     """Return the section on predictions: scores, confusion matrix, ROC curves and calibration."""
     accuracy, auc = evaluation.scores.loc[["accuracy", "AUC"], "estimate"].to_numpy(float)
-    scores = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
+    scores_text = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
     figures = [
         figure_html(
             evaluation.plot("confusion").figure,
-            f"Confusion matrix: observed against predicted groups. {scores} The numbers are in the table above.",
+            f"Confusion matrix: observed against predicted groups. {scores_text} The numbers are in the table above.",
             "Observed (rows) and predicted (columns) groups; the darker, the larger the share of its row.",
         ),
         figure_html(
             evaluation.plot("roc").figure,
-            f"ROC curves: true against false positive rates. {scores}",
+            f"ROC curves: true against false positive rates. {scores_text}",
             "ROC curves: how many of a group are found against how many others are taken for it.",
         ),
         figure_html(

@@ -1,4 +1,7 @@
-"""Answers to questions of effects: standard errors from a covariance, draws or refits; notes; and the frame."""
+"""Answers to questions of effects: standard errors from a covariance, draws or refits; notes; and the frame.
+
+The questions are Q quantities, contrasts of average probabilities; each is estimated in U units of rows for K groups.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,21 @@ from bbl.errors import DataError, OptionError
 from bbl.names import distinct_names
 from bbl.results.effects.fit import EffectFit, Scores
 from bbl.results.effects.questions import Questions
-from bbl.results.effects.refits import ErrorOptions, bootstrap_scores, replicate_scores
+from bbl.results.effects.refits import ErrorOptions, refit_bootstrap, refit_replicates
 from bbl.results.effects.rows import EffectRows
 from bbl.results.effects.table import Effects
-from bbl.results.effects.values import EffectValues, by_delta_method, by_design_replicates, by_replicates, estimates
+from bbl.results.effects.values import (
+    EffectValues,
+    estimate_by_delta_method,
+    estimate_by_design_replicates,
+    estimate_by_replicates,
+    estimate_effects,
+)
 from bbl.stats.contrasts import TRANSFORMS
 
 __all__ = ["find_effects"]
 
-BOUND = 1e-9  # a standard error below this belongs to a probability of 0 or 1
+BOUND = 1e-9  # a standard error below this is rounding: the probability is 0 or 1
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {}."
 DESIGN_NOTE = (
     "Standard errors from refits to {} replicates of the sampling design: t distribution of {} degrees of freedom."
@@ -44,115 +53,136 @@ TITLES = {
 
 
 def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors: ErrorOptions) -> Effects:
-    """Return the effects that questions ask of rows."""
+    """Return the table of the quantities of `questions` in each unit of `rows`, with errors as `errors` asks."""
     if not questions.quantities:
         raise OptionError("There is nothing to compare: the model has no predictor with two levels.",
                           argument="variables")  # fmt: skip
 
     def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        return fit._encoded_scores(codes, missing, None, None)
+        """Return the class scores (n, K) of rows, with the class shares of the fit."""
+        return fit._encoded_scores(codes, missing, dropped=None, priors=None)
 
     unbounded: frozenset[tuple[int, int]] = frozenset()
     if errors.se is False:
-        values, note = estimates(questions, rows, scores), "Without standard errors, as se=False asks."
+        effect_values, note = estimate_effects(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
-        replicates, description = bootstrap_scores(fit, errors)
-        values = by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
+        replicates, description = refit_bootstrap(fit, errors)
+        effect_values = estimate_by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
         note = BOOTSTRAP_NOTE.format(description)
     else:
-        values, note, unbounded = _by_source(fit, questions, rows, scores, errors)
+        effect_values, note, unbounded = _effects_by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
     title = kind if rows.text == "" else f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
-    notes = _notes(fit, questions, values, unbounded)
-    frame, columns = _frame(fit, questions, rows, values, notes)
+    notes = _make_notes(fit, questions, effect_values, unbounded)
+    frame, columns = _make_frame(fit, questions, rows, effect_values, notes)
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
     return Effects(frame, columns, title, note, fit.labels, errors.level, null)
 
 
-def _by_source(
+def _effects_by_source(
     fit: EffectFit, questions: Questions, rows: EffectRows, scores: Scores, errors: ErrorOptions
 ) -> tuple[EffectValues, str, frozenset[tuple[int, int]]]:
-    """Return effects by the delta method or posterior draws, else without errors; with the note on them."""
+    """Return (effects, note on their standard errors, levels of parameters without a finite optimum).
+
+    Standard errors come from survey replicates, posterior draws or the delta method, whichever the fit has. If it has
+    none of these, they are nan, and the note says why. Levels are pairs (predictor, code).
+    """
     try:
         source = fit._error_source(generator(errors.seed))
         if source.survey is not None:
-            replicates = replicate_scores(fit, source.survey, errors)
-            values = by_design_replicates(questions, rows, scores, replicates, source.survey, errors.level)
-            return values, DESIGN_NOTE.format(f"{len(replicates):,}", f"{source.survey.df:,}"), source.unbounded
+            replicates = refit_replicates(fit, source.survey, errors)
+            effect_values = estimate_by_design_replicates(
+                questions, rows, scores, replicates, source.survey, errors.level
+            )
+            return effect_values, DESIGN_NOTE.format(f"{len(replicates):,}", f"{source.survey.df:,}"), source.unbounded
         if source.delta is None:
-            values = by_replicates(questions, rows, scores, source.draws, errors.level, has_tests=False)
-            return values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
-        values = by_delta_method(questions, rows, scores, source.delta, errors.level)
-        return values, f"Delta method. {source.delta.covariance.note}", source.unbounded
-    except ImpossibleRowsError:  # of the rows themselves, which have no estimates either
+            effect_values = estimate_by_replicates(questions, rows, scores, source.draws, errors.level, has_tests=False)
+            return effect_values, DRAWS_NOTE.format(len(source.draws)), source.unbounded
+        effect_values = estimate_by_delta_method(questions, rows, scores, source.delta, errors.level)
+        return effect_values, f"Delta method. {source.delta.covariance.note}", source.unbounded
+    except ImpossibleRowsError:  # the rows cannot occur, so they have no estimates either
         raise
     except (DataError, OptionError) as error:
         reason = str(error).rstrip(".")
-        return estimates(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
+        return estimate_effects(questions, rows, scores), f"There are no standard errors: {reason}.", frozenset()
 
 
-def _notes(
+def _make_notes(
     fit: EffectFit, questions: Questions, values: EffectValues, unbounded: frozenset[tuple[int, int]]
 ) -> np.ndarray:
-    """Return the note on each effect (Q, U, K), empty for most; limits of what has no variation become nan in place."""
+    """Return the note on each effect, shape (Q, U, K), "" where there is nothing to say.
+
+    Writes in place: errors, limits and tests of `values` become nan where an effect is constant or undefined.
+    `unbounded` are the levels, as (predictor, code), of parameters without a finite optimum.
+    """
     notes = np.full(values.estimate.shape, "", dtype=object)
-    undefined = ~np.isfinite(values.estimate)
+    is_undefined = ~np.isfinite(values.estimate)
     if values.has_errors:
-        flat = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
+        # a single group has the probability 1 everywhere, which needs no note
+        is_constant = (values.std_error < BOUND) & (len(fit.labels.groups) > 1)
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
-            array[flat | undefined] = np.nan
-        notes[flat] = AT_BOUND
-        notes[np.isnan(values.std_error) & ~flat] = UNDETERMINED
+            array[is_constant | is_undefined] = np.nan
+        notes[is_constant] = AT_BOUND
+        notes[np.isnan(values.std_error) & ~is_constant] = UNDETERMINED
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
         if values.is_partial is not None:
-            notes[values.is_partial & np.isnan(values.std_error) & ~flat] = FEW_CLUSTERS
+            notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
         for q, quantity in enumerate(questions.quantities):
             if unbounded.intersection(quantity.levels):
                 notes[q][notes[q] == ""] = UNBOUNDED
             if questions.is_comparison:
-                rarest = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
-                if rarest * effective_share < CELL:
+                least_weight = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
+                if least_weight * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
-    notes[undefined] = UNDEFINED
+    notes[is_undefined] = UNDEFINED
     if values.is_impossible is not None:
         notes[values.is_impossible] = IMPOSSIBLE
     return notes
 
 
 def _effective_share(fit: EffectFit) -> float:
-    """Return the effective number of rows of a sampling design for a unit of weight (Kish 1965); 1 without one."""
+    """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1 without a design."""
     if getattr(fit, "survey", None) is None or fit.training is None:
         return 1.0
     weights = fit.training.weights
     return float(weights.sum() / (weights @ weights))
 
 
-def _frame(
+def _make_frame(
     fit: EffectFit, questions: Questions, rows: EffectRows, values: EffectValues, notes: np.ndarray
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the frame of effects, and the names in it of the package's columns."""
-    Q, U, K = values.estimate.shape
-    users: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
-    ours = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error", "statistic",
-            "p_value", "conf_low", "conf_high", "note"]  # fmt: skip
-    columns = dict(zip(ours, distinct_names([*users, *ours])[len(users) :], strict=True))
+    """Return the frame of effects, a row for each (quantity, unit, group), and a dict of the package's columns.
 
-    def repeated(items: list, times: int) -> pd.Series:
+    The dict gives the column that holds ``"estimate"`` and so on; beside a user's column of that name the package's
+    has a trailing underscore.
+    """
+    Q, U, K = values.estimate.shape
+    user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
+    package_columns = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error",
+                       "statistic", "p_value", "conf_low", "conf_high", "note"]  # fmt: skip
+    columns = dict(
+        zip(package_columns, distinct_names([*user_columns, *package_columns])[len(user_columns) :], strict=True)
+    )
+
+    def repeat_each(items: list, times: int) -> pd.Series:
+        """Return a column with each item `times` times in succession."""
         column = pd.Series([item for item in items for _ in range(times)], dtype=object)
         return column if column.isna().any() else column.infer_objects()  # 1 beside a missing value would become 1.0
 
-    frame: dict[Any, Any] = {
+    frame_columns: dict[Any, Any] = {
         columns["group"]: pd.Series(list(fit.labels.groups) * (Q * U), dtype=object).infer_objects(),
-        columns["term"]: repeated([q.term for q in questions.quantities], U * K),
-        columns["contrast"]: repeated([q.contrast for q in questions.quantities], U * K),
+        columns["term"]: repeat_each([q.term for q in questions.quantities], U * K),
+        columns["contrast"]: repeat_each([q.contrast for q in questions.quantities], U * K),
     }
     for name in rows.keys.columns:
-        frame[columns["row"] if rows.is_rowwise else name] = repeated(rows.keys[name].tolist() * Q, K)
-    numbers = (values.estimate, values.std_error, values.statistic, values.p, values.low, values.high)
-    names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-    frame |= {columns[name]: array.ravel() for name, array in zip(names, numbers, strict=True)}
-    frame[columns["note"]] = notes.ravel()
-    index = pd.Index(list(frame), dtype=object, tupleize_cols=False)
-    return pd.concat(list(map(pd.Series, frame.values())), axis=1).set_axis(index, axis=1), columns
+        frame_columns[columns["row"] if rows.is_rowwise else name] = repeat_each(rows.keys[name].tolist() * Q, K)
+    estimate_arrays = (values.estimate, values.std_error, values.statistic, values.p, values.low, values.high)
+    estimate_columns = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+    frame_columns |= {
+        columns[name]: array.ravel() for name, array in zip(estimate_columns, estimate_arrays, strict=True)
+    }
+    frame_columns[columns["note"]] = notes.ravel()
+    index = pd.Index(list(frame_columns), dtype=object, tupleize_cols=False)
+    return pd.concat(list(map(pd.Series, frame_columns.values())), axis=1).set_axis(index, axis=1), columns

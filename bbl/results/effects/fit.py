@@ -1,4 +1,4 @@
-"""What effects ask of a fitted classifier, as an interface, and what a classifier answers on its standard errors."""
+"""EffectFit, the interface of a fitted classifier that effects use; and ErrorSource, the sources of standard errors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["DeltaMethod", "EffectFit", "ErrorSource", "Scores", "no_error_source", "no_redraw"]
 
-Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]  # class scores (n, K) of codes and missing cells
+# A function from level codes (n, m) and missing cells (n, m) or None to class scores (n, K).
+Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
 
 
 @dataclass(frozen=True)
 class DeltaMethod:
-    """What the delta method needs of a fit.
+    """Covariance of the coefficients of a fit, and derivatives of probabilities by them.
 
     Attributes
     ----------
     covariance : ScoreCovariance
+        Covariance of the intercepts and parameters of all groups.
     gradient : ScoreGradient
+        Derivatives of averages of probabilities by these.
     temperature : float
-        Factor of the class scores, before they become probabilities, in rows with a known predictor.
+        Factor of the calibrated class scores. Rows whose predictors are all missing have none.
     """
 
     covariance: ScoreCovariance
@@ -45,18 +48,18 @@ class DeltaMethod:
 
 @dataclass(frozen=True)
 class ErrorSource:
-    """What gives the standard errors of a fit without drawing rows.
+    """Source of the standard errors of a fit other than a bootstrap: one of a covariance, draws and survey replicates.
 
     Attributes
     ----------
     delta : DeltaMethod or None
         For methods with a covariance.
     draws : tuple of Scores
-        Class scores under each draw from a posterior, for methods that have draws.
+        A function for the class scores under each draw from a posterior; empty for methods without draws.
     unbounded : frozenset of (int, int)
         Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None
-        A sampling design with replicates, to which the fit has to be refitted.
+        A sampling design with replicate weights; the model is refitted with each.
     """
 
     delta: DeltaMethod | None
@@ -96,10 +99,10 @@ class EffectFit(Protocol):
 
 
 def no_error_source(self: EffectFit, rng: np.random.Generator) -> NoReturn:
-    """Raise an OptionError: the kind of model has no covariance of its estimates."""
+    """Raise an OptionError: this kind of model has no covariance of its estimates; the message says what to give."""
     advice = "se=False" if "effects_bootstrap" in self.refusals else "se='bootstrap'"
     raise OptionError(f"{self.refusals['effects']}; give {advice}.", argument="se")
 
 
 def no_redraw(self: EffectFit, rows: Sample, rng: np.random.Generator) -> None:
-    """Return None: a bootstrap refits the model to drawn rows."""
+    """Return None, which says that a bootstrap refits the model to drawn rows; see `ClassifierResults._redraw`."""

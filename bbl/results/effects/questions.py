@@ -1,4 +1,4 @@
-"""What effects compare: scenarios, in which predictors are set to levels, and signed contrasts of them.
+"""Questions of effects: scenarios, in which predictors are set to levels, and signed contrasts of them.
 
 A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level) pairs. A *quantity* is
 a contrast of the average probabilities of some scenarios.
@@ -21,12 +21,12 @@ from bbl.report.format import label_text
 from bbl.stats.contrasts import CONTRASTS, TRANSFORMS, level_pairs
 
 __all__ = [
-    "Quantity", "Questions", "Scenario", "comparison_questions", "level_codes", "prediction_questions",
-    "predictor_numbers",
+    "Quantity", "Questions", "Scenario", "make_comparison_questions", "find_level_codes", "make_prediction_questions",
+    "find_predictors",
 ]  # fmt: skip
 
 MAX_QUANTITIES = 100_000
-Scenario = tuple[tuple[int, int], ...]
+Scenario = tuple[tuple[int, int], ...]  # pairs (predictor, level code); () leaves the rows as they are
 
 
 class Quantity(NamedTuple):
@@ -37,11 +37,11 @@ class Quantity(NamedTuple):
     predictors : tuple of int
         The predictors that are set.
     term, contrast : object
-        Entries of these columns.
+        Entries of the columns ``term`` and ``contrast`` of the table of effects.
     scenarios : list of int
-        Positions of the scenarios.
-    signs : ndarray
-        1 or -1 for each of them.
+        Positions in `Questions.scenarios` of the scenarios that are contrasted.
+    signs : ndarray, shape (len(scenarios),)
+        1 or -1 for each of these scenarios.
     levels : tuple of (int, int)
         Every (predictor, level) that is set in some scenario.
     """
@@ -63,7 +63,7 @@ class Questions:
     scenarios : list of Scenario
     quantities : list of Quantity
     transform : str
-        One of `TRANSFORMS`.
+        Scale of the contrasts: ``"difference"``, ``"ratio"`` or ``"lnoddsratio"``.
     is_comparison : bool
         Whether quantities compare scenarios, rather than being averages of one.
     """
@@ -74,82 +74,99 @@ class Questions:
     is_comparison: bool
 
 
-def predictor_numbers(labels: Labels, names: object, argument: str) -> list[int]:
-    """Return the positions of predictors that are given as a name, or as a sequence of names."""
+def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
+    """Return the positions in ``labels.names`` of predictors; `names` is a name or a sequence of names.
+
+    `argument` is the name of the argument that gave them, for error messages.
+    """
     predictors = list(labels.names)
     is_name = isinstance(names, str) or not isinstance(names, Iterable)
     is_name = is_name or (isinstance(names, Hashable) and names in predictors)  # a tuple may be a name
-    several = [names] if is_name else list(cast(Iterable, names))
-    for name in several:
+    chosen_names = [names] if is_name else list(cast(Iterable, names))
+    for name in chosen_names:
         if name not in predictors:
             raise OptionError(
-                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are {_listed(predictors)}.",
+                f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are {_join(predictors)}.",
                 argument=argument,
             )
-    numbers = [predictors.index(name) for name in several]
-    if len(set(numbers)) < len(numbers):
-        raise OptionError(f"{argument} names a predictor twice: {several!r}.", argument=argument)
-    if not numbers:
+    positions = [predictors.index(name) for name in chosen_names]
+    if len(set(positions)) < len(positions):
+        raise OptionError(f"{argument} names a predictor twice: {chosen_names!r}.", argument=argument)
+    if not positions:
         raise OptionError(f"{argument} is empty; name at least one predictor.", argument=argument)
-    return numbers
+    return positions
 
 
-def _listed(names: Sequence) -> str:
-    """Return the first names as text."""
+def _join(names: Sequence) -> str:
+    """Return up to 10 names as text, with their number if there are more."""
     return ", ".join(map(repr, names[:10])) + (f", ... {len(names)} in all" if len(names) > 10 else "")
 
 
-def level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
-    """Return the codes of levels of a predictor; one level may be given by itself."""
-    several = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str | bytes) else [levels]
-    if not several:
+def find_level_codes(labels: Labels, predictor: int, levels: object, argument: str) -> list[int]:
+    """Return the codes of `levels`, a level or several, of the predictor at a position.
+
+    `argument` is the name of the argument that gave the levels, for error messages.
+    """
+    level_list = list(levels) if isinstance(levels, Iterable) and not isinstance(levels, str | bytes) else [levels]
+    if not level_list:
         raise OptionError(
             f"{argument} has no level of {labels.names[predictor]!r}; name at least one, or leave the predictor out.",
             argument=argument,
         )
-    return [_level_code(labels, predictor, level, argument) for level in several]
+    return [_find_level_code(labels, predictor, level, argument) for level in level_list]
 
 
-def _level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of a level of a predictor."""
+def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
+    """Return the code of the level of a predictor that equals `level`: of its type, else as a number, else as text.
+
+    `predictor` is a position, `level` comes from the user, `argument` is the name of the argument that gave it.
+    """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
         if candidate is level or (type(candidate) is type(level) and candidate == level):
             return code
-    for code, candidate in enumerate(levels):  # 1 and numpy's 1 are one level
+    # numbers of other types: 1, 1.0 and numpy's 1 are one level, True is another
+    for code, candidate in enumerate(levels):
         if not isinstance(level, str | bool) and not isinstance(candidate, str | bool) and candidate == level:
             return code
-    texts = [label_text(candidate) for candidate in levels]  # intervals and numbers by what is printed
+    texts = [label_text(candidate) for candidate in levels]  # intervals and numbers as they print
     if isinstance(level, str) and texts.count(level) == 1:
         return texts.index(level)
     raise OptionError(
         f"{level!r} is no level of {labels.names[predictor]!r}{near_match(level, levels) or '.'} Its levels are "
-        f"{_listed(levels)}.",
+        f"{_join(levels)}.",
         argument=argument,
     )
 
 
-def prediction_questions(labels: Labels, variables: object) -> Questions:
+def make_prediction_questions(labels: Labels, variables: object) -> Questions:
     """Return one quantity for each combination of levels of `variables`; the rows as they are if it is None.
 
     `variables` are names of predictors, or a mapping of names to levels.
     """
     if variables is None:
-        return Questions([()], [Quantity((), "", "", [0], np.ones(1), ())], "difference", False)
-    numbers = predictor_numbers(labels, variables, "variables")
-    codes = [list(range(len(labels.levels[i]))) for i in numbers]
+        return Questions([()], [Quantity((), "", "", [0], np.ones(1), ())], "difference", is_comparison=False)
+    predictors = find_predictors(labels, variables, "variables")
+    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]
     if isinstance(variables, Mapping):
-        codes = [level_codes(labels, i, variables[labels.names[i]], "variables") for i in numbers]
-    _check_number(math.prod(len(c) for c in codes))
-    scenarios: list[Scenario] = [tuple(zip(numbers, row, strict=True)) for row in itertools.product(*codes)]
+        code_lists = [find_level_codes(labels, i, variables[labels.names[i]], "variables") for i in predictors]
+    _check_n_quantities(math.prod(len(code_list) for code_list in code_lists))
+    scenarios: list[Scenario] = [tuple(zip(predictors, codes, strict=True)) for codes in itertools.product(*code_lists)]
     quantities = [
-        Quantity(tuple(numbers), _term(labels, numbers), _level_texts(labels, scenario), [k], np.ones(1), scenario)
-        for k, scenario in enumerate(scenarios)
+        Quantity(
+            tuple(predictors),
+            _term_entry(labels, predictors),
+            _scenario_text(labels, scenario),
+            [position],
+            np.ones(1),
+            scenario,
+        )
+        for position, scenario in enumerate(scenarios)
     ]
-    return Questions(scenarios, quantities, "difference", False)
+    return Questions(scenarios, quantities, "difference", is_comparison=False)
 
 
-def comparison_questions(
+def make_comparison_questions(
     labels: Labels, variables: object, contrast: object, transform: str, is_crossed: bool
 ) -> Questions:
     """Return the quantities that compare levels of predictors.
@@ -159,49 +176,62 @@ def comparison_questions(
     labels : Labels
     variables : None, name, sequence of names, or mapping of names to (high, low) pairs of levels or contrasts
     contrast : {"reference", "pairwise", "sequential"} or (high, low)
-    transform : str
-        One of `TRANSFORMS`.
+    transform : {"difference", "ratio", "lnoddsratio"}
     is_crossed : bool
         Whether contrasts of several predictors are contrasted with each other.
     """
     choice("transform", transform, tuple(TRANSFORMS))
-    numbers = list(range(len(labels.names))) if variables is None else predictor_numbers(labels, variables, "variables")
-    contrast_of: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
-    pairs = [_pairs(labels, i, contrast_of.get(labels.names[i], contrast), bool(contrast_of)) for i in numbers]
-    if is_crossed and len(numbers) < 2:
+    predictors = (
+        list(range(len(labels.names))) if variables is None else find_predictors(labels, variables, "variables")
+    )
+    contrast_by_name: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
+    pair_lists = [
+        _parse_pairs(labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name))
+        for i in predictors
+    ]
+    if is_crossed and len(predictors) < 2:
         raise OptionError("cross=True takes two predictors or more; name them in variables.", argument="cross")
+    # each pair set makes one quantity: pairs (predictor, (high, low)), several if they are crossed
     if is_crossed:
-        _check_number(math.prod(len(p) for p in pairs))
-        sets = [tuple(zip(numbers, row, strict=True)) for row in itertools.product(*pairs)]
+        _check_n_quantities(math.prod(len(pair_list) for pair_list in pair_lists))
+        pair_sets = [tuple(zip(predictors, crossed, strict=True)) for crossed in itertools.product(*pair_lists)]
     else:
-        _check_number(sum(len(p) for p in pairs))
-        sets = [((i, pair),) for i, level_pairs in zip(numbers, pairs, strict=True) for pair in level_pairs]
-    position: dict[Scenario, int] = {}
+        _check_n_quantities(sum(len(pair_list) for pair_list in pair_lists))
+        pair_sets = [((i, pair),) for i, pair_list in zip(predictors, pair_lists, strict=True) for pair in pair_list]
+    scenario_positions: dict[Scenario, int] = {}
     quantities = []
-    for compared in sets:
-        predictors = tuple(i for i, _ in compared)
+    for pair_set in pair_sets:
+        pair_predictors = tuple(i for i, _ in pair_set)
         scenarios, signs = [], []
-        for sides in itertools.product((0, 1), repeat=len(compared)):
-            scenario = tuple((i, pair[side]) for (i, pair), side in zip(compared, sides, strict=True))
-            scenarios.append(position.setdefault(scenario, len(position)))
+        for sides in itertools.product((0, 1), repeat=len(pair_set)):  # 0 is high; 1 is low and changes the sign
+            scenario = tuple((i, pair[side]) for (i, pair), side in zip(pair_set, sides, strict=True))
+            scenarios.append(scenario_positions.setdefault(scenario, len(scenario_positions)))
             signs.append((-1.0) ** sum(sides))
-        texts = [
+        pair_texts = [
             TRANSFORMS[transform].text.format(*(label_text(labels.levels[i][code]) for code in pair))
-            for i, pair in compared
+            for i, pair in pair_set
         ]
-        text = texts[0] if len(texts) == 1 else ", ".join(texts)
-        levels = tuple((i, code) for i, pair in compared for code in pair)
-        quantities.append(Quantity(predictors, _term(labels, predictors), text, scenarios, np.array(signs), levels))
-    return Questions(list(position), quantities, transform, True)
+        contrast_text = pair_texts[0] if len(pair_texts) == 1 else ", ".join(pair_texts)
+        levels = tuple((i, code) for i, pair in pair_set for code in pair)
+        quantities.append(
+            Quantity(
+                pair_predictors, _term_entry(labels, pair_predictors), contrast_text, scenarios, np.array(signs), levels
+            )
+        )
+    return Questions(list(scenario_positions), quantities, transform, is_comparison=True)
 
 
-def _pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> list[tuple[int, int]]:
-    """Return the pairs (high, low) of codes that a contrast compares; `is_named` says whether `variables` gave it."""
+def _parse_pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> list[tuple[int, int]]:
+    """Return the pairs (high, low) of level codes that a contrast compares.
+
+    `contrast` is a name, a pair of levels or a list of pairs. `is_named` says whether the argument `variables` gave
+    it, for error messages.
+    """
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):
         return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))
     pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
-    out = []
+    code_pairs = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BBLTypeError(
@@ -209,15 +239,15 @@ def _pairs(labels: Labels, predictor: int, contrast: object, is_named: bool) -> 
                 f"{', '.join(map(repr, CONTRASTS))}; got {contrast!r}.",
                 argument=argument,
             )
-        high, low = (_level_code(labels, predictor, level, argument) for level in pair)
+        high, low = (_find_level_code(labels, predictor, level, argument) for level in pair)
         if high == low:
             raise OptionError(f"{argument} compares level {pair[0]!r} with itself.", argument=argument)
-        out.append((high, low))
-    return out
+        code_pairs.append((high, low))
+    return code_pairs
 
 
-def _check_number(n: int) -> None:
-    """Refuse more quantities than anybody reads."""
+def _check_n_quantities(n: int) -> None:
+    """Raise an OptionError if there are more quantities `n` than `MAX_QUANTITIES`."""
     if n > MAX_QUANTITIES:
         raise OptionError(
             f"{n:,} combinations of levels would be compared. Name fewer predictors, or pairs of levels.",
@@ -225,13 +255,13 @@ def _check_number(n: int) -> None:
         )
 
 
-def _term(labels: Labels, predictors: Sequence[int]) -> Hashable:
+def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
     """Return the entry of the column ``term``: the name of a predictor, or the names of several as a text."""
     if len(predictors) == 1:
         return labels.names[predictors[0]]
     return ", ".join(label_text(labels.names[i]) for i in predictors)
 
 
-def _level_texts(labels: Labels, scenario: Scenario) -> str:
-    """Return the levels of a scenario as text."""
+def _scenario_text(labels: Labels, scenario: Scenario) -> str:
+    """Return the levels of a scenario as text, for the column ``contrast``."""
     return ", ".join(label_text(labels.levels[i][code]) for i, code in scenario)

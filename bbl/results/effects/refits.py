@@ -1,4 +1,8 @@
-"""Class scores under refits of a classifier: to rows drawn with replacement, or to the replicates of a survey."""
+"""Class scores under refits of a classifier: to rows drawn with replacement, or to the replicates of a survey.
+
+`Scores` are functions of level codes and missing cells (n, m) with class scores (n, K) as values. A fit has *members*:
+those of an average of fits, each with a weight, else itself alone. Predictor i has L_i levels.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,28 @@ from bbl.stats.averaging import averaged_scores
 from bbl.stats.scores import with_priors
 from bbl.stats.survey.sample import SurveySample, check_single_rows
 
-__all__ = ["ErrorOptions", "bootstrap_scores", "replicate_scores"]
+__all__ = ["ErrorOptions", "refit_bootstrap", "refit_replicates"]
 
-SE = ("auto", "bootstrap")  # values of the argument `se` besides False
+SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` besides False
 
 
 @dataclass(frozen=True)
 class ErrorOptions:
-    """How standard errors are asked for; the arguments of the verbs."""
+    """Arguments on standard errors of ``fit.avg_comparisons`` and its like, which `__post_init__` checks.
+
+    Attributes
+    ----------
+    se : {"auto", "bootstrap", False}
+    level : float
+        Coverage of the intervals.
+    nboot : int
+        Number of refits or draws of the bootstrap.
+    seed : int, numpy.random.Generator or None
+    n_jobs : int or None
+        Threads of refits.
+    verbose : int
+        0 for no progress bar.
+    """
 
     se: object
     level: float
@@ -37,15 +55,15 @@ class ErrorOptions:
         if self.se is not False:
             if self.se is True:
                 raise BBLTypeError("se must be 'auto', 'bootstrap' or False; got True.", argument="se")
-            choice("se", self.se, SE)
+            choice("se", self.se, SE_OPTIONS)
         share("level", self.level)
         integer("nboot", self.nboot, 2)
 
 
-def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores], str]:
-    """Return class scores under refits to rows that are drawn with replacement, and what was drawn, in words.
+def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores], str]:
+    """Return (functions for the class scores, one for each bootstrap refit; what was drawn, as text).
 
-    Networks have draws of their tables instead.
+    Models are refitted to rows drawn with replacement. Networks, which have posteriors of their tables, draw tables.
     """
     rows = fit._rows()
     rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
@@ -55,78 +73,95 @@ def bootstrap_scores(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores]
     if not members:
         reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
         raise OptionError(f"{reason}; give se=False.", argument="se")
+    # whether the model draws its tables itself; this first draw is not used
     is_redrawn = len(members) == 1 and members[0][0]._redraw(rows, generator(errors.seed)) is not None
 
-    def refit(rng: np.random.Generator) -> Scores:
-        redrawn = members[0][0]._redraw(rows, rng) if is_redrawn else None
-        if redrawn is not None:
-            return _with_given_priors(redrawn[0].class_scores, fit.priors, redrawn[1])
-        counts = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
-        return _refit_scores(fit, rows.weighted(counts), rng)
+    def refit_drawn_rows(rng: np.random.Generator) -> Scores:
+        """Return the function for the class scores under one refit, or one draw of the tables."""
+        drawn_model_and_shares = members[0][0]._redraw(rows, rng) if is_redrawn else None
+        if drawn_model_and_shares is not None:
+            return _replace_shares(drawn_model_and_shares[0].class_scores, fit.priors, drawn_model_and_shares[1])
+        drawn_weights = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
+        return _refit_scores(fit, rows.weighted(drawn_weights), rng)
 
-    streams = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
-    with progress_bar(len(streams), "bootstrap", errors.verbose) as step:
-        scores = run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
+    tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
+    with progress_bar(len(tasks), "bootstrap", errors.verbose) as step:
+        scores_by_refit = run_tasks(refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True)
     description = (
         "draws of the tables from Dirichlet distributions" if is_redrawn else "refits to rows drawn with replacement"
     )
-    return scores, f"{errors.nboot} {description}"
+    return scores_by_refit, f"{errors.nboot} {description}"
 
 
-def replicate_scores(fit: EffectFit, survey: SurveySample, errors: ErrorOptions) -> list[Scores]:
-    """Return class scores under refits to the replicate weights of a sampling design.
+def refit_replicates(fit: EffectFit, survey: SurveySample, errors: ErrorOptions) -> list[Scores]:
+    """Return functions for the class scores, one for the refit to each set of replicate weights of a sampling design.
 
-    They are not a number in rows of a level that no row of the replicate has.
+    Scores are nan in rows at a level that is in the data, but in no row of the replicate.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
-    rows, weights, n_levels = fit._rows(), survey.replicates.weights[survey.rows], fit.design.n_levels
-    occurs = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
+    rows, replicate_weights, n_levels = fit._rows(), survey.replicates.weights[survey.rows], fit.design.n_levels
+    occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
 
-    def refit(r: int, rng: np.random.Generator) -> Scores:
-        replicate = rows.weighted(weights[:, r])
-        scores = _refit_scores(fit, replicate, rng)
-        pairs = zip(occurs, level_counts(replicate.pooled, n_levels), strict=True)
-        absent = [levels & (counts == 0.0) for levels, counts in pairs]
-        return _without_levels(scores, absent) if any(levels.any() for levels in absent) else scores
+    def refit_replicate(r: int, rng: np.random.Generator) -> Scores:
+        """Return the function for the class scores under the refit to replicate number `r`."""
+        replicate = rows.weighted(replicate_weights[:, r])
+        refit_scores = _refit_scores(fit, replicate, rng)
+        levels_and_counts = zip(occurring_levels, level_counts(replicate.pooled, n_levels), strict=True)
+        absent_levels = [occurs & (counts == 0.0) for occurs, counts in levels_and_counts]
+        return (
+            _hide_absent_levels(refit_scores, absent_levels)
+            if any(occurs.any() for occurs in absent_levels)
+            else refit_scores
+        )
 
-    streams = list(enumerate(generator(errors.seed).spawn(weights.shape[1])))
-    with progress_bar(len(streams), "replicates", errors.verbose) as step:
-        return run_tasks(refit, streams, n_workers(errors.n_jobs), step, shared=True)
+    tasks = list(enumerate(generator(errors.seed).spawn(replicate_weights.shape[1])))
+    with progress_bar(len(tasks), "replicates", errors.verbose) as step:
+        return run_tasks(refit_replicate, tasks, n_workers(errors.n_jobs), step, shared=True)
 
 
-def _without_levels(scores: Scores, absent: list[np.ndarray]) -> Scores:
-    """Return class scores that are not a number in rows with one of the levels that are `absent`, by predictor."""
+def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scores:
+    """Return the function `scores` with nan in rows at an absent level.
 
-    def known_scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        out = scores(codes, missing)
-        for i, levels in enumerate(absent):
-            is_absent = levels[codes[:, i]]
-            out[is_absent if missing is None else is_absent & ~missing[:, i]] = np.nan
-        return out
+    `absent_levels` has for each predictor a mask (L_i,) of its levels.
+    """
 
-    return known_scores
+    def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        """Return the class scores (n, K), nan in rows where a cell that is not missing has an absent level."""
+        row_scores = scores(codes, missing)
+        for i, is_absent_level in enumerate(absent_levels):
+            is_hidden_row = is_absent_level[codes[:, i]]
+            row_scores[is_hidden_row if missing is None else is_hidden_row & ~missing[:, i]] = np.nan
+        return row_scores
+
+    return scores_or_nan
 
 
 def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Scores:
-    """Return the class scores of the refitted members of a fit, averaged with their weights."""
+    """Return a function for the class scores of a fit whose members are refitted to `train`, averaged by weight."""
     members = fit._bootstrap_members
     refits = [member._refit(train, rng, warm=True) for member, _ in members]
-    shares = train.group_totals(len(fit.labels.groups)) / train.total
+    train_shares = train.group_totals(len(fit.labels.groups)) / train.total
     if len(refits) == 1:
-        return _with_given_priors(refits[0].class_scores, fit.priors, shares)
+        return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
 
-    def averaged(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        silent = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
-        by_member = [
-            model.class_scores(codes, hide_rows(missing, rows)) for model, rows in zip(refits, silent, strict=True)
+    def average_members(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        """Return the log of the weighted average (n, K) of the members' probabilities."""
+        # rows that a member cannot predict: it needs complete rows, and some of their cells are missing
+        silent_by_member = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
+        member_scores = [
+            model.class_scores(codes, hide_rows(missing, rows))
+            for model, rows in zip(refits, silent_by_member, strict=True)
         ]
-        return averaged_scores(by_member, np.array([weight for _, weight in members]), silent)
+        return averaged_scores(member_scores, np.array([weight for _, weight in members]), silent_by_member)
 
-    return _with_given_priors(averaged, fit.priors, shares)
+    return _replace_shares(average_members, fit.priors, train_shares)
 
 
-def _with_given_priors(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
-    """Return class scores with class shares `priors`, if they are given, in place of `shares`."""
+def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
+    """Return the function `scores` with the class shares `priors` (K,) in place of `shares` (K,).
+
+    It is returned as it is if `priors` is None.
+    """
     if priors is None:
         return scores
     return lambda codes, missing: with_priors(scores(codes, missing), shares, priors)

@@ -17,13 +17,13 @@ from bbl.design.frames import to_frame
 from bbl.design.weights import named_weights, own_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.results.effects.fit import EffectFit
-from bbl.results.effects.questions import level_codes, predictor_numbers
+from bbl.results.effects.questions import find_level_codes, find_predictors
 from bbl.rows.sample import Sample, code_dtype
 
-__all__ = ["GRIDS", "EffectRows", "effect_rows"]
+__all__ = ["GRIDS", "EffectRows", "make_effect_rows"]
 
 MAX_GRID = 1_000_000  # rows of a balanced grid
-GRIDS = ("balanced", "mode")
+GRIDS = ("balanced", "mode")  # values of the argument `grid` besides a dict
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,15 @@ class EffectRows:
     codes : ndarray, shape (n, m)
         Level codes, unit after unit.
     missing : ndarray of bool, shape (n, m), or None
+        Missing cells; None if there are none.
     weights : ndarray, shape (n,)
-        They sum to 1 in every unit.
+        Weights of the rows in the average of their unit; they sum to 1 in every unit.
     starts : ndarray of int, shape (U + 1,)
         Unit u has the rows ``starts[u]:starts[u + 1]``.
     keys : DataFrame
-        A row for each unit, and a column for each name of `by`; of single rows the column ``row`` with their labels.
+        Labels of the units, a row for each: a column for each name of `by`, or the column ``row`` if units are rows.
     text : str
-        What the rows are, for the note under tables.
+        Description of the rows in titles, such as "training rows".
     is_rowwise : bool
         Whether units are single rows.
     """
@@ -61,7 +62,7 @@ class EffectRows:
         return len(self.starts) - 1
 
     def units(self, first: int, stop: int) -> EffectRows:
-        """Return the units ``first:stop``."""
+        """Return the rows of the units ``first:stop``, as units 0, 1, ..."""
         rows = slice(int(self.starts[first]), int(self.starts[stop]))
         return EffectRows(
             self.codes[rows], None if self.missing is None else self.missing[rows], self.weights[rows],
@@ -71,18 +72,33 @@ class EffectRows:
 
 
 @dataclass(frozen=True)
-class _Encoded:
-    """Encoded rows with labels, and the table that they come from."""
+class _EncodedRows:
+    """Encoded rows, not yet in units.
+
+    Attributes
+    ----------
+    codes : ndarray, shape (n, m)
+        Level codes.
+    missing : ndarray of bool, shape (n, m), or None
+        Missing cells; None if there are none.
+    weights : ndarray, shape (n,)
+    index : pandas.Index
+        Labels of the rows.
+    text : str
+        Description of the rows in titles.
+    table_and_kept : (Frame, ndarray of bool) or None
+        Only of new rows: their table, and which of its rows are kept.
+    """
 
     codes: np.ndarray
     missing: np.ndarray | None
     weights: np.ndarray
     index: pd.Index
     text: str
-    table_and_kept: tuple[Any, np.ndarray] | None = None  # the table of new rows, and which of them are kept
+    table_and_kept: tuple[Any, np.ndarray] | None = None
 
 
-def effect_rows(
+def make_effect_rows(
     fit: EffectFit, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
     """Return the rows of a call; arguments as of ``fit.avg_comparisons``, each row a unit if `is_rowwise`."""
@@ -90,72 +106,88 @@ def effect_rows(
         raise OptionError("Give newdata or grid, not both: a grid makes its own rows.", argument="grid")
     if newdata is None:
         own_weights(weights)
-    rows = _grid(fit, grid) if grid is not None else _training(fit) if newdata is None else _new(fit, newdata, weights)
+    rows = (
+        _make_grid(fit, grid) if grid is not None
+        else _get_training_rows(fit) if newdata is None
+        else _encode_new_rows(fit, newdata, weights)
+    )  # fmt: skip
     if is_rowwise:
         starts = np.arange(len(rows.codes) + 1)
         keys = pd.DataFrame({"row": rows.index.to_numpy()}).reset_index(drop=True)
-        return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, True)
-    return _units(fit, rows, by)
+        return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, is_rowwise=True)
+    return _merge_units(fit, rows, by)
 
 
-def _training(fit: EffectFit) -> _Encoded:
-    """Return the training rows."""
+def _get_training_rows(fit: EffectFit) -> _EncodedRows:
+    """Return the training rows; a DataError if the model has none."""
     if fit.training is None:
         raise DataError(
             "This model has no training rows to average over: it was saved without them, or fitted to data that were "
             "read in batches. Give newdata= or grid=; or save it with store_data=True."
         )
     rows = fit.training
-    return _Encoded(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
+    return _EncodedRows(rows.codes, rows.missing, rows.weights, fit._index(), "training rows")
 
 
-def _new(fit: EffectFit, newdata: object, weights: Any) -> _Encoded:
-    """Return new rows without those of weight 0 and those that the fit would have dropped."""
+def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedRows:
+    """Return new rows without those of weight 0 and those that the fit would have dropped for missing values."""
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
-    row_weights = named_weights(weights, frame, whole=False)[1]
+    row_weights = named_weights(weights, frame, whole=False)[1]  # the first is the name of their column
     dropped = fit.design.dropped(frame)
-    keep = (row_weights > 0) & (True if dropped is None else ~dropped)
-    if not keep.any():
+    is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
+    if not is_kept.any():
         raise DataError("newdata has no row with a prediction; give rows without missing values.", argument="newdata")
-    missing = None if missing is None else missing[keep]
-    return _Encoded(codes[keep], missing, row_weights[keep], frame.index[keep], "new rows", (frame, keep))
+    missing = None if missing is None else missing[is_kept]
+    return _EncodedRows(
+        codes[is_kept], missing, row_weights[is_kept], frame.index[is_kept], "new rows", (frame, is_kept)
+    )
 
 
-def _grid(fit: EffectFit, grid: object) -> _Encoded:
-    """Return made rows: all combinations of levels, the modes of all predictors, or given levels of some."""
+def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
+    """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of each predictor.
+
+    Of each predictor these are all levels, the most frequent level, or the levels that a dict names.
+    """
     labels = fit.labels
-    values: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
+    code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
-            i = predictor_numbers(labels, [name], "grid")[0]
-            values[i] = level_codes(labels, i, levels, "grid")
+            i = find_predictors(labels, [name], "grid")[0]
+            code_lists[i] = find_level_codes(labels, i, levels, "grid")
         text = "a grid"
     elif not isinstance(grid, str):
         raise BBLTypeError(
             f"grid must be 'balanced', 'mode' or a dict of levels by predictor; got {grid!r}.", argument="grid"
         )
     elif choice("grid", grid, GRIDS) == "balanced":
-        values, text = [list(range(len(levels))) for levels in labels.levels], "a balanced grid"
+        code_lists, text = [list(range(len(levels))) for levels in labels.levels], "a balanced grid"
     else:
         text = "the row of the modes"
-    n = math.prod(len(v) for v in values)
+    n = math.prod(len(code_list) for code_list in code_lists)
     if n > MAX_GRID:
         raise OptionError(
             f"The grid would have {n:.0e} rows, more than {MAX_GRID:,}. Give grid='mode', or a dict of levels of some "
             "predictors.",
             argument="grid",
         )
-    codes = np.array(list(itertools.product(*values))).reshape(n, len(values)).astype(code_dtype(fit.design.n_levels))
-    codes = _possible(fit, codes)
-    return _Encoded(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
+    codes = (
+        np.array(list(itertools.product(*code_lists)))
+        .reshape(n, len(code_lists))
+        .astype(code_dtype(fit.design.n_levels))
+    )
+    codes = _drop_impossible(fit, codes)
+    return _EncodedRows(codes, None, np.ones(len(codes)), pd.RangeIndex(len(codes)), text)
 
 
-def _possible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
-    """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros)."""
+def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
+    """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
+
+    Rows that the fit refuses to score are left out until it refuses none.
+    """
     while len(codes):
         try:
-            fit._encoded_scores(codes, None, None, None)
+            fit._encoded_scores(codes, missing=None, dropped=None, priors=None)
         except ImpossibleRowsError as error:
             codes = codes[~error.rows]
         else:
@@ -165,31 +197,38 @@ def _possible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
     )
 
 
-def _units(fit: EffectFit, rows: _Encoded, by: object) -> EffectRows:
-    """Return rows in units of equal values of `by`, equal rows merged, in a fixed order."""
-    names, numbers, keys = _by(fit, rows, by)
-    parts = []
+def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
+    """Return rows in units of equal values of `by`; within a unit equal rows are merged, in a fixed order."""
+    names, unit_numbers, keys = _number_units(fit, rows, by)
+    merged_units = []
     for unit in range(len(keys)):
-        of_unit = numbers == unit
-        missing = None if rows.missing is None else rows.missing[of_unit]
-        sample = Sample(np.ascontiguousarray(rows.codes[of_unit]), rows.weights[of_unit], None, missing)
-        parts.append(sample.collapsed(fit.design.n_levels))
+        is_in_unit = unit_numbers == unit
+        missing = None if rows.missing is None else rows.missing[is_in_unit]
+        unit_sample = Sample(
+            np.ascontiguousarray(rows.codes[is_in_unit]), rows.weights[is_in_unit], y=None, missing=missing
+        )
+        merged_units.append(unit_sample.collapsed(fit.design.n_levels))
     missing = None
     if rows.missing is not None:
-        missing = np.concatenate([np.zeros(p.codes.shape, bool) if p.missing is None else p.missing for p in parts])
+        missing = np.concatenate(
+            [
+                np.zeros(merged.codes.shape, bool) if merged.missing is None else merged.missing
+                for merged in merged_units
+            ]
+        )
     return EffectRows(
-        np.concatenate([p.codes for p in parts]),
+        np.concatenate([merged.codes for merged in merged_units]),
         missing if missing is not None and missing.any() else None,
-        np.concatenate([p.weights / p.weights.sum() for p in parts]),
-        np.cumsum([0, *(p.n for p in parts)]),
+        np.concatenate([merged.weights / merged.weights.sum() for merged in merged_units]),
+        np.cumsum([0, *(merged.n for merged in merged_units)]),
         pd.DataFrame(keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object),
         rows.text,
-        False,
+        is_rowwise=False,
     )
 
 
-def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.ndarray, list[list]]:
-    """Return the names of `by`, the number of the unit of each row (n,), and the values of each unit."""
+def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[Hashable], np.ndarray, list[list]]:
+    """Return (the names of `by`, the unit number of each row (n,), the values of these names in each unit)."""
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]
     predictors = list(fit.labels.names)
@@ -199,43 +238,46 @@ def _by(fit: EffectFit, rows: _Encoded, by: object) -> tuple[list[Hashable], np.
             raise BBLTypeError(f"by must be a name or a list of names; got {by!r}.", argument="by")
         names = list(by)
     if not names:
-        return _by(fit, rows, None)
-    columns, values = [], []
+        return _number_units(fit, rows, by=None)
+    codes_by_name, levels_by_name = [], []
     for name in names:
         if name in predictors:
             i = predictors.index(name)
-            column, levels = rows.codes[:, i].astype(np.intp), list(fit.labels.levels[i])
+            column_codes, levels = rows.codes[:, i].astype(np.intp), list(fit.labels.levels[i])
             if rows.missing is not None:
-                column = np.where(rows.missing[:, i], len(levels), column)
+                column_codes = np.where(rows.missing[:, i], len(levels), column_codes)
                 levels.append(None)
         else:
-            column, levels = _new_column(rows, name, predictors)
-        columns.append(column)
-        values.append(levels)
+            column_codes, levels = _encode_by_column(rows, name, predictors)
+        codes_by_name.append(column_codes)
+        levels_by_name.append(levels)
     if len(set(names)) < len(names):
         raise OptionError(f"by names a column twice: {names!r}.", argument="by")
-    combinations, numbers = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
-    keys = [[levels[code] for levels, code in zip(values, row, strict=True)] for row in combinations.tolist()]
-    return names, numbers.ravel(), keys
+    combinations, unit_numbers = np.unique(np.column_stack(codes_by_name), axis=0, return_inverse=True)
+    keys = [[levels[code] for levels, code in zip(levels_by_name, row, strict=True)] for row in combinations.tolist()]
+    return names, unit_numbers.ravel(), keys
 
 
-def _new_column(rows: _Encoded, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
-    """Return codes (n,) and values of a column of the new rows that is no predictor; the last, None, is a gap."""
-    frame, kept = rows.table_and_kept or (None, None)
+def _encode_by_column(rows: _EncodedRows, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
+    """Return (codes (n,), values) of a column of new rows that is no predictor.
+
+    Values are sorted, if they have an order; the last value, None, stands for missing cells.
+    """
+    frame, is_kept = rows.table_and_kept or (None, None)
     if frame is None or not frame.has(name):
-        columns = predictors if frame is None else [*predictors, *frame.columns]
+        candidates = predictors if frame is None else [*predictors, *frame.columns]
         raise OptionError(
-            f"by={name!r} is no predictor{near_match(name, columns) or '.'} Name predictors, or columns of newdata.",
+            f"by={name!r} is no predictor{near_match(name, candidates) or '.'} Name predictors, or columns of newdata.",
             argument="by",
         )
-    column = pd.Series(np.asarray(frame.column(name), dtype=object)[kept])
-    codes, distinct = pd.factorize(column, use_na_sentinel=True)
-    values: list[Any] = list(distinct)
+    cells = pd.Series(np.asarray(frame.column(name), dtype=object)[is_kept])
+    codes, first_seen_values = pd.factorize(cells, use_na_sentinel=True)
+    distinct_values: list[Any] = list(first_seen_values)
     try:
-        order = sorted(range(len(values)), key=lambda k: values[k])
-    except TypeError:  # values of types that have no order stay in the order in which they come
-        order = list(range(len(values)))
-    rank = np.empty(len(values) + 1, dtype=np.intp)
-    rank[order] = np.arange(len(values))
-    rank[-1] = len(values)  # of missing values, whose code is -1: they come last
-    return rank[codes], [*(values[k] for k in order), None]
+        order = sorted(range(len(distinct_values)), key=lambda k: distinct_values[k])
+    except TypeError:  # values without a common order stay in the order of their first rows
+        order = list(range(len(distinct_values)))
+    rank = np.empty(len(distinct_values) + 1, dtype=np.intp)
+    rank[order] = np.arange(len(distinct_values))
+    rank[-1] = len(distinct_values)  # missing values have the code -1, which takes the last rank
+    return rank[codes], [*(distinct_values[k] for k in order), None]

@@ -33,11 +33,11 @@ class Effects:
     frame : DataFrame
         ``group``, ``term`` and ``contrast``; the columns of `by`, or ``row``, the label of a row; ``estimate``,
         ``std_error``, ``statistic``, ``p_value``, ``conf_low``, ``conf_high``; and ``note``, why a row has no interval
-        or what to think of it. Beside a column of `by` of the same name ours has a trailing underscore.
+        or what to think of it. Beside a column of `by` of the same name the package's has a trailing underscore.
     columns : dict of str to str
-        Name in `frame` of each of these columns.
+        Name in `frame` of each column of the package, by its name without an underscore.
     title : str
-        What the estimates are.
+        Heading of tables and figures, such as "Difference of probabilities".
     note : str
         Source of the standard errors, or why there are none.
     labels : Labels
@@ -45,7 +45,7 @@ class Effects:
     level : float
         Coverage of the intervals.
     null : float or None
-        Value without any effect; None for predictions.
+        Value of the estimates without any effect, 0 or 1; None for predictions, which have none.
 
     Examples
     --------
@@ -92,16 +92,19 @@ class Effects:
         >>> len(effects.plot())
         1
         """
-        rows_shown = integer("top", top, 1)
-        numbers = group_numbers(self.labels, groups)
-        if groups is None and len(numbers) == 2 and self.null == 0.0:
-            numbers = numbers[1:]
-        frame, names = self.frame, [self.labels.groups[k] for k in numbers]
-        of_group = [list(range(k, len(frame), len(self.labels.groups))) for k in numbers]  # groups change fastest
+        n_rows = integer("top", top, 1)
+        group_positions = group_numbers(self.labels, groups)
+        if groups is None and len(group_positions) == 2 and self.null == 0.0:
+            group_positions = group_positions[1:]
+        frame, group_names = self.frame, [self.labels.groups[k] for k in group_positions]
+        # rows of `frame` of each group: groups change fastest in it
+        rows_by_group = [list(range(k, len(frame), len(self.labels.groups))) for k in group_positions]
         columns = [self.columns[name] for name in ("estimate", "conf_low", "conf_high")]
-        arrays = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in of_group])
-        texts = [self._row_text(k) for k in of_group[0]]
-        return plot_effects(self.labels, names, texts, arrays, self.title, self.null, rows_shown, axes)
+        estimates_and_limits = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in rows_by_group])
+        row_texts = [self._row_text(k) for k in rows_by_group[0]]
+        return plot_effects(
+            self.labels, group_names, row_texts, estimates_and_limits, self.title, self.null, n_rows, axes
+        )
 
     def strongest_first(self) -> Effects:
         """Return the same effects, those of the predictor with the largest estimate of all groups first.
@@ -114,31 +117,31 @@ class Effects:
         >>> effects.frame["term"].tolist(), effects.strongest_first().frame["term"].tolist()
         (['Age', 'Age', 'Sex', 'Sex'], ['Sex', 'Sex', 'Age', 'Age'])
         """
-        size = self.frame[self.columns["estimate"]].astype(float).abs()
-        strength = size.groupby(self.frame[self.columns["term"]].map(str)).transform("max")
-        order = np.argsort(-strength.fillna(-1.0).to_numpy(), kind="stable")
+        magnitude = self.frame[self.columns["estimate"]].astype(float).abs()
+        largest_of_term = magnitude.groupby(self.frame[self.columns["term"]].map(str)).transform("max")
+        order = np.argsort(-largest_of_term.fillna(-1.0).to_numpy(), kind="stable")
         return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
-        """Return the name of a row: term, contrast and the values of `by`."""
-        ours = set(self.columns.values())
+        """Return the name of row `row` of `frame`: its term, contrast, and values of `by` or label."""
+        package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
         term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
-        parts = [f"{term}: {contrast}" if term and contrast else term or contrast]
+        texts = [f"{term}: {contrast}" if term and contrast else term or contrast]
         for name, value in zip(self.frame.columns, cells, strict=True):
-            if name not in ours or name == self.columns.get("row"):
-                parts.append(f"{label_text(name)}={label_text(value)}")
-        return ", ".join(part for part in parts if part) or "all rows"
+            if name not in package_columns or name == self.columns.get("row"):
+                texts.append(f"{label_text(name)}={label_text(value)}")
+        return ", ".join(text for text in texts if text) or "all rows"
 
     @cached_property
     def _summary(self) -> Summary:
-        """Table for text, HTML and LaTeX: its first rows."""
+        """The first `SHOWN` rows as a table for text, HTML and LaTeX."""
         shown = self.frame.head(SHOWN)
-        numbers = [self.columns[name] for name in NUMBERS]
-        names = [
+        number_columns = [self.columns[name] for name in NUMBERS]
+        row_texts = [
             f"{label_text(group)}: {self._row_text(k)}" for k, group in enumerate(shown[self.columns["group"]].tolist())
         ]
-        table = shown[numbers].astype(float)
+        table = shown[number_columns].astype(float)
         table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
         table = table.dropna(axis=1, how="all")
         if self.columns["note"] in shown and shown[self.columns["note"]].any():
@@ -146,11 +149,11 @@ class Effects:
         numeric = table.select_dtypes("number").columns
         table[numeric] = table[numeric].round({name: 4 for name in numeric if name != "p"})
         if "p" in table:
-            table["p"] = [float(f"{p:.4g}") for p in table["p"]]  # digits: rounding would leave zeros
-        table.index = pd.Index(names, dtype=object)
-        hidden = len(self.frame) - len(shown)
+            table["p"] = [float(f"{p:.4g}") for p in table["p"]]  # 4 significant digits: 4 decimals would print 0
+        table.index = pd.Index(row_texts, dtype=object)
+        n_hidden = len(self.frame) - len(shown)
         heading = f"{self.title}, {100 * self.level:g} % intervals"
-        heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if hidden else ""
+        heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if n_hidden else ""
         sections: list[Any] = [Section(heading, table, self.note)]
         return Summary(f"Probabilities of {label_text(self.labels.response)}", {}, "Effects:", sections, {})
 

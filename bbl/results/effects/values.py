@@ -1,6 +1,9 @@
 """Effects as numbers: averages of probabilities in scenarios, their contrasts, standard errors and intervals.
 
-S scenarios, Q quantities, U units of rows, K groups, R replicates (refits, or draws from a posterior).
+A *scenario* sets some predictors of every row to a level each; a *quantity* is a contrast of the averages of some
+scenarios; a *unit* is a set of rows that are averaged, or a single row. S scenarios, Q quantities, U units, K groups,
+n rows of m predictors, R replicates (refits, or draws from a posterior). `Scores` are functions of codes and missing
+cells (n, m) with values (n, K); `level` is the coverage of intervals.
 """
 
 from __future__ import annotations
@@ -20,18 +23,32 @@ from bbl.stats.scores import log_probabilities
 from bbl.stats.student import t_quantile, two_sided_p
 from bbl.stats.survey.sample import SurveySample
 
-__all__ = ["EffectValues", "by_delta_method", "by_design_replicates", "by_replicates", "estimates"]
+__all__ = [
+    "EffectValues",
+    "estimate_by_delta_method",
+    "estimate_by_design_replicates",
+    "estimate_by_replicates",
+    "estimate_effects",
+]
 
-BLOCK = 2**22  # numbers in the derivatives that are held at a time
+BLOCK = 2**22  # numbers in the derivatives that are in memory at a time: 32 MiB
 
 
 @dataclass(frozen=True)
 class EffectValues:
-    """Estimates of all quantities, shape (Q, U, K), with standard errors and limits; nan where there are none.
+    """Estimates of all quantities with standard errors, limits and tests.
 
-    `has_errors` says whether standard errors were looked for, and `is_partial` which of them are those of some
-    replicates only, because others have no estimate; `is_impossible` (Q, U) says which set rows to levels that cannot
-    occur together (structural zeros).
+    Attributes
+    ----------
+    estimate : ndarray, shape (Q, U, K)
+    std_error, low, high, statistic, p : ndarray, shape (Q, U, K)
+        Standard errors, limits of the intervals, test statistics and p-values; nan where there are none.
+    has_errors : bool
+        Whether standard errors were computed.
+    is_partial : ndarray of bool, shape (Q, U, K), or None
+        Whether the estimate is not finite in some replicates, which the standard error then leaves out.
+    is_impossible : ndarray of bool, shape (Q, U), or None
+        Whether a scenario of the quantity sets rows to levels that cannot occur together (structural zeros).
     """
 
     estimate: np.ndarray
@@ -45,8 +62,8 @@ class EffectValues:
     is_impossible: np.ndarray | None = None
 
 
-def set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return codes and missing cells of rows whose predictors are set to the levels of a scenario."""
+def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return codes (n, m) and missing cells (n, m) or None of rows set to the levels of a scenario."""
     codes, missing = rows.codes.copy(), None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
         codes[:, i] = code
@@ -55,112 +72,125 @@ def set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nda
     return codes, missing if missing is not None and missing.any() else None
 
 
-def averages(questions: Questions, rows: EffectRows, scores: Scores) -> np.ndarray:
-    """Return the average probabilities (S, U, K)."""
-    return np.array([_average(_probabilities(scores, rows, scenario)[2], rows) for scenario in questions.scenarios])
+def average_probabilities(questions: Questions, rows: EffectRows, scores: Scores) -> np.ndarray:
+    """Return the average probabilities (S, U, K) of the groups in each scenario and unit."""
+    return np.array(
+        [_average_by_unit(_row_probabilities(scores, rows, scenario)[2], rows) for scenario in questions.scenarios]
+    )
 
 
-def _probabilities(
+def _row_probabilities(
     scores: Scores, rows: EffectRows, scenario: Scenario
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
-    """Return codes, missing cells and probabilities (n, K) of rows in a scenario.
+    """Return codes (n, m), missing cells (n, m) or None, and probabilities (n, K) of rows in a scenario.
 
     Probabilities are nan where the scenario moves a row to a cell that cannot occur.
     """
-    codes, missing = set_levels(rows, scenario)
+    codes, missing = _set_levels(rows, scenario)
     try:
-        with np.errstate(invalid="ignore"):  # refits do not refuse rows, and have no score for such ones in any group
+        with np.errstate(invalid="ignore"):  # -inf - -inf: a refit gives rows that cannot occur -inf in all groups
             return codes, missing, np.exp(log_probabilities(scores(codes, missing)))
     except ImpossibleRowsError as error:
         if not scenario:  # the rows themselves cannot occur
             raise
         possible = ~error.rows
-    part = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
-    known = _probabilities(scores, part, scenario)[2] if possible.any() else np.empty((0, 1))
-    p = np.full((len(codes), known.shape[1]), np.nan)
-    p[possible] = known
+    possible_rows = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
+    possible_p = _row_probabilities(scores, possible_rows, scenario)[2] if possible.any() else np.empty((0, 1))
+    p = np.full((len(codes), possible_p.shape[1]), np.nan)
+    p[possible] = possible_p
     return codes, missing, p
 
 
-def _average(p: np.ndarray, rows: EffectRows) -> np.ndarray:
-    """Return the weighted sums (U, K) of probabilities (n, K) over the rows of each unit."""
+def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
+    """Return the averages (U, K) of probabilities (n, K) over the rows of each unit, whose weights sum to 1."""
     return np.add.reduceat(p * rows.weights[:, None], rows.starts[:-1], axis=0)
 
 
-def contrasts(questions: Questions, averages: np.ndarray) -> np.ndarray:
-    """Return the quantities (Q, ...) from averages (S, ...)."""
+def compute_contrasts(questions: Questions, average_by_scenario: np.ndarray) -> np.ndarray:
+    """Return the quantities (Q, U, K) from the averages (S, U, K)."""
     transform = questions.transform
-    return np.array([contrast_values(transform, averages[q.scenarios], q.signs)[0] for q in questions.quantities])
+    return np.array(
+        [contrast_values(transform, average_by_scenario[q.scenarios], q.signs)[0] for q in questions.quantities]
+    )
 
 
-def estimates(questions: Questions, rows: EffectRows, scores: Scores) -> EffectValues:
-    """Return estimates without standard errors."""
-    averaged = averages(questions, rows, scores)
-    value = contrasts(questions, averaged)
-    nothing = np.full(value.shape, np.nan)
-    return EffectValues(value, *(nothing,) * 5, has_errors=False, is_impossible=_is_impossible(questions, averaged))
+def estimate_effects(questions: Questions, rows: EffectRows, scores: Scores) -> EffectValues:
+    """Return estimates; standard errors, limits and tests are nan."""
+    average_by_scenario = average_probabilities(questions, rows, scores)
+    estimates = compute_contrasts(questions, average_by_scenario)
+    no_values = np.full(estimates.shape, np.nan)
+    return EffectValues(
+        estimates, *(no_values,) * 5, has_errors=False, is_impossible=_find_impossible(questions, average_by_scenario)
+    )
 
 
-def _is_impossible(questions: Questions, averaged: np.ndarray) -> np.ndarray:
-    """Return which quantities (Q, U) have a scenario without an average, from averages (S, U, K)."""
-    return np.array([np.isnan(averaged[q.scenarios]).any(axis=(0, 2)) for q in questions.quantities])
+def _find_impossible(questions: Questions, average_by_scenario: np.ndarray) -> np.ndarray:
+    """Return whether quantities (Q, U) have a scenario whose average is nan, from averages (S, U, K)."""
+    return np.array([np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in questions.quantities])
 
 
-def by_delta_method(
+def estimate_by_delta_method(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and limits of a normal or t distribution."""
-    K, width = len(delta.gradient.theta), 1 + delta.gradient.layout.size
-    step = max(1, BLOCK // (len(questions.scenarios) * K * K * width))
+    K, n_coefficients = len(delta.gradient.theta), 1 + delta.gradient.layout.size
+    block_units = max(1, BLOCK // (len(questions.scenarios) * K * K * n_coefficients))
     blocks = [
-        _delta_block(questions, rows.units(first, min(first + step, rows.n_units)), scores, delta)
-        for first in range(0, rows.n_units, step)
+        _delta_block(questions, rows.units(first_unit, min(first_unit + block_units, rows.n_units)), scores, delta)
+        for first_unit in range(0, rows.n_units, block_units)
     ]
-    value, variance, is_impossible = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
-    found = _with_limits(questions, value, np.sqrt(variance), delta.covariance.df, level)
-    return replace(found, is_impossible=is_impossible)
+    estimates, variance, is_impossible = (np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True))
+    effect_values = _add_t_limits(questions, estimates, np.sqrt(variance), delta.covariance.df, level)
+    return replace(effect_values, is_impossible=is_impossible)
 
 
 def _delta_block(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return quantities and variances (Q, U, K) of a block of units, and which are impossible (Q, U)."""
-    averaged, derivatives = [], []
+    """Return (quantities (Q, U, K), their variances (Q, U, K), whether they are impossible (Q, U)) of a block of units.
+
+    By the chain rule: derivatives of the quantities by the averages, times the derivatives (U, K, K, 1 + size) of each
+    scenario's averages by the intercept and the `size` parameters of every group.
+    """
+    scenario_averages, derivatives_by_scenario = [], []
     for scenario in questions.scenarios:
-        codes, missing, p = _probabilities(scores, rows, scenario)
-        averaged.append(_average(p, rows))
-        weights = rows.weights * delta.temperature
-        if missing is not None:  # a row without known predictors has the shares of the groups, at no temperature
+        codes, missing, p = _row_probabilities(scores, rows, scenario)
+        scenario_averages.append(_average_by_unit(p, rows))
+        weights = rows.weights * delta.temperature  # the derivative by the coefficients inside a scaled score
+        if missing is not None:  # where all predictors are missing, scores are log shares: the temperature is left out
             weights = np.where(missing.all(axis=1), rows.weights, weights)
-        derivatives.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
-    by_scenario, values, variances = np.array(averaged), [], []
+        derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
+    average_by_scenario, estimates, variances = np.array(scenario_averages), [], []
     for quantity in questions.quantities:
-        value, factors = contrast_values(questions.transform, by_scenario[quantity.scenarios], quantity.signs)
-        with np.errstate(invalid="ignore", over="ignore"):  # ratios of probabilities of zero
-            gradient = sum(
-                factor[:, :, None, None] * derivatives[s] for factor, s in zip(factors, quantity.scenarios, strict=True)
+        contrast, derivatives_by_average = contrast_values(
+            questions.transform, average_by_scenario[quantity.scenarios], quantity.signs
+        )
+        with np.errstate(invalid="ignore", over="ignore"):  # 0 / 0 and x / 0, where probabilities are 0
+            contrast_gradient = sum(
+                derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
+                for derivative_by_average, s in zip(derivatives_by_average, quantity.scenarios, strict=True)
             )
-            variances.append(delta.covariance.variances(gradient))
-        values.append(value)
-    return np.array(values), np.array(variances), _is_impossible(questions, by_scenario)
+            variances.append(delta.covariance.variances(contrast_gradient))
+        estimates.append(contrast)
+    return np.array(estimates), np.array(variances), _find_impossible(questions, average_by_scenario)
 
 
-def by_replicates(
+def estimate_by_replicates(
     questions: Questions, rows: EffectRows, scores: Scores, replicates: Sequence[Scores], level: float, has_tests: bool
 ) -> EffectValues:
-    """Return estimates with the standard deviations and percentiles of replicates.
+    """Return estimates with the standard deviations and percentiles of `replicates`, R functions for class scores.
 
-    `has_tests` says whether there are statistics and p-values, by a normal distribution.
+    With `has_tests` there are z statistics and p-values of a normal distribution, else these are nan.
     """
-    value, drawn, is_impossible = _replicated(questions, rows, scores, replicates)
+    estimates, replicate_estimates, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
     with np.errstate(divide="ignore", invalid="ignore"):
-        se = drawn.std(axis=0, ddof=1)
-        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        z = (value - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(value.shape, np.nan)
-    return EffectValues(value, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible)
+        se = replicate_estimates.std(axis=0, ddof=1)
+        low, high = np.quantile(replicate_estimates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        z = (estimates - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(estimates.shape, np.nan)
+    return EffectValues(estimates, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible)
 
 
-def by_design_replicates(
+def estimate_by_design_replicates(
     questions: Questions,
     rows: EffectRows,
     scores: Scores,
@@ -170,33 +200,38 @@ def by_design_replicates(
 ) -> EffectValues:
     """Return estimates with errors from refits to the replicate weights of a survey, and limits of a t distribution."""
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
-    value, drawn, is_impossible = _replicated(questions, rows, scores, replicates)
-    flat, full = drawn.reshape(len(drawn), -1), value.reshape(-1, 1)
-    is_partial = ~np.isfinite(flat).all(axis=0)
-    E = survey.replicates.deviations(np.where(is_partial, 0.0, flat), np.where(is_partial, 0.0, full[:, 0]))
-    for k in np.flatnonzero(is_partial & np.isfinite(full[:, 0])):  # each has replicates of its own
-        E[:, [k]] = survey.replicates.deviations(flat[:, [k]], full[k])
-    se = np.sqrt((E**2).sum(axis=0)).reshape(value.shape)
-    values = _with_limits(questions, value, se, survey.df, level)
-    return replace(values, is_partial=is_partial.reshape(value.shape), is_impossible=is_impossible)
+    estimates, replicate_values, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
+    flat_replicates, flat_estimates = replicate_values.reshape(len(replicate_values), -1), estimates.reshape(-1, 1)
+    is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
+    deviations = survey.replicates.deviations(
+        np.where(is_partial, 0.0, flat_replicates), np.where(is_partial, 0.0, flat_estimates[:, 0])
+    )
+    # one by one, because each of these leaves other replicates out
+    for k in np.flatnonzero(is_partial & np.isfinite(flat_estimates[:, 0])):
+        deviations[:, [k]] = survey.replicates.deviations(flat_replicates[:, [k]], flat_estimates[k])
+    se = np.sqrt((deviations**2).sum(axis=0)).reshape(estimates.shape)
+    effect_values = _add_t_limits(questions, estimates, se, survey.df, level)
+    return replace(effect_values, is_partial=is_partial.reshape(estimates.shape), is_impossible=is_impossible)
 
 
-def _replicated(
+def _estimate_replicates(
     questions: Questions, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the quantities (Q, U, K), those of every replicate (R, Q, U, K), and which are impossible (Q, U)."""
-    averaged = averages(questions, rows, scores)
-    value = contrasts(questions, averaged)
+    """Return (quantities (Q, U, K), those of each replicate (R, Q, U, K), whether they are impossible (Q, U))."""
+    average_by_scenario = average_probabilities(questions, rows, scores)
+    estimates = compute_contrasts(questions, average_by_scenario)
     check_memory(
-        8.0 * value.size * len(replicates), f"{len(replicates)} replicates of {value.size:,} effects",
+        8.0 * estimates.size * len(replicates), f"{len(replicates)} replicates of {estimates.size:,} effects",
         "Name fewer predictors in variables, or average over rows.",
     )  # fmt: skip
-    drawn = np.array([contrasts(questions, averages(questions, rows, replicate)) for replicate in replicates])
-    return value, drawn, _is_impossible(questions, averaged)
+    replicate_estimates = np.array(
+        [compute_contrasts(questions, average_probabilities(questions, rows, replicate)) for replicate in replicates]
+    )
+    return estimates, replicate_estimates, _find_impossible(questions, average_by_scenario)
 
 
-def _with_limits(questions: Questions, value: np.ndarray, se: np.ndarray, df: float, level: float) -> EffectValues:
-    """Return estimates with limits and tests of a t distribution; of a normal one if `df` is infinite."""
+def _add_t_limits(questions: Questions, estimates: np.ndarray, se: np.ndarray, df: float, level: float) -> EffectValues:
+    """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        half, t = t_quantile(0.5 + level / 2, df) * se, (value - TRANSFORMS[questions.transform].null) / se
-    return EffectValues(value, se, value - half, value + half, t, two_sided_p(t, df))
+        half_width, t = t_quantile(0.5 + level / 2, df) * se, (estimates - TRANSFORMS[questions.transform].null) / se
+    return EffectValues(estimates, se, estimates - half_width, estimates + half_width, t, two_sided_p(t, df))

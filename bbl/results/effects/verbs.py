@@ -13,9 +13,9 @@ from bbl.errors import BBLError
 from bbl.report.page import Part, figure_html
 from bbl.results.effects.answers import find_effects
 from bbl.results.effects.fit import EffectFit
-from bbl.results.effects.questions import comparison_questions, prediction_questions
+from bbl.results.effects.questions import make_comparison_questions, make_prediction_questions
 from bbl.results.effects.refits import ErrorOptions
-from bbl.results.effects.rows import effect_rows
+from bbl.results.effects.rows import make_effect_rows
 from bbl.results.effects.table import Effects
 
 __all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
@@ -44,7 +44,7 @@ def predictions(
     Parameters
     ----------
     newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
-        As in `avg_predictions`. Rows are not merged, and `weights` only leave rows of weight 0 out.
+        As in `avg_predictions`. Rows are neither merged nor weighted; those of weight 0 are left out.
 
     Returns
     -------
@@ -61,8 +61,8 @@ def predictions(
     0    No     0.785      0.014
     1   Yes     0.215      0.014
     """
-    questions = prediction_questions(self.labels, variables)
-    rows = effect_rows(self, newdata, weights, grid, None, True)
+    questions = make_prediction_questions(self.labels, variables)
+    rows = make_effect_rows(self, newdata, weights, grid, by=None, is_rowwise=True)
     return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
 
 
@@ -93,14 +93,15 @@ def avg_predictions(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns. None for the training rows, with their weights.
     grid : {"balanced", "mode"} or dict of name to levels, optional
-        Made rows in place of `newdata`: all combinations of levels; the most frequent level of every predictor; or the
-        given levels of some predictors, others at their most frequent level. Cells of `structural_zeros` are left out.
+        Constructed rows in place of `newdata`: all combinations of levels; the most frequent level of every predictor;
+        or the given levels of some predictors, others at their most frequent level. Cells of `structural_zeros` are
+        left out.
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows in the average.
     se : {"auto", "bootstrap", False}, default "auto"
-        Standard errors by the delta method, from posterior draws or from refits to the replicates of a survey, where
-        the fit has a covariance, draws or replicates, and else none, with the reason in the note; by refits to rows
-        drawn with replacement, or for networks by draws of their tables from Dirichlet posteriors; or none.
+        Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to the replicates of a
+        survey, whichever the fit has; if it has none, the note says why. ``"bootstrap"``: refits to rows drawn with
+        replacement, or for networks draws of their tables from Dirichlet posteriors. False: no standard errors.
     level : float, default 0.95
         Coverage of the intervals.
     nboot : int, default 200
@@ -136,8 +137,8 @@ def avg_predictions(
     2    No    Male     0.790      0.010
     3   Yes    Male     0.210      0.010
     """
-    questions = prediction_questions(self.labels, variables)
-    rows = effect_rows(self, newdata, weights, grid, by, False)
+    questions = make_prediction_questions(self.labels, variables)
+    rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
     return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
 
 
@@ -183,8 +184,8 @@ def comparisons(
     2    No    1     0.281      0.039
     3   Yes    1    -0.281      0.039
     """
-    questions = comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
-    rows = effect_rows(self, newdata, None, grid, None, True)
+    questions = make_comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    rows = make_effect_rows(self, newdata, None, grid, by=None, is_rowwise=True)
     return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
 
 
@@ -230,9 +231,9 @@ def avg_comparisons(
     Returns
     -------
     Effects
-        The covariates' distribution is taken as fixed. Intervals and tests are of Wald, on the scale of the estimate;
-        percentile intervals with draws and refits. A row whose interval cannot be given, or may not hold its level,
-        has a ``note``.
+        The covariates' distribution is taken as fixed. Intervals and tests are Wald's, on the scale of the estimate;
+        with draws and bootstrap refits intervals are percentiles. The column ``note`` says where an interval cannot be
+        given, or may not hold its level.
 
     Raises
     ------
@@ -254,26 +255,28 @@ def avg_comparisons(
     2    No  3rd - 1st    Male     0.170
     3   Yes  3rd - 1st    Male    -0.170
     """
-    questions = comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
-    rows = effect_rows(self, newdata, weights, grid, by, False)
+    questions = make_comparison_questions(self.labels, variables, contrast, transform, flag("cross", cross))
+    rows = make_effect_rows(self, newdata, weights, grid, by, is_rowwise=False)
     return find_effects(self, questions, rows, ErrorOptions(se, level, nboot, seed, n_jobs, verbose))
 
 
 def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
     """Return the report's section on effects: a table and a figure, or why there are none."""
-    names = list(fit.labels.names)
+    predictors = list(fit.labels.names)
     n_rows = fit.training.n if newdata is None and fit.training is not None else 0
-    if n_rows * len(names) > MAX_REPORTED:
+    if n_rows * len(predictors) > MAX_REPORTED:
         return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
     try:
-        effects = avg_comparisons(fit, names[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
+        effects = avg_comparisons(fit, predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
     except BBLError as error:
         return Part("Effects", [f"There are none: {error}"])
-    text = ["What the probability of each group would be if all rows were at one level of a predictor instead of its "
-            "first level, all else being as it is. Predictors with the largest differences come first."]  # fmt: skip
-    if len(names) > MAX_COMPARED:
-        text.append(f"Only the first {MAX_COMPARED} of {len(names)} predictors are compared.")
+    texts = ["What the probability of each group would be if all rows were at one level of a predictor instead of its "
+             "first level, all else being as it is. Predictors with the largest differences come first."]  # fmt: skip
+    if len(predictors) > MAX_COMPARED:
+        texts.append(f"Only the first {MAX_COMPARED} of {len(predictors)} predictors are compared.")
     effects = effects.strongest_first()
-    alt = "Differences of probabilities with their intervals. The numbers are in the table above."
-    figure = figure_html(effects.plot()[0].figure, alt, "Differences of probabilities, with intervals where there are.")
-    return Part("Effects", text, [effects.as_html(), figure])
+    alt_text = "Differences of probabilities with their intervals. The numbers are in the table above."
+    figure = figure_html(
+        effects.plot()[0].figure, alt_text, "Differences of probabilities, with intervals where there are."
+    )
+    return Part("Effects", texts, [effects.as_html(), figure])

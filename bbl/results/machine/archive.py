@@ -1,7 +1,8 @@
 """Pack a fitted Boltzmann machine into the content of a model file, and unpack it: a JSON-ready dict and arrays.
 
 Dimensions: K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and
-one more for all rows pooled if that was made. *Closed forms* are engines without iterations.
+one more for all rows pooled if that was made. *Closed forms* are engines without iterations. Each function
+``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that no call of it can have returned.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ __all__ = ["pack", "unpack"]
 STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")  # arrays of `EngineFit.state` of engines that choose the terms
 
-TABLE = {  # without the arrays of terms and those with `STATE_PREFIX`
+# the arrays of a file, but those of terms and with `STATE_PREFIX`: kind of numbers, shape, range; see `ArraySpec`
+TABLE = {
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
     "zeros_scope": ArraySpec("i", ("n_zeros_scope",), (0, "m"), required=False),
@@ -75,19 +77,19 @@ def pack(
     estimate: Estimate,
     tuning: Tuning | None,
     sections: list[Section],
-    rows: bool,
+    store_rows: bool,
     survey: SurveySample | None,
     sampling_design: str | None,
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the content of a model file: (dict of names and options, arrays by name), with the training `rows` or not.
+    """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` and `sampling_design`
-    are the tests of its summary and what that says of the design.
+    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are the tables of tests
+    of its summary, `sampling_design` its text on the design. `store_rows` says whether training rows are stored.
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(f"Models of the engine {type(engine).__name__} cannot be saved; only the package's own can.")
     parameters = estimate.parameters
-    entries = {
+    meta = {
         "engine": {"name": engine.name, **_pack_options(engine)},
         "log_z_kind": estimate.log_z_kind,
         "nobs": fit.nobs(),
@@ -110,15 +112,16 @@ def pack(
         "converged": np.array([run.converged for run in estimate.fits]),
         "rank": _pack_ranks(estimate.fits, parameters.layout.size),
         "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
+        # penalised fits to P(group | row) have no log-likelihood
         "log_likelihood": np.array([np.nan if engine.joint and engine.penalised else fit._log_likelihood]),
         **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
-        **(pack_survey(survey) if rows and fit.training is not None else {}),
+        **(pack_survey(survey) if store_rows and fit.training is not None else {}),
     }
     if engine.chooses:
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
-    return pack_model(fit, entries, arrays, rows, tuned=tuning is not None)
+    return pack_model(fit, meta, arrays, store_rows, tuned=tuning is not None)
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
@@ -150,22 +153,27 @@ def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return the arrays ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``; no ``sd`` if drawn."""
+    """Return the arrays of the posteriors: ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``.
+
+    Runs with draws need no ``sd``, which follows from the draws; empty if no run has a posterior.
+    """
     if all(run.sd is None for run in runs):
         return {}
-    names = {
-        name for run in runs for name, values in run.state.items() if values.ndim == 1
-    }  # not draws of hidden units
+    # vectors alone: draws of hidden units have more axes, and arrays of their own
+    state_names = {name for run in runs for name, values in run.state.items() if values.ndim == 1}
     arrays = {}
     if all(run.draws is None for run in runs):
         arrays["sd"] = np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])
-    for name in sorted(names):
+    for name in sorted(state_names):
         arrays[STATE_PREFIX + name] = _stack_runs([run.state.get(name, np.zeros(0)) for run in runs])
     return arrays
 
 
 def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any ``draws`` of run number `run` for `EngineFit`; empty without a posterior."""
+    """Return ``sd``, ``state`` and any ``draws`` of run number `run` for `EngineFit`; empty without a posterior.
+
+    `draws` (chains, draws, size) are those of the run, None if it has none.
+    """
     state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
     if draws is not None:
         return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws, "state": state}
@@ -176,23 +184,23 @@ def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray
 
 def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
     """Return one vector per engine run as a matrix; zeros replace the empty vector of a group without rows."""
-    width = max(map(len, vectors))
-    return np.array([vector if len(vector) else np.zeros(width, vector.dtype) for vector in vectors])
+    length = max(map(len, vectors))
+    return np.array([vector if len(vector) else np.zeros(length, vector.dtype) for vector in vectors])
 
 
 def _pack_section(section: Section) -> dict:
     """Return a table of the summary for JSON; columns of other dtypes than float, int and bool are stored as text."""
-    columns = []
+    stored_columns = []
     for k, name in enumerate(section.table.columns):
         column = section.table.iloc[:, k]
         kind = CELL_KINDS.get(column.dtype.kind, "text")
         if kind == "text" or column.hasnans and kind != "float":
-            columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
+            stored_columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
         else:
             cells = _pack_numbers(column.to_numpy(float)) if kind == "float" else column.tolist()
-            columns.append({"name": str(name), "kind": kind, "cells": cells})
-    rows = [str(label) for label in section.table.index]
-    return {"heading": section.heading, "note": section.note, "rows": rows, "columns": columns}
+            stored_columns.append({"name": str(name), "kind": kind, "cells": cells})
+    row_names = [str(label) for label in section.table.index]
+    return {"heading": section.heading, "note": section.note, "rows": row_names, "columns": stored_columns}
 
 
 def _unpack_section(stored: dict) -> Section:
@@ -257,7 +265,7 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
 
 
 def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
-    """Return the arrays of structural zeros: the predictors, and what can occur in each group, a row each."""
+    """Return the arrays of structural zeros: their predictors, and which cells can occur, (1 or K groups, cells)."""
     if support is None:
         return {}
     return {"zeros_scope": np.array(support.scope), "zeros_possible": support.possible.reshape(support.n_groups, -1)}
@@ -265,21 +273,30 @@ def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
 
 def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engine) -> Support | None:
     """Return the support that `_pack_support` stored, or None; a ValueError if it cannot have been saved."""
-    table = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
-    stored = {name: arrays[name] for name in table if name in arrays}
-    check_arrays(stored, table, m=len(design.n_levels))
-    if not stored:
+    specs = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
+    stored_arrays = {name: arrays[name] for name in specs if name in arrays}
+    check_arrays(stored_arrays, specs, m=len(design.n_levels))
+    if not stored_arrays:
         return None
-    scope, possible = stored["zeros_scope"], stored["zeros_possible"]
+    scope, possible = stored_arrays["zeros_scope"], stored_arrays["zeros_possible"]
     levels, K = design.n_levels[scope].tolist(), len(design.response.levels)
-    fits = len(possible) in (1, K) and possible.shape[1] == math.prod(levels) and engine.zeros
-    if not fits or not len(scope) or (np.diff(scope) <= 0).any() or not possible.any(axis=1).all() or possible.all():
+    has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(levels) and engine.zeros
+    if (
+        not has_valid_shape
+        or not len(scope)
+        or (np.diff(scope) <= 0).any()
+        or not possible.any(axis=1).all()
+        or possible.all()
+    ):
         raise ValueError("its structural zeros are not as saved")
     return Support(tuple(scope.tolist()), possible.reshape(len(possible), *levels))
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError for unsorted or unchosen terms, negative or infinite sds, and a temperature of 0 or less."""
+    """Raise a ValueError unless terms are sorted and chosen, sds finite and not negative, and the temperature positive.
+
+    Terms are chosen where the engine chooses them. The sd of a group without rows is nan.
+    """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("it does not say which terms its groups have")
     for k, terms in enumerate(layout.terms, 2):
@@ -317,9 +334,9 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
-        record = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
+        convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
-        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **record, **posterior))
+        runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior))
     return tuple(runs)
 
 
@@ -332,7 +349,7 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a class of results from what `pack` stored; `classes`: whether it has a response."""
+    """Return the arguments of a class of results from what `pack` stored; `classes` says whether it has a response."""
     design = Design.from_dict(meta["design"])
     if design.classes != classes:
         raise ValueError("its response is not as saved")
@@ -352,11 +369,11 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
         TABLE | terms_table | state_table | SURVEY_TABLE,
         design,
         size=layout.size,
-        coefficients=layout.size + bool(engine.joint),
+        coefficients=layout.size + bool(engine.joint),  # fits to P(group | row) have an intercept
         hidden_size=hidden_layout.size,
         order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
-        n_recorded=layout.m if arrays["grad_norm"].size else 0,  # predictors with iterations; none in closed forms
+        n_recorded=layout.m if arrays["grad_norm"].size else 0,  # closed forms record no iterations of predictors
     )
     _check_values(engine, layout, arrays)
     estimate = Estimate(

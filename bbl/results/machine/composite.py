@@ -27,28 +27,31 @@ def claic(self: MachineResults) -> float:
     DataError
         If no row of a group is complete.
     """
-    by_group = _by_group(self)
-    return -2.0 * sum(cl for cl, _ in by_group) + 2.0 * sum(df for _, df in by_group)
+    likelihoods_and_df = _composite_by_group(self)
+    return -2.0 * sum(cl for cl, _ in likelihoods_and_df) + 2.0 * sum(df for _, df in likelihoods_and_df)
 
 
 def clbic(self: MachineResults) -> float:
     """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
-    by_group, rows, K = _by_group(self), self._testable_rows(), len(self.labels.groups)
-    totals = self.estimate.class_prior * self.nobs()  # rows of each group
+    likelihoods_and_df, rows, K = _composite_by_group(self), self._testable_rows(), len(self.labels.groups)
+    totals = self.estimate.class_prior * self.nobs()  # weight of the rows of each group
     if rows.missing is not None:
         totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
-    return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(by_group, totals, strict=True)))
+    return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, totals, strict=True)))
 
 
-def _by_group(self: MachineResults) -> list[tuple[float, float]]:
-    """For each group: (log pseudo-likelihood of its complete rows, effective number of parameters tr(K H^-1))."""
+def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
+    """Return for each group (log pseudo-likelihood of its complete rows, effective number of parameters).
+
+    The latter is tr(K H^-1), with the covariance K of the score, and H the Hessian.
+    """
     check_single_rows(self.survey, "A composite-likelihood criterion")
     rows = self._testable_rows()
     self.engine.check_composite()
-    incomplete = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)
-    if len(incomplete):
+    rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)  # no complete row
+    if len(rowless):
         raise DataError(
-            f"no row of group {self.labels.groups[incomplete[0]]!r} is complete, and composite criteria count the "
+            f"no row of group {self.labels.groups[rowless[0]]!r} is complete, and composite criteria count the "
             "complete rows, the same for all formulas. Compare aic or bic, or fit with missing='level'."
         )
     return self._inference.composite

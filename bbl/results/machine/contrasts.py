@@ -24,7 +24,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["DifferenceInference"]
 
-NO_TEST = "no test: the penalty shrinks differences"  # these are texts of the column ``test``
+# texts of the column ``test``
+NO_TEST = "no test: the penalty shrinks differences"
 PENALTY_DECIDES = "not estimable: the penalty decides"
 NOT_CONVERGED = "not estimable: the fit did not converge"
 
@@ -78,10 +79,13 @@ class DifferenceInference(Estimates):
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return (covariance matrices of the differences, one per term; whether parameters have an se (size,))."""
+        """Return (covariance matrices of the differences, one per term; whether each parameter has an se, (size,)).
+
+        Standard errors are missing for parameters that the penalty alone determines, and if the fit did not converge.
+        """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):
-            self._engine.check_equations()  # raises: single groups have no standard errors
+            self._engine.check_equations()  # raises an OptionError: single groups have no standard errors
         pair = (int(selection[0]), int(selection[1]))
         if pair not in self._covariance_cache:
             covariances, has_se = difference_terms(self._sample, self._estimate, self._engine, pair)
@@ -145,7 +149,7 @@ class DifferenceInference(Estimates):
             ...
         bbl.errors.OptionError: Single groups of a conditional fit with ridge > 0 have no standard errors, ...
         """
-        self._engine.check_equations()
+        self._engine.check_equations()  # raises an OptionError that says what to do
         raise OptionError(NO_TEST)
 
     def _covariance(self, groups: list[int]) -> NoReturn:
@@ -183,15 +187,15 @@ class DifferenceInference(Estimates):
         """
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        radii = self._confidence_radii(*self._covariances(of), level)
+        pair_radii = self._confidence_radii(*self._covariances(of), level)
         frame = untested_table(self._labels, parameters, of, NO_TEST)
-        frame["test"] = np.where(np.isnan(radii), self._reason_without_se, NO_TEST)
-        frame["radius"] = np.nan if flag("apc", apc) else radii
+        frame["test"] = np.where(np.isnan(pair_radii), self._reason_without_se, NO_TEST)
+        frame["radius"] = np.nan if flag("apc", apc) else pair_radii
         frame = rank_interactions(frame, parameters, of, groups, apc)
-        radius, strength = frame.pop("radius"), frame["strength"]
-        position = list(frame.columns).index("strength") + 1
-        frame.insert(position, "lower", (strength - radius).clip(lower=0.0))
-        frame.insert(position + 1, "upper", strength + radius)
+        row_radii, strength = frame.pop("radius"), frame["strength"]
+        strength_position = list(frame.columns).index("strength") + 1
+        frame.insert(strength_position, "lower", (strength - row_radii).clip(lower=0.0))
+        frame.insert(strength_position + 1, "upper", strength + row_radii)
         return frame
 
     def _confidence_radii(self, covariances: list[np.ndarray], has_se: np.ndarray, level: float) -> np.ndarray:
@@ -209,10 +213,10 @@ class DifferenceInference(Estimates):
             centre_i, centre_j = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
             to_zero_sum = np.kron(centre_i[:, 1:], centre_j[:, 1:])  # (L_i L_j, (L_i - 1)(L_j - 1))
             covariance = to_zero_sum @ covariances[layout.m + k] @ to_zero_sum.T
-            couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
-            if not has_se[couplings].all():
+            pair_couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
+            if not has_se[pair_couplings].all():
                 radii[k] = np.nan
-            elif to_zero_sum.shape[1]:
+            elif to_zero_sum.shape[1]:  # couplings of a pair; a predictor with one level has none, and the radius is 0
                 radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
         return radii
 

@@ -50,7 +50,7 @@ class PosteriorInference(Estimates):
         self.note = f"Posterior standard deviations and central intervals: {self._posterior_name}. There are no tests."
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
-        """Return ``"group"`` or the numbers of two groups; an OptionError for ``"pooled"``."""
+        """Return what `of` selects: ``"group"`` or the positions of two groups; an OptionError for ``"pooled"``."""
         selection = resolve_of(of, list(self._labels.groups), self._estimate.parameters.pooled is not None)
         if selection == "pooled":
             raise OptionError(
@@ -61,14 +61,20 @@ class PosteriorInference(Estimates):
         return selection
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
-        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan without rows."""
+        """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan for a group without rows.
+
+        The variances of two groups add up, because groups share no rows. K groups have `size` parameters each.
+        """
         layout, K = self._estimate.parameters.layout, len(self._labels.groups)
         no_sds = np.full(layout.size, np.nan)
         sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
         return np.concatenate(sds) if isinstance(selection, str) else np.hypot(sds[selection[0]], sds[selection[1]])
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or one entry for a difference; None where there are no draws."""
+        """Return the draws (n, size) of each group, or one entry for a difference; None where there are no draws.
+
+        n draws of all chains; `size` parameters of a group.
+        """
         size, K = self._estimate.parameters.layout.size, len(self._labels.groups)
         draws = [None if run.draws is None else run.draws.reshape(-1, size) for run in self._estimate.fits[:K]]
         if isinstance(selection, str):
@@ -127,9 +133,9 @@ class PosteriorInference(Estimates):
         half_width = float(ndtri(0.5 + level / 2)) * sd
         limits = np.array([mean - half_width, mean + half_width])
         limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)  # by limit, group and parameter
-        for row, draws in enumerate(self._draws(selection)):
+        for k, draws in enumerate(self._draws(selection)):
             if draws is not None:
-                limits[:, row] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+                limits[:, k] = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         lower, upper = limits.reshape(2, -1)
         return frame.assign(se=sd, z=np.nan, p=np.nan, lower=lower, upper=upper, test=self._posterior_name)
 
@@ -190,16 +196,19 @@ class PosteriorInference(Estimates):
             runs = self._estimate.fits[: len(groups)]
             sds, inclusions = zip(*(self._strength_posterior(run, tau) for run in runs), strict=True)
             sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
-        frame.insert(3, "sd", sd)
+        frame.insert(3, "sd", sd)  # after group, predictor and predictor2; `rank_interactions` puts strength before it
         frame.insert(4, "inclusion", inclusion)
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sds of the strengths, probabilities that couplings exceed `tau`) (P,) of a group's P pairs."""
+        """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), of a group's P pairs.
+
+        Both are nan for a group without rows. A fixed seed makes repeated calls equal.
+        """
         layout = self._estimate.parameters.layout
         if run.sd is None:
-            missing = np.full(len(layout.pairs), np.nan)
-            return missing, missing
+            no_values = np.full(len(layout.pairs), np.nan)
+            return no_values, no_values
         return self._posterior.strength(self._engine, layout, run, tau, np.random.default_rng(0))
 
     def __repr__(self) -> str:

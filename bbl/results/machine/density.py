@@ -24,7 +24,8 @@ from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
 
-CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))  # refused
+# methods of classifiers, which raise a ClassError here
+CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
 
 
 @final
@@ -105,7 +106,7 @@ class DensityResults(MachineResults):
         Parameters
         ----------
         prior_count : float, default 0.0
-            Pseudocount of each predictor, spread evenly over the levels, in their shares.
+            Pseudocount of each predictor, spread evenly over its levels, in the table of shares of levels.
 
         Returns
         -------
@@ -128,5 +129,5 @@ class DensityResults(MachineResults):
         return fit_text(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return no section on predictions, for the report."""
+        """Return no section: a model without classes makes no predictions."""
         return []

@@ -1,6 +1,7 @@
 """Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of the result classes.
 
-n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels.
+n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i levels; D is the number of
+levels of all predictors without their reference levels, the first of each.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     """
     self.engine.check_density("score_samples()")
     choice("unseen", unseen, ("raise", "ignore"))
-    codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+    codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
     estimate = replace(self.estimate, class_prior=self._population_shares)
     log_p = estimate.log_density(self._averaged, codes, missing)
     if dropped is not None:
         log_p[dropped] = np.nan
-    return pd.Series(log_p, index=index, name="log_prob")
+    return pd.Series(log_p, index=row_labels, name="log_prob")
 
 
 @verb
@@ -228,20 +229,20 @@ def reconstruct(
     rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
     newdata = to_frame(newdata, "newdata")
     codes, missing = self.design.encode(newdata, missing="marginal")
-    unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
-    unknown = unknown | _mask_array(mask, codes.shape, labels.names)
+    is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+    is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
     if (support := self.parameters.layout.support) is not None:
         if method in ("gibbs", "mf"):
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
             raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
-        refuse_impossible_rows(support, labels, codes, unknown, self.design.known_groups(newdata))
+        refuse_impossible_rows(support, labels, codes, is_unknown, self.design.known_groups(newdata))
     with progress_bar(None, "reconstruct", verbose) as step:
         probabilities = reconstruct_cells(  # (n, D) of the non-reference levels
             self.parameters.layout,
             self.parameters.theta,
-            _group_probabilities(self, newdata, codes, unknown),
+            _group_probabilities(self, newdata, codes, is_unknown),
             codes,
-            unknown,
+            is_unknown,
             method,
             rng,
             workers,
@@ -250,43 +251,49 @@ def reconstruct(
     tables = level_columns(probabilities, self.parameters.layout.start)  # (n, L_i) of each predictor
     for i, factor in enumerate(self.design.predictors):
         if "missing" in factor.kinds:  # the last level stands for a missing value, and fills no cell
-            rows = unknown[:, i]
-            regular = tables[i][rows, :-1]
-            total = regular.sum(axis=1, keepdims=True)
-            equal = np.full_like(regular, 1.0 / regular.shape[1])  # where all regular levels are impossible
-            tables[i][rows, -1] = 0.0
-            tables[i][rows, :-1] = np.divide(regular, total, out=equal, where=total > 0.0)
+            filled = is_unknown[:, i]
+            regular_p = tables[i][filled, :-1]
+            total = regular_p.sum(axis=1, keepdims=True)
+            equal_p = np.full_like(regular_p, 1.0 / regular_p.shape[1])  # where all regular levels are impossible
+            tables[i][filled, -1] = 0.0
+            tables[i][filled, :-1] = np.divide(regular_p, total, out=equal_p, where=total > 0.0)
     return filled_frame(labels, tables, newdata.index, type == "class")
 
 
-def _group_probabilities(self: MachineResults, newdata: object, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Return the probabilities (n, K) of the groups given the response of a row, else given its cells not `unknown`."""
+def _group_probabilities(
+    self: MachineResults, newdata: object, codes: np.ndarray, is_unknown: np.ndarray
+) -> np.ndarray:
+    """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response is known.
+
+    If not, they are given the cells of the row that are not `is_unknown` (n, m). Class scores use the shares of the
+    training rows, which the model's priors replace here.
+    """
     groups = self.design.known_groups(newdata)  # -1 where the response is missing
     probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
-    if (unlabelled := np.flatnonzero(groups < 0)).size:
-        scores = self.class_scores(codes[unlabelled], unknown[unlabelled])
+    if (rows_without_group := np.flatnonzero(groups < 0)).size:
+        scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
         log_p = log_probabilities(with_priors(scores, self.class_shares, self._population_shares))
-        probabilities[unlabelled] = np.exp(log_p)
+        probabilities[rows_without_group] = np.exp(log_p)
     return probabilities
 
 
-def _mask_array(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
+def _parse_mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
     """Return the mask as a bool array of `shape` (n, m), columns by `names`; a DataError if it has another shape."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     if isinstance(mask, pd.DataFrame):
-        unknown_names = [name for name in mask.columns if name not in names]
-        if unknown_names:
-            raise DataError(f"mask has the column {unknown_names[0]!r}, which is no predictor.", argument="mask")
+        extra_columns = [name for name in mask.columns if name not in names]
+        if extra_columns:
+            raise DataError(f"mask has the column {extra_columns[0]!r}, which is no predictor.", argument="mask")
         mask = mask.reindex(columns=pd.Index(names, tupleize_cols=False), fill_value=False)
     try:
-        cells = np.asarray(mask)
-    except ValueError:  # ragged
-        cells = np.empty(0, dtype=object)
-    if cells.shape != shape or cells.dtype.kind != "b":
+        mask_array = np.asarray(mask)
+    except ValueError:  # rows of different lengths
+        mask_array = np.empty(0, dtype=object)
+    if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
             f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "
-            f"predictors; got shape {cells.shape} of type {cells.dtype}.",
+            f"predictors; got shape {mask_array.shape} of type {mask_array.dtype}.",
             argument="mask",
         )
-    return cells
+    return mask_array

@@ -1,8 +1,9 @@
 """Pack posterior draws into the arrays of a model file, and unpack them.
 
-``draws`` (n_runs, chains, draws, size): of each engine run, one for each of K groups and one for all rows pooled.
+``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run; there is a run for each of K
+groups, and one for all rows pooled if that was made.
 ``draws_log_z`` (K, T): ln Z of the T draws of each group that predictions average over.
-``draws_hidden`` (K, T, size with hidden units): these draws, in models with hidden units.
+``draws_hidden`` (K, T, size with hidden units): these T draws, only in models with hidden units.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays by name, draws of a group without rows as nan; empty if no run has draws."""
+    """Return the arrays of draws by name, nan for a group without rows; empty if no run has draws."""
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:
         return {}
@@ -33,7 +34,7 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
 
 
 def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray | None]:
-    """Return the draws (chains, draws, size) of each run, None for a run without draws."""
+    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without draws."""
     if "draws" not in arrays:
         return [None] * n_runs
     if 0 in arrays["draws"].shape[1:3]:
@@ -42,7 +43,11 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
 
 
 def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]) -> Predictive | None:
-    """Return the T draws of each group with their ln Z, or None; without hidden units thinned from ``draws``."""
+    """Return the T draws of each group with their ln Z; None if the file has none.
+
+    They are stored in models with hidden units, whose layout with these is `hidden_layout`; in other models they are
+    thinned from ``draws``. A group without rows has parameters 0.
+    """
     n_hidden = hidden_layout.m - layout.m
     if "draws" in arrays and (n_hidden > 0) != ("draws_hidden" in arrays):
         raise ValueError("'draws_hidden' is not as saved")
@@ -55,7 +60,7 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
     if n_hidden:
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, n_hidden)
     group_draws = unpack_draws(arrays, K)[:K]
-    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]  # no rows: 0
+    theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
     if any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")
     return Predictive(layout, np.array(theta), log_z)

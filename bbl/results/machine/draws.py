@@ -40,6 +40,7 @@ class SampleResults:
     draws : dict of DataFrame, or None
         The draws of each group; None unless they were requested.
     labels : Labels
+        Names of the K groups, the m predictors and their levels.
     codes : ndarray, shape (K, m)
         `xmax` as level codes.
 
@@ -107,6 +108,7 @@ class SampleResults:
 
 def tables_memory(layout: Layout) -> float:
     """Return the approximate memory in bytes that `GroupParameters.from_matrix` takes, its matrices included."""
+    # three matrices (D, D) of 8 bytes a number; two tables of each pair, (i, j) and (j, i)
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
@@ -117,7 +119,7 @@ class GroupParameters(Named):
     Attributes
     ----------
     h : list of ndarray, shape (L_i - 1,)
-        Fields of the non-reference levels.
+        Fields of the non-reference levels of each predictor, which has L_i levels.
     J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
         Couplings of every interacting ordered pair, and likewise of terms of more predictors.
 
@@ -136,17 +138,18 @@ class GroupParameters(Named):
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
-        """Return the tables of fields `h` (D,) and couplings `J` (D, D), where D counts the non-reference levels.
+        """Return the parameters with fields `h` (D,) and couplings `J` (D, D), where D counts the non-reference levels.
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them. `attributes` are the
-        other attributes of a subclass.
+        other attributes of a subclass. ``layout.mask`` (m, m) says which predictors interact.
         """
-        columns = [slice(lo, hi) for lo, hi in itertools.pairwise(layout.start)]
-        couplings, (first, second) = J.copy(), np.nonzero(layout.mask)
+        level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
+        coupling_matrix, (first_predictors, second_predictors) = J.copy(), np.nonzero(layout.mask)
         tables: dict[tuple[int, ...], np.ndarray] = {
-            (i, j): couplings[columns[i], columns[j]] for i, j in zip(first.tolist(), second.tolist(), strict=True)
+            (i, j): coupling_matrix[level_slices[i], level_slices[j]]
+            for i, j in zip(first_predictors.tolist(), second_predictors.tolist(), strict=True)
         }
-        return cls([h[levels].copy() for levels in columns], tables, **attributes)
+        return cls([h[level_slice].copy() for level_slice in level_slices], tables, **attributes)
 
     def __repr__(self) -> str:
         return text.group_text(self.h, self.J)

@@ -1,4 +1,4 @@
-"""Where standard errors of effects of a machine come from: its covariance, posterior draws, replicates of a survey."""
+"""Source of the standard errors of effects of a machine: its covariance, posterior draws, or replicates of a survey."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["delta_method", "machine_error_source"]
 
-LARGEST_LOG_ODDS = 100.0  # naive Bayes without a prior count has logarithms of numbers that stand for zero
+# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 for ln 0.
+LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
 
@@ -46,40 +47,47 @@ class MachineFit(EffectFit, Protocol):
 
 
 def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSource:
-    """Return the covariance of a fit, its draws, or its replicates; an OptionError or DataError if it has none."""
+    """Return the source of standard errors: posterior draws if the method has them, survey replicates, or a covariance.
+
+    An OptionError or a DataError, with the reason, if the fit has none. `rng` draws class shares for posterior draws.
+    """
     if self.training is None and not self.engine.posterior:
         raise DataError(
             "This model has no training rows, from which they come: it was saved without them, or fitted to data that "
             "were read in batches. Save it with store_data=True."
         )
-    estimate, unbounded = self.estimate, _unbounded(self)
+    estimate, unbounded = self.estimate, _unbounded_levels(self)
     if self.engine.posterior:
         if estimate.predictive is None:
             lacking = self.engine.refusals().get("effects", "The draws of this fit are not kept with an exact ln Z")
             raise OptionError(f"{lacking}; give se='bootstrap'.", argument="se")
-        return ErrorSource(None, tuple(_draws(self, rng)), unbounded)
+        return ErrorSource(delta=None, draws=tuple(_scores_by_draw(self, rng)), unbounded=unbounded)
     if (reason := self.engine.refusals().get("effects")) is not None:
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
-        return ErrorSource(None, (), unbounded, self.survey)
+        return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
     delta = self._delta_method
-    return ErrorSource(delta, (), unbounded | delta.covariance.unbounded)
+    return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
 
-def _unbounded(fit: MachineFit) -> frozenset[tuple[int, int]]:
-    """Return all levels of predictors with a parameter that has no finite optimum, or did not reach it, or is huge."""
+def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
+    """Return all levels (predictor, code) of predictors with a huge parameter, or one that did not converge.
+
+    A huge parameter has no finite optimum; the flags of convergence are those of predictors.
+    """
     layout, theta = fit.parameters.layout, fit.parameters.theta
-    fits = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
-    named = {int(i) for of_group in fits for i in np.flatnonzero(~of_group.converged)}  # which files keep
+    # a posterior has no optimum that its runs may miss
+    runs = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
+    predictors = {int(i) for run in runs for i in np.flatnonzero(~run.converged)}
     is_huge = (np.abs(theta) > LARGEST_LOG_ODDS).any(axis=0)
-    named |= {i for i, _ in layout.levels_of(is_huge)}
-    return frozenset((i, code) for i in named for code in range(int(layout.n_levels[i])))
+    predictors |= {i for i, _ in layout.levels_of(is_huge)}
+    return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
 
 
 def delta_method(self: MachineFit) -> DeltaMethod:
-    """Return what the delta method needs of the fit; an OptionError or DataError if it has no covariance."""
+    """Return the covariance and gradient for the delta method; an OptionError or DataError if the fit has none."""
     estimate, parameters = self.estimate, self.parameters
     has_given_shares = self.priors is not None
     covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_given_shares, self.survey)
@@ -90,20 +98,25 @@ def delta_method(self: MachineFit) -> DeltaMethod:
     return DeltaMethod(covariance, gradient, estimate.calibration.temperature)
 
 
-def _draws(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
-    """Return class scores under each draw of the parameters, with class shares drawn from a Dirichlet distribution."""
+def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
+    """Return functions for the class scores, one for each of T draws of the parameters.
+
+    Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes as parameters.
+    """
     estimate, priors = fit.estimate, fit.priors
     draws = estimate.predictive
     assert draws is not None  # noqa: S101  # the caller has checked it
     totals = estimate.class_prior * fit.nobs()
-    shares = np.zeros((draws.theta.shape[1], len(totals)))
-    shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(shares))
+    drawn_shares = np.zeros((draws.theta.shape[1], len(totals)))
+    drawn_shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(drawn_shares))
 
-    def scores_of(t: int) -> Scores:
+    def make_scores(t: int) -> Scores:
+        """Return the function for the class scores under draw number `t`."""
         energy = MarginalEnergy(draws.layout, draws.theta[:, t])
-        drawn = replace(estimate, log_z=draws.log_z[:, t], class_prior=shares[t])
+        drawn_estimate = replace(estimate, log_z=draws.log_z[:, t], class_prior=drawn_shares[t])
 
-        def with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+            """Return the energies (n, K) of rows; hidden units are appended as missing cells, which are summed out."""
             if draws.hidden:
                 missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
                 missing = np.pad(missing, ((0, 0), (0, draws.hidden)), constant_values=True)
@@ -111,9 +124,10 @@ def _draws(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
             return energy(codes, missing)
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            class_scores = drawn.scores_by(with_hidden, codes, missing)
-            return class_scores if priors is None else with_priors(class_scores, shares[t], priors)
+            """Return the class scores (n, K) of rows, with the model's priors if it has any."""
+            class_scores = drawn_estimate.scores_by(energy_with_hidden, codes, missing)
+            return class_scores if priors is None else with_priors(class_scores, drawn_shares[t], priors)
 
         return scores
 
-    return [scores_of(t) for t in range(len(shares))]
+    return [make_scores(t) for t in range(len(drawn_shares))]

@@ -1,6 +1,8 @@
 """Tables of the estimates and interactions that the argument `of` selects, with names and without standard errors.
 
-K groups of `size` parameters; `of` is as in `bbl.results.machine.estimates`.
+K groups of `size` parameters. `of` is ``"group"`` for the parameters of each group, ``"pooled"`` for their differences
+from the pooled fit to all rows, or a pair of groups for their difference. A *term* is a predictor with its fields, or
+interacting predictors with their couplings.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
     of predictors, if there are terms of three or more.
     """
     scopes = layout.scopes[first:]
-    columns: dict[str, Any] = {"order": np.array([len(s) for s in scopes], dtype=np.intp)} if layout.order > 2 else {}
+    columns: dict[str, Any] = (
+        {"order": np.array([len(scope) for scope in scopes], dtype=np.intp)} if layout.order > 2 else {}
+    )
     for k in range(max(layout.order, 2)):
         names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
         columns[f"predictor{k + 1}" if k else "predictor"] = pd.array(names, dtype=object) if k else names
@@ -75,11 +79,11 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
 
 
 def permutation_table(
-    labels: Labels, parameters: Parameters, sample: Sample, n: int, rng: np.random.Generator, workers: int
+    labels: Labels, parameters: Parameters, sample: Sample, n_permutations: int, rng: np.random.Generator, workers: int
 ) -> pd.DataFrame:
     """Return the interactions of each group in the columns of `untested_table`, with a permutation test of each pair.
 
-    A test has `n` permutations of the training rows `sample`, in `workers` threads.
+    A test has `n_permutations` permutations of the training rows `sample`, in `workers` threads.
     """
     layout = parameters.layout
     frame = untested_table(labels, parameters, "group", Kind.FEW.text)
@@ -87,7 +91,7 @@ def permutation_table(
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
-        chisq, df, p = permutation_tests(sample.group(g), layout, n, group_rng, workers)
+        chisq, df, p = permutation_tests(sample.group(g), layout, n_permutations, group_rng, workers)
         pair_rows = frame.index[g * n_interactions : g * n_interactions + n_pairs]
         columns = {"chisq": chisq, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
         for column, values in columns.items():
@@ -105,8 +109,8 @@ def rank_interactions(
     gauge); `apc` subtracts the average-product correction from the strengths of pairs.
     """
     flag("apc", apc)
-    theta = select_estimates(parameters, of, groups)
-    strength = np.concatenate([interaction_strength(parameters.layout, row, apc) for row in theta])
-    last = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
-    interactions.insert(last + 1, "strength", strength)
+    selected_theta = select_estimates(parameters, of, groups)
+    strength = np.concatenate([interaction_strength(parameters.layout, theta, apc) for theta in selected_theta])
+    last_predictor = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
+    interactions.insert(last_predictor + 1, "strength", strength)
     return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")

@@ -31,8 +31,9 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 class Estimates(Notebook, ABC):
     """The columns of `table` as attributes, all on the index of ``params``: by group and parameter.
 
-    The argument `of` selects the estimates of each group, or their differences from the pooled fit to all rows, or the
-    differences of a pair of groups. Names are those of statsmodels' discrete models, whose outcomes are groups here.
+    The argument `of` selects the estimates of each group ("group"), their differences from the pooled fit to all rows
+    ("pooled"), or the differences of a pair of groups. Names are those of statsmodels' discrete models, whose outcomes
+    are groups here.
     """
 
     _labels: Labels
@@ -60,7 +61,7 @@ class Estimates(Notebook, ABC):
     def _notebook(self) -> tuple[str, list[Section]]:
         try:
             return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
-        except OptionError:  # methods that know differences of groups alone
+        except OptionError:  # methods that have standard errors of differences of groups alone
             of = (self._labels.groups[1], self._labels.groups[0])
             heading = "Differences of {} from {}".format(*map(label_text, of))
             return repr(self), [first_rows(self.table(of), heading, f".table(of={of!r})")]
@@ -153,10 +154,10 @@ class Estimates(Notebook, ABC):
                 f"{group!r} is no group{near_match(group, groups)}; groups are {groups}.", argument="group"
             )
         size = len(se) // len(groups)  # parameters of a group
-        numbers = list(range(len(groups))) if group is None else [groups.index(group)]
-        se = se.iloc[numbers[0] * size : (numbers[-1] + 1) * size]
+        group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
+        se = se.iloc[group_positions[0] * size : (group_positions[-1] + 1) * size]
         check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
-        covariance = self._covariance(numbers)
+        covariance = self._covariance(group_positions)
         has_no_se = se.isna().to_numpy()
         covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
@@ -187,7 +188,10 @@ class Estimates(Notebook, ABC):
 
 
 def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return "group", "pooled" or the numbers of two groups; an OptionError if `of` is none of these."""
+    """Return what `of` selects: "group", "pooled" or the positions of two groups; an OptionError for anything else.
+
+    `pooled` says whether there is a pooled fit, one to all rows.
+    """
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
             if g not in groups:
@@ -201,12 +205,12 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
 
 
 def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
-    """Return `resolve_of` of a fit of all groups at once, which has no pooled fit."""
+    """Return what `of` selects in a fit of all groups at once, which has no pooled fit; see `resolve_of`."""
     if of == "pooled":
         raise OptionError(f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of")
     return resolve_of(of, groups, pooled=False)
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the column ``test`` without the zeros of the reference group of a joint fit."""
+    """Return `table` without the zeros of the reference group of a joint fit; its column ``test`` marks them."""
     return table[table["test"] != Kind.REFERENCE.text].reset_index(drop=True)

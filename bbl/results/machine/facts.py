@@ -26,16 +26,17 @@ def _missing_text(fit: MachineResults) -> str:
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title in the order of printing."""
-    joint, posterior = fit.engine.joint, fit.engine.posterior
+    joint_traits, posterior_traits = fit.engine.joint, fit.engine.posterior
     settings = ", ".join(
-        f"{k} = {v:.7g}" if isinstance(v, float) else f"{k} = {v}" for k, v in vars(fit.engine).items()
+        f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
+        for option, value in vars(fit.engine).items()
     )
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
     return {
         "Fit method": fit.engine.name,
-        **({"Posterior": posterior.describe(fit.engine, fit.parameters.layout)} if posterior else {}),
+        **({"Posterior": posterior_traits.describe(fit.engine, fit.parameters.layout)} if posterior_traits else {}),
         "Settings": settings,
         **_streaming_facts(fit),
         "Observations": fit.nobs(),
@@ -44,7 +45,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
         **({} if fit._sampling_design is None else {"Sampling design": fit._sampling_design}),
         **({} if fit.design.missing == "raise" else {"Missing values": _missing_text(fit)}),
         "Parameters": fit.n_parameters,
-        **(_joint_facts(fit) if joint else _likelihood_facts(fit)),
+        **(_joint_facts(fit) if joint_traits else _likelihood_facts(fit)),
         "Converged": _convergence_text(fit),
     }
 
@@ -79,12 +80,13 @@ def _convergence_text(fit: MachineResults) -> str:
 def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "Fitted" if rows were read in blocks or predictors shared by a cluster; empty otherwise."""
     states = [run.state for run in fit.estimate.fits]
-    streamed = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
+    streaming_records = np.array([state["streamed"] for state in states if "streamed" in state]).reshape(-1, 4)
     cluster_threads = [int(state["shared"][0]) for state in states if "shared" in state]
-    if len(streamed):
-        _, sample_size, passes, threads = streamed.max(axis=0).tolist()
-        place = f", on {threads} threads of a cluster" if threads else ""
-        return {"Fitted": f"by rows: a sample of {sample_size:,}, and {passes} passes over all{place}"}
+    if len(streaming_records):
+        # a record: rows, rows of the sample, passes over all rows, threads of a cluster (0 without one)
+        _, sample_size, passes, threads = streaming_records.max(axis=0).tolist()
+        cluster_text = f", on {threads} threads of a cluster" if threads else ""
+        return {"Fitted": f"by rows: a sample of {sample_size:,}, and {passes} passes over all{cluster_text}"}
     if cluster_threads:
         return {"Fitted": f"by nodes: predictors shared by {cluster_threads[0]} threads of a cluster"}
     return {}
@@ -95,10 +97,14 @@ def _joint_facts(fit: MachineResults) -> dict[str, Any]:
     facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}
     if not fit.engine.penalised:
         with np.errstate(divide="ignore"):
-            constants = np.log(fit.class_shares) - fit.estimate.log_z
-        groups = list(zip(fit.labels.groups, constants - constants[0], strict=True))[1:]
-        intercepts = ", ".join(f"{label_text(group)}: {value:.6g}" for group, value in groups)
-        facts |= {"AIC": fit.aic, "BIC": fit.bic, f"Intercepts against {label_text(fit.labels.groups[0])}": intercepts}
+            intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z
+        other_groups = list(zip(fit.labels.groups, intercepts_by_group - intercepts_by_group[0], strict=True))[1:]
+        intercepts_text = ", ".join(f"{label_text(group)}: {intercept:.6g}" for group, intercept in other_groups)
+        facts |= {
+            "AIC": fit.aic,
+            "BIC": fit.bic,
+            f"Intercepts against {label_text(fit.labels.groups[0])}": intercepts_text,
+        }
     return facts
 
 

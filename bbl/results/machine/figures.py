@@ -1,4 +1,7 @@
-"""Figures of fitted Boltzmann machines that take their inference, evaluation or tuning: `plot`, a method."""
+"""Figures of fitted Boltzmann machines that take their inference, evaluation or tuning: `plot`, a method.
+
+K groups with D fields each: a field for every level of a predictor but the reference level.
+"""
 
 from __future__ import annotations
 
@@ -86,20 +89,22 @@ def plot(
     field_errors = None  # distances (2, K, D) of the lower and upper limits of the fields from their estimates
     if flag("intervals", intervals):
         table = self.inference().table("group" if self.parameters.pooled is None else "pooled")
-        distances = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
+        limit_distances = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
         # nan: no bar to an infinite limit; 0: a penalised estimate beyond its limit
-        distances = np.where(np.isfinite(distances), np.maximum(distances, 0.0), np.nan)
-        field_errors = distances.reshape(2, *self.parameters.theta.shape)[:, :, : self.parameters.layout.D]
+        limit_distances = np.where(np.isfinite(limit_distances), np.maximum(limit_distances, 0.0), np.nan)
+        field_errors = limit_distances.reshape(2, *self.parameters.theta.shape)[:, :, : self.parameters.layout.D]
     return plot_parameters(self.labels, self.parameters, groups=groups, errors=field_errors, axes=axes)
 
 
 def _plot_tuning(self: MachineResults, ax: Axes | None) -> Axes:
-    """Draw the out-of-fold log-loss against the settings of the tuned option."""
+    """Draw the out-of-fold log-loss against the settings of the tuned option; a DataError if none was tuned."""
     tuned = self.engine.tuned
     if self.tuning is None or self.tuning.option is None or tuned is None:
         raise DataError(
             "There was no cross-validation in this fit; fit with lambda_='cv' (or eps='cv'), or use crossVal()."
         )
     frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})
-    best = float(self.tuning.values[self.tuning.chosen])
-    return plot_cv(frame, best=best, ax=ax, symbol=tuned.symbol, title=tuned.title, logarithmic=tuned.logarithmic)
+    chosen_setting = float(self.tuning.values[self.tuning.chosen])
+    return plot_cv(
+        frame, best=chosen_setting, ax=ax, symbol=tuned.symbol, title=tuned.title, logarithmic=tuned.logarithmic
+    )

@@ -64,6 +64,8 @@ class BBLResults(MachineResults, ClassifierResults):
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
         Settings with their validation log-losses, and the chosen one; None without a cross-validation inside the fit.
+    survey : SurveySample or None
+        Sampling design of the training rows.
 
     Examples
     --------
@@ -119,7 +121,7 @@ class BBLResults(MachineResults, ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
-        """The fit itself."""
+        """The fit itself, with weight 1."""
         return ((self, 1.0),)
 
     @property
@@ -155,8 +157,8 @@ class BBLResults(MachineResults, ClassifierResults):
         >>> list(fit.summary().tables)
         ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
         """
-        c = real("prior_count", prior_count, 0.0)
-        tests = likelihood_ratio(self._counts, c)
+        pseudocount = real("prior_count", prior_count, 0.0)
+        tests = likelihood_ratio(self._counts, pseudocount)
         return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
     @overload

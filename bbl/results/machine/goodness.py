@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["cells", "goodness_of_fit", "plot_mosaic"]
 
-CHI_SQUARE = "chi-square"  # these are texts of the column ``test``
+# texts of the column ``test``
+CHI_SQUARE = "chi-square"
 SPARSE = "chi-square, rough: many expected counts are small"
 PENALISED = "no chi-square: a penalty shrinks the fit"
-BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # what follows the two: without and with a bootstrap
+BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # ends of the two texts, without and with a bootstrap
 SATURATED = "no test: no degrees of freedom"
 
 
@@ -85,7 +86,7 @@ def goodness_of_fit(
     n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
-    tables = _tables(self, "goodness_of_fit()")
+    tables = _group_tables(self, "goodness_of_fit()")
     check_single_rows(self.survey, "A test of goodness of fit")
     self._rows().check_whole("Goodness of fit is tested")
     statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
@@ -94,8 +95,8 @@ def goodness_of_fit(
     frame = pd.DataFrame({"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic"))
     if n_tables:
         simulated = simulated_statistics(tables, self.parameters.layout, self.engine, n_tables, rng)
-        rounding = 1e-9 * (1.0 + statistics)  # equal tables count as equal
-        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - rounding).sum(axis=0)) / (1.0 + n_tables)
+        tolerance = 1e-9 * (1.0 + statistics)  # statistics of equal tables differ by rounding alone
+        frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (1.0 + n_tables)
     test = CHI_SQUARE
     if self.engine.penalised:
         test = PENALISED + BOOTSTRAP[n_tables > 0]
@@ -136,7 +137,7 @@ def cells(self: MachineResults) -> pd.DataFrame:
     0   1st  Female       No       4.0   98.16    -9.50     -17.3
     1   1st  Female      Yes     141.0   46.84    13.76      17.3
     """
-    tables, labels = _tables(self, "cells()"), self.labels
+    tables, labels = _group_tables(self, "cells()"), self.labels
     layout = self.parameters.layout
     observed, fitted, pearson = _counts_and_residuals(tables)
     adjusted = np.full(len(fitted), np.nan)
@@ -146,13 +147,13 @@ def cells(self: MachineResults) -> pd.DataFrame:
     n_cells = len(tables[0].observed)
     codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
     names = distinct_names([*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"])
-    group, *names_of_counts = names[layout.m :]
+    group_name, *count_names = names[layout.m :]
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     if self.design.classes:
-        columns = {group: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)} | columns
+        columns = {group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)} | columns
     frame = category_frame(columns, pd.RangeIndex(len(codes)))
-    values = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
-    for name, column in zip(names_of_counts, values, strict=True):
+    count_columns = (observed, fitted, pearson, deviance_residuals(observed, fitted), adjusted)
+    for name, column in zip(count_names, count_columns, strict=True):
         frame[name] = column
     return frame
 
@@ -198,13 +199,16 @@ def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
     if self.design.classes:
         names, levels = [labels.response, *names], [labels.groups, *levels]
     check_mosaic([len(x) for x in levels])
-    observed, _, pearson = _counts_and_residuals(_tables(self, "plot_mosaic()"))
+    observed, _, pearson = _counts_and_residuals(_group_tables(self, "plot_mosaic()"))
     shape = tuple(len(x) for x in levels)
     return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
 
 
-def _tables(self: MachineResults, what: str) -> list[GroupCells]:
-    """Return the tables of all groups; an OptionError or a DataError that names `what` if there are none."""
+def _group_tables(self: MachineResults, what: str) -> list[GroupCells]:
+    """Return the observed and fitted counts of the cells of each group.
+
+    `what` is the call that an OptionError or a DataError names if there are none.
+    """
     if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
         raise OptionError(f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method")
     check_cells(self.parameters.layout, len(self.labels.groups))
@@ -219,6 +223,6 @@ def _tables(self: MachineResults, what: str) -> list[GroupCells]:
 
 
 def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the observed counts, the fitted ones and the Pearson residuals of the cells of all groups."""
+    """Return observed counts, fitted counts and Pearson residuals, one for each cell of each group, group by group."""
     observed, fitted = (np.concatenate([getattr(table, name) for table in tables]) for name in ("observed", "fitted"))
     return observed, fitted, pearson_residuals(observed, fitted)

@@ -1,7 +1,8 @@
 """Inference: tables of the standard errors, intervals and tests of a fit, by names of groups, predictors and levels.
 
 K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors with their couplings.
-The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group.
+The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group. A `Comparison`
+holds the tests of all parameters of a group, or of all differences of two sets of them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from bbl.stats.wald import adjust
 __all__ = ["PVALUES", "Inference"]
 
 
-NOTE = (  # under the tables of every summary
+# notes under the tables of summaries
+NOTE = (
     " Tests and limits do not lean on a penalty: they come from the rows alone, by the normal distribution where cells "
     "are well filled and by exact conditional "
     "distributions where they are sparse; what the rows cannot determine has none."
@@ -112,12 +114,12 @@ class Inference(Estimates):
         """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
         layout, engine = self._parameters.layout, self._engine
         return [
-            evidence(self._sample.group(g), layout.of_group(g), row, engine, self._domain(g))
-            for g, row in enumerate(self._parameters.theta)
+            evidence(self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g))
+            for g, theta in enumerate(self._parameters.theta)
         ]
 
-    def _domain(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of a group."""
+    def _group_survey(self, g: int) -> SurveySample | None:
+        """Return the sampling design of the rows of group number `g`, None without a design."""
         return None if self._survey is None else self._survey.only(self._sample.response == g)
 
     @cached_property
@@ -134,12 +136,12 @@ class Inference(Estimates):
         return JointTests(self._sample, self._estimate, self._engine, self._survey)
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
-        """Return what `of` selects; see `resolve_of`."""
+        """Return what `of` selects: "group", "pooled" or the positions of two groups; see `resolve_of`."""
         if self._engine.joint:
             return resolve_jointly(of, list(self._labels.groups), self._engine)
         return resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
 
-    def _tests(self, of: Compared) -> list[Comparison]:
+    def _comparisons(self, of: Compared) -> list[Comparison]:
         """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one for a pair."""
         selection = self._selection(of)
         if self._engine.joint:
@@ -154,14 +156,14 @@ class Inference(Estimates):
     def _standard_errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
         if self._engine.joint:
-            return np.concatenate([np.sqrt(variances(test.terms)) for test in self._tests(of)])
+            return np.concatenate([np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)])
         selection = self._selection(of)
-        sandwich = self._covariances
+        sandwich = self._covariances  # for each group the covariance matrices of its terms
         if isinstance(selection, tuple):
-            matrices = [sandwich.between(*selection)]
+            group_matrices = [sandwich.between(*selection)]
         else:
-            matrices = sandwich.group if selection == "group" or sandwich.shift is None else sandwich.shift
-        return np.concatenate([sandwich.standard_errors(term_matrices) for term_matrices in matrices])
+            group_matrices = sandwich.group if selection == "group" or sandwich.shift is None else sandwich.shift
+        return np.concatenate([sandwich.standard_errors(matrices) for matrices in group_matrices])
 
     @verb
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -191,13 +193,14 @@ class Inference(Estimates):
         1     Class   3rd     -3.72  -5.02  -2.77
         """
         share("level", level)
-        tests, frame = self._tests(of), estimate_table(self._labels, self._parameters, of)
-        kinds = np.concatenate([test.verdict for test in tests])
+        comparisons, frame = self._comparisons(of), estimate_table(self._labels, self._parameters, of)
+        kinds = np.concatenate([comparison.verdict for comparison in comparisons])
+        # under a sampling design there are no exact tests: parameters of too few rows keep an se, without a test
         has_se = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
         frame["se"] = np.where(has_se, self._standard_errors(of), np.nan)
-        frame["z"] = np.concatenate([test.z for test in tests])
-        frame["p"] = np.concatenate([test.p for test in tests])
-        lower, upper = zip(*(test.limits(level) for test in tests), strict=True)
+        frame["z"] = np.concatenate([comparison.z for comparison in comparisons])
+        frame["p"] = np.concatenate([comparison.p for comparison in comparisons])
+        lower, upper = zip(*(comparison.limits(level) for comparison in comparisons), strict=True)
         frame["lower"], frame["upper"] = np.concatenate(lower), np.concatenate(upper)
         frame["test"] = self.verdicts(of).to_numpy()
         return frame
@@ -214,7 +217,7 @@ class Inference(Estimates):
         >>> inference.verdicts().value_counts().to_dict()
         {'Wald': 10, 'exact': 8}
         """
-        kinds = np.concatenate([test.verdict for test in self._tests(of)])
+        kinds = np.concatenate([comparison.verdict for comparison in self._comparisons(of)])
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
     @verb
@@ -249,11 +252,11 @@ class Inference(Estimates):
         3     Class        Sex   3  0.0000
         4       Sex        Age   1  0.0001
         """
-        groups, tests = selection_names(of, list(self._labels.groups)), self._tests(of)
+        groups, comparisons = selection_names(of, list(self._labels.groups)), self._comparisons(of)
         layout = self._parameters.layout
         m, tables = layout.m, []
-        for group, group_tests in zip(groups, tests, strict=True):
-            chisq, df, p, test_texts = group_tests.tables()
+        for group, comparison in zip(groups, comparisons, strict=True):
+            chisq, df, p, test_texts = comparison.tables()
             table = pd.DataFrame(
                 {"group": group, **term_labels(self._labels, layout), "chisq": chisq, "df": df, "p": p}
             )
@@ -289,8 +292,8 @@ class Inference(Estimates):
         if self._engine.joint:
             return self._joint_tests.covariance(groups)
         if self._covariances.deviations is not None:
-            E = np.hstack([self._covariances.deviations[g] for g in groups])
-            return E.T @ E
+            deviations = np.hstack([self._covariances.deviations[g] for g in groups])
+            return deviations.T @ deviations
         layout, engine = self._parameters.layout, self._engine
         return block_diag(*(full_covariance(self._sample.group(g), layout.of_group(g), engine) for g in groups))
 
@@ -318,7 +321,7 @@ class Inference(Estimates):
         >>> list(inference.summary().tables)
         ['parameters', 'tests']
         """
-        unpenalised = np.concatenate([test.unpenalised for test in self._tests(of)])
+        unpenalised = np.concatenate([comparison.unpenalised for comparison in self._comparisons(of)])
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = without_reference(self.tests(of))
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")

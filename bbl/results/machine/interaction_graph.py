@@ -44,8 +44,8 @@ def to_networkx(self: MachineArrays) -> Any:
     """
     graph = require_networkx().MultiGraph()
     graph.add_nodes_from(self.labels.names)
-    for number, (group, first, second, strength) in enumerate(_edges(self), 1):
-        graph.add_edge(first, second, key=group, group=group, strength=strength, edge=f"e{number}")
+    for edge_number, (group, predictor, other_predictor, strength) in enumerate(_interacting_pairs(self), 1):
+        graph.add_edge(predictor, other_predictor, key=group, group=group, strength=strength, edge=f"e{edge_number}")
     return graph
 
 
@@ -71,14 +71,14 @@ def to_dot(self: MachineArrays) -> str:
     }
     """
     lines = [f"  {quoted(name)};" for name in self.labels.names]
-    for group, first, second, strength in _edges(self):
+    for group, predictor, other_predictor, strength in _interacting_pairs(self):
         label = f"{strength:.4g}" if self.labels.response is None else f"{label_text(group)}: {strength:.4g}"
-        lines.append(f"  {quoted(first)} -- {quoted(second)} [label={quoted(label)}];")
+        lines.append(f"  {quoted(predictor)} -- {quoted(other_predictor)} [label={quoted(label)}];")
     return "\n".join(["graph {", *lines, "}"])
 
 
-def _edges(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
-    """Yield group, predictor, predictor and strength of each pair that has a coupling, group by group."""
+def _interacting_pairs(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
+    """Yield (group, predictor, other predictor, strength) of each pair that has a coupling, group by group."""
     layout, names = self.parameters.layout, self.labels.names
     for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
         strengths = interaction_strength(layout, theta)[: len(layout.pairs)]

@@ -1,6 +1,7 @@
 """MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors.
 
-n rows, K groups. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y); a *term* is a set of interacting predictors.
+n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y). A *term* is a predictor
+with its fields, or interacting predictors with their couplings.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class MachineResults(ModelResults):
     def df(self) -> int:
         """Number of parameters that the formula gives one group, whether its rows determine them or not (eq. 7).
 
-        With terms of each group's own choice, those of the union over groups. Criteria and tests count the parameters
-        that rows determine, `n_parameters`; residual degrees of freedom are in ``goodness_of_fit()``.
+        If the method chose the terms of each group, terms of any group count. Criteria and tests count `n_parameters`,
+        the parameters that rows determine; residual degrees of freedom are in ``goodness_of_fit()``.
         """
         return self.parameters.layout.size
 
@@ -130,9 +131,9 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups: those that a group's model has, and with ``method="ml"`` their rank.
+        """Number of parameters of all groups; with ``method="ml"`` of those that the rows determine, their rank.
 
-        The rank is what the rows determine: less than `df` a group where margins are empty.
+        The rank of a group is less than `df` where margins are empty.
         """
         return self.estimate.n_parameters
 
@@ -144,15 +145,15 @@ class MachineResults(ModelResults):
         options += [
             name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
         ]
-        values = {name: getattr(engine, name) for name in options}
+        settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
-            values["relevance"] = self.estimate.relevance.level
-        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):
-            values["interactions"] = "none"
+            settings["relevance"] = self.estimate.relevance.level
+        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # pairs are left out
+            settings["interactions"] = "none"
         return MethodTraits(
             name=engine.name,
             learner=engine.name,
-            setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in values.items()),
+            setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()),
             converged=self.converged,
             stops_early=engine.stops_early,
             needs_complete_rows=bool(engine.joint),
@@ -198,17 +199,19 @@ class MachineResults(ModelResults):
 
     @property
     def terms(self) -> pd.DataFrame:
-        """The terms of each group: ``order``, ``predictors``, ``levels``, ``weight`` and ``strength``.
+        """The parameters of each group with the terms that they belong to: one row for each parameter, not each term.
 
-        One row for each parameter, sorted by the strength of its term (Frobenius norm in the zero-sum gauge), single
-        predictors last. With ``method="shbm"`` there are ``votes``, the number of predictors whose regression has the
-        term, and ``node_weights``, the weight in each predictor's regression (missing where that lacks the term).
+        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the ``predictors`` of the term,
+        ``order`` their number, ``strength`` the Frobenius norm of the term in the zero-sum gauge. In each group the
+        strongest terms come first, single predictors last. With ``method="shbm"`` there are ``votes``, the number of
+        predictors whose regression has the term, and ``node_weights``, the weight in each of their regressions (missing
+        where that lacks the term).
         """
-        choices = None
+        chosen_terms = None
         if self.engine.chooses:
             runs = self.estimate.fits
-            choices = {name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")}
-        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._has_parameter, choices)
+            chosen_terms = {name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")}
+        return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._has_parameter, chosen_terms)
 
     @property
     def order_counts(self) -> pd.DataFrame:
@@ -217,7 +220,7 @@ class MachineResults(ModelResults):
 
     @property
     def _has_parameter(self) -> np.ndarray:
-        """Whether each group has each parameter (K, size); not all of them if the engine chose the terms."""
+        """Whether each group has each parameter (K, size); all true unless the engine chose the terms of each group."""
         K, size = self.parameters.theta.shape
         return np.array([run.state.get("free", np.ones(size, dtype=bool)) for run in self.estimate.fits[:K]])
 
@@ -228,11 +231,11 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _averaged(self) -> Callable:
-        """As `_energy`; with draws, an energy less ln Z is the log of a row's probability averaged over the draws."""
+        """Function as `_energy`; with posterior draws its value less ln Z is the log of the mean P(x|y) over draws."""
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
-        """Return the model that averages predictions over posterior draws ("all"), or takes their mean ("mean")."""
+        """Return the model whose predictions are averages over posterior draws ("all"), or take their mean ("mean")."""
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:
@@ -259,7 +262,7 @@ class MachineResults(ModelResults):
         """Return energies (n, K) of rows, less ln Z if `normalised`, plus ln P(y) if `prior`; see `bbl.log_scores`."""
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
-        codes, missing, dropped, index = self._encode_rows(newdata, unseen)
+        codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         predictive = self.estimate.predictive
         mean_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
         scores = (self._averaged if normalised else mean_energy)(codes, missing)
@@ -270,7 +273,7 @@ class MachineResults(ModelResults):
                 scores = scores + np.log(self._population_shares)
         if dropped is not None:
             scores[dropped] = np.nan
-        return pd.DataFrame(scores, index=index, columns=pd.Index(self.labels.groups, dtype=object))
+        return pd.DataFrame(scores, index=row_labels, columns=pd.Index(self.labels.groups, dtype=object))
 
     def check_likelihood(self) -> None:
         """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without a penalty."""
@@ -295,8 +298,8 @@ class MachineResults(ModelResults):
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
-            sums = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # of weight, energy
-            return sum(energy - n * log_z for (n, energy), log_z in zip(sums, self.estimate.log_z, strict=True))
+            totals = [known_energy(rows.group(y), layout, theta) for y, theta in enumerate(thetas)]  # (weight, energy)
+            return sum(energy - n * log_z for (n, energy), log_z in zip(totals, self.estimate.log_z, strict=True))
         rows = cast(Sample, rows)
         if rows.missing is not None:  # a row without any known predictor has probability 1
             rows = rows.rows(~rows.missing.all(axis=1))
@@ -331,10 +334,10 @@ class MachineResults(ModelResults):
             raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge predictions.",
                 argument="relevance",
             )  # fmt: skip
-        empty = np.flatnonzero(self.estimate.class_prior == 0.0)
-        if len(empty):
+        empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
+        if len(empty_groups):
             raise DataError(
-                f"group {self.labels.groups[empty[0]]!r} has no training rows in this fit (of one fold, with "
+                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit (of one fold, with "
                 "refit=False), so its parameters have no standard errors. Fit all rows."
             )
         rows = self._rows()
@@ -368,14 +371,14 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """What the summary says of the sampling design, from the model's file if it was saved without rows."""
+        """Text on the sampling design, for the summary; from the model's file if that has no rows, None without one."""
         if self.survey is None:
             return None if self.stored is None else self.stored.sampling_design
         return f"{len(self.survey.rows):,} rows, {self.survey.text}"
 
     @cached_property
     def _sections(self) -> list[Section]:
-        """Tests for the summary, from the model's file if it was loaded with them."""
+        """Tables of tests for the summary, from the model's file if that has them."""
         stored = None if self.stored is None else self.stored.sections
         return self._wald_sections() if stored is None else stored
 
@@ -388,7 +391,7 @@ class MachineResults(ModelResults):
         except (DataError, OptionError) as error:
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.parameters.pooled is None else "pooled"
-        prefix = "" if self.parameters.pooled is None else "d"  # of the symbols h and J
+        prefix = "" if self.parameters.pooled is None else "d"  # symbols are h and J, or dh and dJ of differences
         return wald_sections(without_reference(inference.tests(of)), prefix, inference.note, self.design.classes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:

@@ -32,24 +32,24 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     rows = large._testable_rows()
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
-    groups = [
+    group_samples = [
         (rows.group(y), None if large.survey is None else large.survey.only(rows.response == y))
         for y in range(len(large.labels.groups))
     ]
-    result = nested_test(groups, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
+    result = nested_test(group_samples, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
     if isinstance(result, RatioTest):
-        _check_degrees(result.p)
-        name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
-        name += "" if large.survey is None else ", Rao-Scott"
-        return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": name}
+        _check_has_p_value(result.p)
+        test_name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
+        test_name += "" if large.survey is None else ", Rao-Scott"
+        return {"ratio": result.statistic, "df": result.df, "p": result.p, "test": test_name}
     if np.isnan(result.p):
-        return {"df": result.df, "test": f"no test: {_refusal_text(large.labels, result)}"}
-    test = f"least p of {result.tested} tests of terms, times {result.tested}"
-    return {"df": result.df, "p": result.p, "test": test + _sparse_text(large.labels, result)}
+        return {"df": result.df, "test": f"no test: {_refused_terms_text(large.labels, result)}"}
+    test_text = f"least p of {result.tested} tests of terms, times {result.tested}"
+    return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if it was not asked for."""
+    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing is too sparse."""
     if tests.sparse is None:
         return ""
     scope = tests.sparse.scope
@@ -62,23 +62,28 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
 def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
     """Return the likelihood ratio test of two fits to P(group | row), of which one may have more predictors.
 
-    Degrees of freedom are the difference of numbers of parameters, which are ranks. A DataError or OptionError if the
-    fits are not nested.
+    Degrees of freedom are the difference of the numbers of parameters that the rows determine. A DataError or
+    OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
     if not isinstance(other, MachineResults) or not other.engine.joint or not other.engine.has_tests:
         raise OptionError("a likelihood P(y|x) has another scale than that of the other model.")
-    terms = [{frozenset(fit.labels.names[i] for i in s) for s in fit.parameters.layout.scopes} for fit in (one, other)]
-    large, small = (one, other) if len(terms[0]) >= len(terms[1]) else (other, one)
-    if not (terms[0] < terms[1] or terms[1] < terms[0]):
-        relation = "have the same terms" if terms[0] == terms[1] else "are not nested: each has terms of its own"
+    term_sets = [
+        {frozenset(fit.labels.names[i] for i in scope) for scope in fit.parameters.layout.scopes}
+        for fit in (one, other)
+    ]
+    large, small = (one, other) if len(term_sets[0]) >= len(term_sets[1]) else (other, one)
+    if not (term_sets[0] < term_sets[1] or term_sets[1] < term_sets[0]):
+        relation = (
+            "have the same terms" if term_sets[0] == term_sets[1] else "are not nested: each has terms of its own"
+        )
         raise DataError(f"the models {relation}; see the criteria.")
     large._testable_rows()  # raises for weights that are no counts
     if not have_same_design(large.survey, small.survey):
         raise DataError("the models were fitted with different sampling designs.")
-    columns = [large.labels.names.index(name) for name in small.labels.names]
-    if not _have_same_rows(small, large, columns):
+    columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
+    if not _have_same_rows(small, large, columns_in_large):
         raise DataError("the models were fitted to different rows, groups or levels.")
     df, ratio = large.n_parameters - small.n_parameters, 2.0 * (large._log_likelihood - small._log_likelihood)
     if df < 1:
@@ -87,36 +92,39 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         layout = large.parameters.layout
         small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
         is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
-        dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
-        test = large._inference._joint_tests.corrected_ratio(ratio, dropped)
-        _check_degrees(test.p)
+        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+        test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
+        _check_has_p_value(test.p)
         return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
     return {"ratio": ratio, "df": df, "p": float(chi2.sf(max(ratio, 0.0), df)), "test": "likelihood ratio"}
 
 
-def _check_degrees(p: float) -> None:
+def _check_has_p_value(p: float) -> None:
     """Raise a DataError if the test of Rao & Scott has no p-value."""
     if np.isnan(p):
         raise DataError("the sampling design has too few clusters or replicates for a test; see the criteria.")
 
 
-def _refusal_text(labels: Labels, tests: TermTests) -> str:
+def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
     """Return the first refused term with its group and the reason, and the number of other refused terms, as text."""
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
-    reason = (Kind.FEW if kind == Kind.EXACT else kind).text
+    reason = (Kind.FEW if kind == Kind.EXACT else kind).text  # EXACT: sparse, yet without an exact test of the term
     return f"{term} in {label_text(labels.groups[group])}, {reason}" + (f"; and {n_more} more" if n_more else "")
 
 
 def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResults, np.ndarray]:
-    """Return (the larger of two nested fits, whether the smaller fit has each of its terms (T,)), or raise."""
+    """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape (T,)).
+
+    A DataError or an OptionError if they are not nested, or cannot be compared.
+    """
     one.engine.check_equations()
     if not isinstance(other, MachineResults):
         raise OptionError("the test is one of Boltzmann machines.")
     other.engine.check_equations()
-    n_scopes = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
-    large, small = (one, other) if n_scopes[0] >= n_scopes[1] else (other, one)
+    n_terms = (len(one.parameters.layout.scopes), len(other.parameters.layout.scopes))
+    large, small = (one, other) if n_terms[0] >= n_terms[1] else (other, one)
     names, small_names = large.labels.names, small.labels.names
     if set(names) != set(small_names):
         unshared = next(name for name in (*names, *small_names) if (name in names) != (name in small_names))
@@ -131,43 +139,46 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         raise DataError("the models were fitted to different rows, groups or levels.")
     if not _have_same_zeros(large, small, small_columns):
         raise DataError("the models have different structural zeros, so that they are of different cells.")
-    large_column = {small_column: i for i, small_column in enumerate(small_columns)}
-    terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
-    small_terms = {frozenset(large_column[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
-    if not small_terms < set(terms):
-        noun = "pairs" if max(map(len, small_terms | set(terms)), default=2) < 3 else "terms"
-        is_same = small_terms == set(terms)
+    large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
+    large_terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
+    small_terms = {frozenset(large_columns[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
+    if not small_terms < set(large_terms):
+        noun = "pairs" if max(map(len, small_terms | set(large_terms)), default=2) < 3 else "terms"
+        is_same = small_terms == set(large_terms)
         relation = f"have the same {noun}" if is_same else f"are not nested: each has {noun} that the other has not"
         raise DataError(f"the models {relation}; see the criteria.")
-    return large, np.array([term in small_terms for term in terms])
+    return large, np.array([term in small_terms for term in large_terms])
 
 
 def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns: list[int]) -> bool:
-    """Return whether the same cells of two fits cannot occur; `small_columns`: `large`'s predictors."""
+    """Return whether the same cells of two fits cannot occur.
+
+    `small_columns` are the positions of `large`'s predictors among those of `small`.
+    """
     support, small_support = large.parameters.layout.support, small.parameters.layout.support
     return support == (None if small_support is None else small_support.permuted(small_columns))
 
 
-def _have_same_rows(fit: MachineResults, other: MachineResults, columns: list[int]) -> bool:
+def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: list[int]) -> bool:
     """Return whether two fits have the same groups, levels and weighted rows in the predictors of `fit`.
 
-    `columns` are the positions of these predictors among those of `other`.
+    `other_columns` are the positions of these predictors among those of `other`.
     """
     labels, other_labels = fit.labels, other.labels
     if labels.response != other_labels.response or labels.groups != other_labels.groups:
         return False
-    if labels.levels != tuple(other_labels.levels[i] for i in columns):
+    if labels.levels != tuple(other_labels.levels[i] for i in other_columns):
         return False
     rows, other_rows, n_levels = fit._rows(), other._rows(), fit.design.n_levels
-    codes = np.ascontiguousarray(other_rows.codes[:, columns])
-    missing = None if other_rows.missing is None else np.ascontiguousarray(other_rows.missing[:, columns])
-    reordered = Sample(codes, other_rows.weights, other_rows.y, missing)
-    group_rows = (  # of one group at a time
-        [sample.group(y).collapsed(n_levels) for sample in (rows, reordered)] for y in range(len(labels.groups))
+    codes = np.ascontiguousarray(other_rows.codes[:, other_columns])
+    missing = None if other_rows.missing is None else np.ascontiguousarray(other_rows.missing[:, other_columns])
+    reordered_sample = Sample(codes, other_rows.weights, other_rows.y, missing)
+    group_pairs = (  # a generator: merged rows of one group at a time are in memory
+        [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)] for y in range(len(labels.groups))
     )
     return all(
-        np.array_equal(a.codes, b.codes)
-        and np.array_equal(a.weights, b.weights)
-        and (a.missing is None) == (b.missing is None)
-        for a, b in group_rows
+        np.array_equal(fit_group.codes, other_group.codes)
+        and np.array_equal(fit_group.weights, other_group.weights)
+        and (fit_group.missing is None) == (other_group.missing is None)
+        for fit_group, other_group in group_pairs
     )

@@ -19,7 +19,7 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["odds_ratios"]
 
-NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)  # couplings without an estimate but for a penalty
+NOT_ESTIMABLE = (Kind.UNBOUNDED.text, Kind.ABSENT.text)  # only a penalty makes these couplings finite
 
 
 @verb
@@ -71,7 +71,7 @@ def odds_ratios(
     if (reason := self.engine.refusals().get("odds_ratios")) is not None:
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
     self.engine.check_equations()
-    pairs_of_predictors, tables = _pair_numbers(self, pairs), []
+    position_pairs, tables = _resolve_pairs(self, pairs), []
     check_single_rows(self.survey, "A table of odds ratios")
     parameters, rows = self.parameters, self._testable_rows()
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
@@ -79,17 +79,17 @@ def odds_ratios(
         covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
         is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
         covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
-        for i, j in pairs_of_predictors:
+        for i, j in position_pairs:
             ratios = log_odds_ratios(parameters.layout, theta, covariance, i, j)
-            table = _ratio_frame(self.labels, i, j, ratios, conf_level)
+            table = _make_ratio_frame(self.labels, i, j, ratios, conf_level)
             if self.design.classes:
                 table.insert(0, "group", pd.Series([self.labels.groups[g]] * len(table), dtype=object))
             tables.append(table)
     return pd.concat(tables, ignore_index=True)
 
 
-def _pair_numbers(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None) -> list[tuple[int, int]]:
-    """Return the positions of the predictors of each pair; all that some term holds if `pairs` is None."""
+def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None) -> list[tuple[int, int]]:
+    """Return the positions of the two predictors of each of `pairs`, which holds names; None for all that interact."""
     layout, names = self.parameters.layout, list(self.labels.names)
     interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
     if not interacting:
@@ -99,7 +99,7 @@ def _pair_numbers(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable
         )
     if pairs is None:
         return sorted(interacting)
-    numbers = []
+    position_pairs = []
     for pair in list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise OptionError(f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].", argument="pairs")
@@ -113,26 +113,26 @@ def _pair_numbers(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable
                 "lists the pairs that do.",
                 argument="pairs",
             )
-        numbers.append((i, j))
-    return numbers
+        position_pairs.append((i, j))
+    return position_pairs
 
 
-def _ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float) -> pd.DataFrame:
-    """Return the odds ratios of predictors i and j with their names, levels and limits."""
+def _make_ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float) -> pd.DataFrame:
+    """Return the odds ratios of predictors i and j as a table: their names, levels, limits of coverage `conf_level`."""
     from scipy.special import ndtri
 
     half_width = float(ndtri(0.5 + conf_level / 2)) * ratios.se
-    modifier_texts = [
+    modifier_texts = [  # a cell has the levels of i and j, then those of the other predictors
         ", ".join(
             f"{label_text(labels.names[k])}={label_text(labels.levels[k][level])}"
-            for k, level in zip(ratios.modifiers, row[2:], strict=True)
+            for k, level in zip(ratios.modifiers, cell[2:], strict=True)
         )
-        for row in ratios.levels
+        for cell in ratios.levels
     ]
     columns: dict[str, list] = {}
-    for number, (k, suffix) in enumerate(((i, ""), (j, "2"))):
+    for pair_column, (k, suffix) in enumerate(((i, ""), (j, "2"))):
         columns[f"predictor{suffix}"] = [labels.names[k]] * len(modifier_texts)
-        columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, number]]
+        columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, pair_column]]
         columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(modifier_texts)
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
     with np.errstate(over="ignore"):

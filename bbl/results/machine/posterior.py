@@ -38,7 +38,7 @@ __all__ = ["PosteriorDraws"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorDraws:
-    """Draws from the posterior of the parameters; the attribute ``fit.posterior`` of methods that draw.
+    """Draws from the posterior of the parameters: the attribute ``fit.posterior`` of a method with a sampler.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class PosteriorDraws:
     what : str
         Description of the posterior and its sampler.
     state : tuple of dict
-        Records of the sampler for each group: ``accepted``, ``diverged``, by chain.
+        Records of the sampler for each group, arrays by chain, such as ``accepted`` and ``diverged``.
 
     Examples
     --------
@@ -73,10 +73,10 @@ class PosteriorDraws:
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
         """Return the draws of all groups of a fit; an OptionError if it has none."""
         runs = estimate.fits[: len(labels.groups)]
-        some_draws = next((run.draws for run in runs if run.draws is not None), None)
-        if some_draws is None:
+        template = next((run.draws for run in runs if run.draws is not None), None)
+        if template is None:
             raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
-        no_draws = np.full_like(some_draws, np.nan)
+        no_draws = np.full_like(template, np.nan)
         draws = np.stack([no_draws if run.draws is None else run.draws for run in runs], axis=2)
         layout = estimate.parameters.layout
         description = cast(PosteriorTraits, engine.posterior).describe(engine, layout)
@@ -165,14 +165,17 @@ class PosteriorDraws:
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:
         """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without rows."""
-        table = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
+        diagnostics = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
         for g in range(self.draws.shape[2]):
             draws = self.draws[:, :, g]
             if not np.isnan(draws).any():
-                table["mcse"][g] = monte_carlo_error(draws)
-                table["ess_bulk"][g], table["ess_tail"][g] = effective_sample_size(draws), tail_sample_size(draws)
-                table["rhat"][g] = split_rhat(draws, folded=True)
-        return table
+                diagnostics["mcse"][g] = monte_carlo_error(draws)
+                diagnostics["ess_bulk"][g], diagnostics["ess_tail"][g] = (
+                    effective_sample_size(draws),
+                    tail_sample_size(draws),
+                )
+                diagnostics["rhat"][g] = split_rhat(draws, folded=True)
+        return diagnostics
 
     def plot(
         self,
@@ -222,18 +225,20 @@ class PosteriorDraws:
         share("level", level)
         top = integer("top", top, 1)
         groups = self.labels.groups if kind == "forest" else self.labels.groups[:1]
-        numbers = group_numbers(self.labels, groups if group is None else [group])
-        draws = self.draws[:, :, numbers]
-        names = [str(self.labels.groups[g]) for g in numbers]
-        return plot_posterior(kind, draws, names, self.names, self._diagnostics["rhat"][numbers], top, level, axes)
+        group_positions = group_numbers(self.labels, groups if group is None else [group])
+        draws = self.draws[:, :, group_positions]
+        group_names = [str(self.labels.groups[g]) for g in group_positions]
+        return plot_posterior(
+            kind, draws, group_names, self.names, self._diagnostics["rhat"][group_positions], top, level, axes
+        )
 
     def __repr__(self) -> str:
         chains, n, K, size = self.draws.shape
         rhat, ess = self._diagnostics["rhat"], self._diagnostics["ess_bulk"]
-        worst = f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size {np.nanmin(ess):.0f}."
+        diagnosis = f"Largest R-hat {np.nanmax(rhat):.3f}, smallest effective sample size {np.nanmin(ess):.0f}."
         diverged = sum(int(state["diverged"].sum()) for state in self.state if "diverged" in state)
         divergences = f" {diverged} divergent transitions." if diverged else ""
         return (
-            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{worst}{divergences}\n"
+            f"{chains} chains of {n} draws of {size} parameters in {K} groups: {self.what}.\n{diagnosis}{divergences}\n"
             ".draws, .to_frame(), .summary(), .plot()"
         )

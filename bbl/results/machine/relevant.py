@@ -40,16 +40,23 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     """
     layout, relevance = self.parameters.layout, self.estimate.relevance
     theta = self.parameters.theta[self.estimate.class_prior > 0.0]
-    spread = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
-    names = [label_text(name) for name in self.labels.names]
-    rows = [
-        (":".join(names[i] for i in scope), len(scope), float(layout.table(spread, *scope).max(initial=0.0)), scope)
+    differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
+    predictor_names = [label_text(name) for name in self.labels.names]
+    terms = [  # name, order, largest difference of a parameter, predictors
+        (
+            ":".join(predictor_names[i] for i in scope),
+            len(scope),
+            float(layout.table(differences, *scope).max(initial=0.0)),
+            scope,
+        )
         for scope in layout.scopes
     ]
-    used = sorted((row for row in rows if row[2] > 0.0), key=lambda row: -row[2])
-    index = pd.Index([row[0] for row in used], name="term", dtype=object)
-    frame = pd.DataFrame({"order": [row[1] for row in used], "difference": [row[2] for row in used]}, index=index)
+    differing = sorted((term for term in terms if term[2] > 0.0), key=lambda term: -term[2])
+    index = pd.Index([term[0] for term in differing], name="term", dtype=object)
+    frame = pd.DataFrame(
+        {"order": [term[1] for term in differing], "difference": [term[2] for term in differing]}, index=index
+    )
     if relevance is None:
         return frame
     p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
-    return frame.assign(p_value=[p_value[row[3][0]] if row[1] == 1 else np.nan for row in used])
+    return frame.assign(p_value=[p_value[term[3][0]] if term[1] == 1 else np.nan for term in differing])

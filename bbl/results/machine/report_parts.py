@@ -24,8 +24,8 @@ def machine_parts(self: MachineResults) -> list[Part]:
     return [_parameters_part(self), _interactions_part(self)]
 
 
-def _compared(fit: MachineResults) -> tuple[Compared, str, str]:
-    """Return the estimates to show, as the argument `of` of ``inference().table``, with a heading and a description."""
+def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
+    """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a description)."""
     groups = fit.labels.groups
     if len(groups) == 2:
         one, other = map(label_text, groups)
@@ -37,34 +37,36 @@ def _compared(fit: MachineResults) -> tuple[Compared, str, str]:
 
 def _parameters_part(fit: MachineResults) -> Part:
     """Return the section on parameters: a table and a figure with intervals; without standard errors a figure only."""
-    of, heading, what = _compared(fit)
+    of, heading, description = _choose_estimates(fit)
     try:
         inference = fit.inference()
         figure = inference.plot(of).figure
-        alt = "Estimates of the fields with 95 % intervals, a line for each level. The numbers are in the table above."
-        image = figure_html(figure, alt, f"Fields with their 95 % intervals: {what}.")
+        alt_text = (
+            "Estimates of the fields with 95 % intervals, a line for each level. The numbers are in the table above."
+        )
+        figure_markup = figure_html(figure, alt_text, f"Fields with their 95 % intervals: {description}.")
         if isinstance(inference, Inference):
             table = inference.summary(of).as_html()
         else:
-            table = html_table(_intervals(inference.table(of).head(MAX_TABLE_ROWS)), "Parameters")
-        text = [] if of == "group" else [f"Log odds ratios: {what}. At zero a level tells nothing of the group."]
-        return Part(heading, text, [table, image])
+            table = html_table(_interval_table(inference.table(of).head(MAX_TABLE_ROWS)), "Parameters")
+        text = [] if of == "group" else [f"Log odds ratios: {description}. At zero a level tells nothing of the group."]
+        return Part(heading, text, [table, figure_markup])
     except BBLError as error:
         figure = plot(fit)[0].figure
-        image = figure_html(
+        figure_markup = figure_html(
             figure, "Fields as bars, and couplings of each group as a map.", "Fields and couplings of each group."
         )
-        return Part("Parameters", [f"No standard errors: {error}"], [image])
+        return Part("Parameters", [f"No standard errors: {error}"], [figure_markup])
 
 
-def _intervals(table: pd.DataFrame) -> pd.DataFrame:
+def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the estimates and intervals in a table of parameters without tests, under the parameters' names."""
     names = zip(table["group"], parameter_names(table), strict=True)
     index = pd.Index([f"{label_text(group)}: {name}" for group, name in names], dtype=object)
     return table[["estimate", "se", "lower", "upper"]].round(5).set_axis(index)
 
 
-def _term_names(table: pd.DataFrame) -> list[str]:
+def _name_terms(table: pd.DataFrame) -> list[str]:
     """Return the predictors of each row of a table of interactions, such as "a and b"."""
     columns = [name for name in table.columns if str(name).startswith("predictor")]
     terms = zip(*(table[name] for name in columns), strict=True)
@@ -75,23 +77,23 @@ def _interactions_part(fit: MachineResults) -> Part:
     """Return the section on interactions: the strongest as a table and a graph."""
     if not len(fit.parameters.layout.pairs):
         return Part("Interactions", ["The model has none: given the group, predictors are independent."])
-    ranking = without_reference(interactions(fit))
+    ranking = without_reference(interactions(fit))  # strongest first
     has_test = ranking["p"].notna()
-    shown = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
-    names = _term_names(shown)
+    table = (ranking[has_test] if has_test.any() else ranking).head(MAX_TABLE_ROWS).copy()
+    row_names = _name_terms(table)
     if len(fit.labels.groups) > 1:
-        names = [f"{label_text(g)}: {name}" for g, name in zip(shown["group"], names, strict=True)]
-    columns = [column for column in ("strength", "sd", "inclusion", "p", "p_holm", "test") if column in shown]
-    shown = shown[columns].set_axis(pd.Index(names, dtype=object))
-    shown = shown.round({name: 4 for name in ("strength", "sd", "inclusion")})
+        row_names = [f"{label_text(g)}: {name}" for g, name in zip(table["group"], row_names, strict=True)]
+    columns = [column for column in ("strength", "sd", "inclusion", "p", "p_holm", "test") if column in table]
+    table = table[columns].set_axis(pd.Index(row_names, dtype=object))
+    table = table.round({name: 4 for name in ("strength", "sd", "inclusion")})
     for name in ("p", "p_holm"):
-        shown[name] = [float(f"{p:.4g}") for p in shown[name]]
-    is_cut, untested = len(ranking) > len(shown), int((~has_test).sum()) if has_test.any() else 0
-    title = f"The {len(shown)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
-    title += f", without {untested} that the rows say too little of" * bool(untested)
-    image = figure_html(
+        table[name] = [float(f"{p:.4g}") for p in table[name]]  # 4 significant digits: 4 decimals would print 0
+    is_cut, n_untested = len(ranking) > len(table), int((~has_test).sum()) if has_test.any() else 0
+    title = f"The {len(table)} strongest of {len(ranking)} interactions" if is_cut else "Interactions"
+    title += f", without {n_untested} that the rows say too little of" * bool(n_untested)
+    figure_markup = figure_html(
         fit.plot_network()[0].figure,
         "Graph of the strongest interactions of each group. The strongest are in the table above.",
         "Predictors joined by their strongest interactions; the wider a line, the stronger.",
     )
-    return Part("Interactions", html=[html_table(shown, title), image])
+    return Part("Interactions", html=[html_table(table, title), figure_markup])

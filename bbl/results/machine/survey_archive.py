@@ -30,7 +30,7 @@ SURVEY_TABLE = {
 
 
 def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
-    """Return the arrays of a sampling design; none if there is none."""
+    """Return the arrays of a sampling design by name; empty without a design."""
     if survey is None:
         return {}
     plan, replicates = survey.plan, survey.replicates
@@ -51,7 +51,10 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design that `pack_survey` stored, None without; a ValueError if clusters are not as saved."""
+    """Return the sampling design that `pack_survey` stored, None without one.
+
+    A ValueError if strata or clusters are not numbered without gaps, or rows do not rise.
+    """
     if "survey_weights" not in arrays:
         return None
     strata, clusters = arrays["survey_strata"], tuple(arrays["survey_clusters"])

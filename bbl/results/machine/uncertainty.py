@@ -141,7 +141,7 @@ def bootstrap(
     frame["se"] = refits.std(axis=0, ddof=1).ravel()
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
-    if _why_untested(self) is None:
+    if _reason_without_tests(self) is None:
         tests = self._inference.verdicts()
         frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
         frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
@@ -169,7 +169,7 @@ def interactions(
     apc : bool, default False
         Whether to subtract the average-product correction from the strengths of pairs.
     order : int, optional
-        Only interactions of `order` predictors.
+        Number of predictors of the interactions that are returned; all by default.
     pvalues : {"auto", "permutation"}, default "auto"
         The tests of `Inference.tests`; or permutation tests of whether two predictors are independent given the
         predictors that interact with them. Permutation tests are exact whatever the counts are, and exist for every
@@ -226,17 +226,17 @@ def interactions(
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
         frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
     else:
-        reason = _why_untested(self, of)
+        reason = _reason_without_tests(self, of)
         if reason is None or self.engine.posterior:
             return self.inference().interactions(of, apc)
         frame = untested_table(self.labels, self.parameters, of, reason)
     return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
 
 
-def _why_untested(self: MachineResults, of: Compared | None = None) -> str | None:
-    """Return why the interactions have no tests, as the text of the column ``test``; None if they have tests.
+def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
+    """Return the reason why the interactions that `of` selects have no tests, for the column ``test``; else None.
 
-    None too if groups are fitted jointly, `of` is a pair of groups, and their difference has intervals.
+    None too for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests.
     """
     if self.engine.posterior:
         return f"no test: {self.engine.posterior.name(self.engine)}"

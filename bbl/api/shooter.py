@@ -23,7 +23,7 @@ from bbl.design.table_types import TableLike, Weights
 from bbl.errors import ConvergenceWarning, DataWarning, FormulaError, OptionError
 from bbl.memory import check_memory
 from bbl.parallel import n_workers, progress_bar
-from bbl.report.shooter.summary import some_terms
+from bbl.report.shooter.summary import list_terms
 from bbl.report.text import call_text
 from bbl.results.shooter.archive import PATH
 from bbl.results.shooter.shooter import CHOOSE, ShooterResults
@@ -273,7 +273,7 @@ def _warn_no_terms_or_separation(
         )
     if selection.unbounded:
         warnings.warn(
-            f"the refitted weights of {some_terms(design.labels, selection.unbounded)} would grow without end, because "
+            f"the refitted weights of {list_terms(design.labels, selection.unbounded)} would grow without end, because "
             "they separate groups; a ridge of 1e-7 per observation keeps them finite. Take refit=False, or a larger "
             "lambda_.",
             ConvergenceWarning,

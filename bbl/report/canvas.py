@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "TickNames", "axes_inches", "axes_or_new", "check_axes", "colour_bar", "colour_limit", "count_letters",
-    "diverging_colours", "fit_names", "group_colours", "group_numbers", "group_title", "group_titles", "mark_negative",
-    "max_lines", "named_legend", "plain_log_axis", "plain_numbers", "pointed_ends", "short_name", "shorten_names",
-    "spread_apart", "text_inches", "title_inches", "wrap_names",
+    "TickNames", "axes_inches", "axes_or_new", "check_axes", "draw_colour_bar", "colour_limit", "count_letters",
+    "diverging_scale", "draw_legend", "fit_names", "group_colours", "group_numbers", "group_title", "group_titles",
+    "mark_negative", "max_lines", "plain_log_axis", "pointed_ends", "short_name", "shorten_names", "spread_apart",
+    "text_inches", "title_inches", "use_plain_numbers", "wrap_names",
 ]  # fmt: skip
 
 # Okabe & Ito's palette, safe for colour-blind readers, ordered so that neighbours also differ in grey; without yellow,
@@ -38,7 +38,7 @@ __all__ = [
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 DIVERGING = "RdBu_r"  # colour map of values of both signs
 SEQUENTIAL = "viridis"  # colour map of values of one sign
-OUTLYING = 4.0  # times the quantile 0.98: magnitudes beyond do not stretch a colour scale
+OUTLYING = 4.0  # multiple of the quantile 0.98 beyond which magnitudes do not stretch a colour scale
 MISSING = "0.9"  # grey of cells that the model does not have
 MAX_FONT = 9.0  # points of the names along an axis, at most
 MIN_FONT = 6.0  # points of the names along an axis, at least
@@ -64,18 +64,19 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
     """
     texts = [label_text(x) for x in names]
     distinct, length = list(dict.fromkeys(texts)), max(length, SHORTEST)
-    n_kept = length - 1  # beside the ellipsis
-    first_cut: dict[str, str] = {}
-    for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):  # best to keep 60 % at the beginning
+    n_kept = length - 1  # characters beside the ellipsis
+    preferred_cut: dict[str, str] = {}  # texts of long names that keep 60 % at the beginning
+    for head in sorted(range(n_kept + 1), key=lambda h: abs(h - 0.6 * n_kept)):  # characters kept at the beginning
         cut = {x: x if len(x) <= length else f"{x[:head]}…{x[len(x) - n_kept + head :]}" for x in distinct}
-        first_cut = first_cut or cut
+        preferred_cut = preferred_cut or cut
         if len(set(cut.values())) == len(distinct):
             return [cut[x] for x in texts]
-    alike = [x for x in distinct if Counter(first_cut.values())[first_cut[x]] > 1]
-    common = max(len(os.path.commonprefix(alike)) - 1, 0)
+    alike = [x for x in distinct if Counter(preferred_cut.values())[preferred_cut[x]] > 1]
+    common = max(len(os.path.commonprefix(alike)) - 1, 0)  # where the part begins in which the names differ
     head = n_kept // 3
+    # the beginning of a name, and the part in which it differs from the others
     windows = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
-    short = {**first_cut, **windows}
+    short = {**preferred_cut, **windows}
     if len(short) > len(set(short.values())):
         numbers = {x: f"…{distinct.index(x) + 1}" for x in windows}
         short |= {x: x[: max(length - len(number), 0)] + number for x, number in numbers.items()}
@@ -100,8 +101,8 @@ def text_inches(text: str, size: float) -> float:
     return max(sum(map(_character_width, line)) for line in text.split("\n")) * size / 72
 
 
-def _wrap(text: str, room: float, size: float, lines: int, break_words: bool) -> str | None:
-    """Return a text in at most `lines` lines of `room` inches; None if it does not fit."""
+def _wrap_text(text: str, room: float, size: float, lines: int, break_words: bool) -> str | None:
+    """Return a text in at most `lines` lines of `room` inches at `size` points; None if it does not fit."""
     if text_inches(text, size) <= room:
         return text
     wrapped: list[str] = []
@@ -110,6 +111,7 @@ def _wrap(text: str, room: float, size: float, lines: int, break_words: bool) ->
         widths = np.cumsum([_character_width(c) for c in remaining]) * size / 72
         n = int(np.searchsorted(widths, room, "right"))  # characters that fit on the line
         if n < len(remaining):
+            # the line ends after a separator, whose blanks need no room; else within a word or not at all
             separators = re.finditer(r"[\s_/:,=-]+", remaining[: n + 1])
             breaks = [m.end() for m in separators if len(remaining[: m.end()].rstrip()) <= n]
             n = breaks[-1] if breaks else n if break_words else 0
@@ -121,7 +123,7 @@ def _wrap(text: str, room: float, size: float, lines: int, break_words: bool) ->
 
 
 def wrap_names(names: Sequence, room: float, size: float, lines: int = 1) -> list[str]:
-    """Return names as texts of at most `lines` lines of `room` inches; different names get different texts."""
+    """Return a different text for each name, of at most `lines` lines of `room` inches at `size` points."""
     return list(_wrap_texts(tuple(map(label_text, names)), round(room, 4), size, lines))
 
 
@@ -133,7 +135,7 @@ def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) ->
     while True:
         wrapped_texts = []
         for text in shorten_names(texts, length):
-            wrapped = _wrap(text, room, size, lines, break_words=lines > 1)
+            wrapped = _wrap_text(text, room, size, lines, break_words=lines > 1)
             if wrapped is None and length > SHORTEST:
                 break
             wrapped_texts.append((wrapped or text).translate(ESCAPED))
@@ -149,7 +151,7 @@ def count_letters(texts: Sequence[str]) -> int:
 
 def max_lines(room: float, size: float) -> int:
     """Return how many lines of text, 1 to 3, fit into `room` inches at `size` points."""
-    return int(np.clip(room / (LINE_HEIGHT * size / 72) - 0.2, 1, 3))
+    return int(np.clip(room / (LINE_HEIGHT * size / 72) - 0.2, 1, 3))  # 0.2 lines stay free
 
 
 def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
@@ -161,10 +163,10 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
     for x in positions - gap * np.arange(len(positions)):
         pools.append((x, 1))
         while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (b, n), (a, m) = pools.pop(), pools.pop()
-            pools.append(((a * m + b * n) / (m + n), m + n))
+            (right, n_right), (left, n_left) = pools.pop(), pools.pop()
+            pools.append(((left * n_left + right * n_right) / (n_left + n_right), n_left + n_right))
     moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(len(positions))
-    return np.where(np.isclose(moved, positions), positions, moved)
+    return np.where(np.isclose(moved, positions), positions, moved)  # exact where nothing moves
 
 
 @dataclass(frozen=True)
@@ -220,15 +222,16 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
         Whether the texts must not run along the axis, as on a vertical one.
     """
     positions, unit = np.asarray(positions, dtype=float), round(unit, 4)  # rounded: no choice by a floating-point error
-    gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf
+    gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf  # inches between the closest names
     if not upright:  # with room for a blank between neighbours
-        wrapped = [_wrap(label_text(x), gap - 0.08, MAX_FONT, 3, break_words=False) for x in names]
+        wrapped = [_wrap_text(label_text(x), gap - 0.08, MAX_FONT, 3, break_words=False) for x in names]
         texts = [x.translate(ESCAPED) for x in wrapped if x is not None]
         if len(texts) == len(names):
             lines = max((x.count("\n") for x in texts), default=0) + 1
-            return TickNames(positions, texts, MAX_FONT, False, lines * LINE_HEIGHT * MAX_FONT / 72)
-    best = TickNames(positions[:1], wrap_names(names[:1], max_depth, MIN_FONT), MIN_FONT, True, max_depth)
+            return TickNames(positions, texts, MAX_FONT, upright=False, depth=lines * LINE_HEIGHT * MAX_FONT / 72)
+    best = TickNames(positions[:1], wrap_names(names[:1], max_depth, MIN_FONT), MIN_FONT, upright=True, depth=max_depth)
     most_letters = 0
+    # every name; if none of the fonts has room, every step-th name, with `MAX_NAMED_TICKS` of them at first, then fewer
     for step in (1, *range(max(2, math.ceil(len(positions) / MAX_NAMED_TICKS)), max(3, len(positions)))):
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
             line, shown_positions = LINE_HEIGHT * size / 72, positions[::step]
@@ -238,15 +241,18 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
             texts = wrap_names(names[::step], max_depth, size, max_lines(gap * step, size))
             if count_letters(texts) > MORE_LETTERS * most_letters:
                 depth = max(text_inches(x, size) for x in texts)
-                best, most_letters = TickNames(moved, texts, float(size), True, depth), count_letters(texts)
+                best, most_letters = (
+                    TickNames(moved, texts, float(size), upright=True, depth=depth),
+                    count_letters(texts),
+                )
         if most_letters:
             break
     return best
 
 
 def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
-    """Return the title ``response = group`` of each panel, in up to three lines of `room` inches."""
-    return wrap_names([group_title(labels, label_text(x)) for x in names], room, TITLE_FONT, 3)
+    """Return the title ``response = group`` of the panel of each group, in up to three lines of `room` inches."""
+    return wrap_names([group_title(labels, label_text(x)) for x in names], room, TITLE_FONT, lines=3)
 
 
 def group_title(labels: Labels, group: str) -> str:
@@ -255,11 +261,11 @@ def group_title(labels: Labels, group: str) -> str:
 
 
 def title_inches(titles: Sequence[str]) -> float:
-    """Return the height of the title with most lines."""
+    """Return the height in inches of the title with most lines."""
     return LINE_HEIGHT * TITLE_FONT / 72 * max((x.count("\n") + 1 for x in titles), default=0)
 
 
-def plain_numbers(*axes: Axes) -> None:
+def use_plain_numbers(*axes: Axes) -> None:
     """Write tick labels in full: without an offset or a power of ten that all ticks of an axis share."""
     from matplotlib.ticker import ScalarFormatter
 
@@ -311,16 +317,16 @@ def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
 
     `limit` is the end of the colour scale; the mark is white on dark cells.
     """
-    share = np.nan_to_num(-values / limit)
-    for marked, colour in (((share > 0.02) & (share < 0.6), "0.2"), (share >= 0.6, "white")):
-        row, col = np.nonzero(marked)
+    depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour of negative values
+    for is_marked, colour in (((depth > 0.02) & (depth < 0.6), "0.2"), (depth >= 0.6, "white")):
+        row, col = np.nonzero(is_marked)
         ax.plot(col, row, "_", color=colour, markersize=5)
 
 
-def colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:
-    """Draw the colour bar of `image` into the axes `bar`, or if None beside `axes`; `ends` are those that point."""
-    where: dict[str, Any] = {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
-    plain_numbers(axes[0].figure.colorbar(image, label=title, extend=ends, **where).ax)
+def draw_colour_bar(image: Any, bar: Axes | None, axes: list[Axes], title: str, ends: str = "neither") -> None:
+    """Draw the colour bar of `image` into the axes `bar`, or if None beside `axes`; `ends` as from `pointed_ends`."""
+    placement: dict[str, Any] = {"ax": axes, "shrink": 0.8, "aspect": 30} if bar is None else {"cax": bar}
+    use_plain_numbers(axes[0].figure.colorbar(image, label=title, extend=ends, **placement).ax)
 
 
 def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
@@ -336,7 +342,7 @@ def group_numbers(labels: Labels, groups: Sequence | None) -> list[int]:
 
 
 def group_colours(n: int) -> Sequence:
-    """Return a colour for each of `n` groups."""
+    """Return a colour for each of `n` groups: of `COLOURS`, or of a colour map if there are more groups."""
     if n <= len(COLOURS):
         return COLOURS[:n]
     import matplotlib
@@ -344,7 +350,7 @@ def group_colours(n: int) -> Sequence:
     return list(matplotlib.colormaps[SEQUENTIAL](np.linspace(0, 0.95, n)))
 
 
-def named_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
+def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
     """Draw a legend; `options` go to ``ax.legend``, which would leave out names that begin with an underscore."""
     legend = ax.legend(handles, ["-"] * len(names), frameon=False, fontsize="small", **options)
     for text, name in zip(legend.get_texts(), names, strict=True):
@@ -366,8 +372,8 @@ def colour_limit(values: np.ndarray) -> float:
     return float(limit or magnitude.max() or 1.0)
 
 
-def diverging_colours(values: np.ndarray) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale, white at zero."""
+def diverging_scale(values: np.ndarray) -> dict[str, Any]:
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for `values`, white at zero."""
     import matplotlib
 
     limit = colour_limit(values)

@@ -11,7 +11,7 @@ import pandas as pd
 __all__ = ["DIGITS", "WIDTH", "format_column", "format_numbers", "label_text", "table_text", "vector_text"]
 
 DIGITS = 7  # significant digits, as R prints
-WIDTH = 80
+WIDTH = 80  # characters of a line
 
 
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
@@ -32,9 +32,10 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     mantissas_exponents = [f"{abs(v):.{digits - 1}e}".split("e") for v in finite]
     significant = [max(len(mantissa.replace(".", "").rstrip("0")), 1) for mantissa, _ in mantissas_exponents]
     exponents = [int(e) for _, e in mantissas_exponents]
+    # a number with s significant digits and exponent e needs s - 1 - e decimals
     decimals = max(0, max((s - 1 - e for s, e in zip(significant, exponents, strict=True)), default=0))
     most_significant = max(significant, default=1)
-    # width of the longest number in either notation
+    # width of the longest number in either notation: digits, a point if needed, and an exponent such as e-05 or e+100
     fixed_width = max((e for e in exponents if e > 0), default=0) + 1 + decimals + (decimals > 0)
     exponent_width = max((4 + (abs(e) >= 100) for e in exponents), default=0)
     scientific_width = most_significant + (most_significant > 1) + exponent_width
@@ -60,26 +61,26 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Return a text filled up with blanks to `width`, aligned right, or left with `left`."""
+    """Return a text filled up with blanks to `width` characters: on its left, or with `left` on its right."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
 
-def _columns(row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
-    """Return the lines of a table; the columns that do not fit into `WIDTH` follow below, with the row names again.
+def _table_lines(row_names: Sequence[str], columns: Sequence[Sequence[str]], left: bool = False) -> list[str]:
+    """Return the lines of a table; columns that do not fit into `WIDTH` follow below, with the row names repeated.
 
-    The first of `row_names` and the first entry of each column are the heading. `left` aligns the cells left.
+    The first of `row_names` and the first text of each column are the heading. `left` aligns the cells left.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
-    lines, begin = [], 0
+    lines, begin = [], 0  # columns begin..end-1 fit side by side
     while begin < len(columns):
         end, line_width = begin, name_width
         while end < len(columns) and (end == begin or line_width + widths[end] + (line_width > 0) <= WIDTH):
-            line_width += widths[end] + (line_width > 0)
+            line_width += widths[end] + (line_width > 0)  # a blank before the column
             end += 1
-        for r, name in enumerate(row_names):
-            cells = [_pad(columns[c][r], widths[c], left) for c in range(begin, end)]
+        for row, name in enumerate(row_names):
+            cells = [_pad(columns[c][row], widths[c], left) for c in range(begin, end)]
             lines.append(" ".join(([_pad(name, name_width, left=True)] if name_width else []) + cells).rstrip())
         begin = end
     return lines
@@ -90,7 +91,7 @@ def vector_text(names: Iterable, values: Iterable[float]) -> str:
     cells, headings = format_numbers(values), [label_text(name) for name in names]
     width = max(map(_width, [*cells, *headings]))
     columns = [(_pad(h, width), _pad(c, width)) for h, c in zip(headings, cells, strict=True)]
-    return "\n".join(_columns(["", ""], columns))
+    return "\n".join(_table_lines(["", ""], columns))
 
 
 def format_column(column: pd.Series) -> list[str]:
@@ -101,7 +102,7 @@ def format_column(column: pd.Series) -> list[str]:
 
 
 def table_text(frame: pd.DataFrame, left: bool = False) -> str:
-    """Return a table as R prints a data frame: the numbers of a column have equally many decimals."""
+    """Return a table as R prints a data frame, with equally many decimals in a column; `left` aligns the cells left."""
     names = ["", *map(label_text, frame.index)]
     columns = [[label_text(c), *format_column(frame.iloc[:, k])] for k, c in enumerate(frame.columns)]
-    return "\n".join(_columns(names, columns, left))
+    return "\n".join(_table_lines(names, columns, left))

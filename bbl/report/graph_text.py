@@ -9,7 +9,7 @@ __all__ = ["quoted", "require_networkx"]
 
 
 def require_networkx() -> ModuleType:
-    """Return networkx; an ImportError that says how to install it if it is absent."""
+    """Return the module networkx; if it is not installed, raise an ImportError that says how to install it."""
     try:
         import networkx
     except ImportError as error:

@@ -16,18 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_PANELS", "Grid", "grid_columns", "axes_at", "note_shown"]
 
-MOST_PANELS = 24  # of a new figure
-MAX_WIDTH = 14.0  # inches of a new figure
+MOST_PANELS = 24  # panels of a new figure, at most
+MAX_WIDTH = 14.0  # inches of the panels of a new figure, side by side
 
 
 def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
-    """Return the number of columns of `n` panels of this width: few enough for `MAX_WIDTH`, with rows equally full."""
+    """Return the number of columns for `n` panels of `width` inches, at most `max_columns` and `MAX_WIDTH` inches.
+
+    The columns are as few as that number of rows needs, so that rows are equally full.
+    """
     columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))
 
 
 def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str = "first") -> None:
-    """Write below the figure of `ax` that it shows the first `n_shown` of `n` items, if not all."""
+    """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`, unless all are shown.
+
+    `which` replaces the word ``first``, `noun` the word ``groups``.
+    """
     if n_shown < n:
         text = f"showing the {which} {n_shown} of {n} {noun}"
         ax.figure.text(0.5, 0.005, text, fontsize=MAX_FONT, ha="center", va="bottom")
@@ -71,7 +77,7 @@ class Grid:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height of the grid with its margins."""
+        """Width and height of the grid with its margins, in inches."""
         rows = math.ceil(self.n / self.columns)
         return (
             self.left + self.columns * (self.width + self.gap) + self.bar,
@@ -79,22 +85,27 @@ class Grid:
         )
 
     def figure(self, top: float = 0.0, width: float = 0.0, below: float = 0.0) -> Figure:
-        """Return a new figure for the grid, at least `width` wide, with `top` inches above it and `below` under it."""
+        """Return a new figure, at least `width` inches wide, with `top` inches above the grid and `below` under it."""
         import matplotlib.pyplot as plt
 
         return plt.figure(figsize=(max(width, self.size[0]), self.size[1] + top + below))
 
     def axes(self, figure: Figure, top: float = 0.0) -> list[Axes]:
-        """Return the new axes of all panels, `top` inches below the top; only the outer ones have tick labels."""
+        """Return the new axes of all panels, the first row `top` inches below the top of the figure.
+
+        Only the panels on the left, and the lowest of each column, have tick labels.
+        """
         panels = []
         for k in range(self.n):
             row, column = divmod(k, self.columns)
-            down = top + row * (self.head + self.height) + self.head
-            panels.append(axes_at(figure, self.left + column * (self.width + self.gap), down, self.width, self.height))
+            panel_top = top + row * (self.head + self.height) + self.head
+            panels.append(
+                axes_at(figure, self.left + column * (self.width + self.gap), panel_top, self.width, self.height)
+            )
             panels[-1].tick_params(labelleft=column == 0, labelbottom=k + self.columns >= self.n)
         return panels
 
     def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
-        """Return new axes for a colour bar, right of the first row."""
+        """Return new axes for a colour bar, 0.14 inches wide, right of the first row; `top` as in `axes`."""
         bar_left = self.left + self.columns * (self.width + self.gap)
         return axes_at(figure, bar_left, top + self.head, 0.14, float(np.clip(self.height, 2.0, 4.0)))

@@ -31,7 +31,7 @@ LATEX = {
     "*": "{*}",
 }
 P_VALUES = ("p", "Pr(>|z|)", "Pr(>chisq)", "Pr(>F)", "Holm", "BH", "p_value", "p_holm", "p_bh")  # names of columns
-MAX_CELL = 24  # characters of a cell of HTML; longer ones are text, which a page wraps
+MAX_CELL = 24  # characters up to which an HTML cell or row name is short; longer ones are set as text and wrapped
 INFINITE = {"Inf": r"$\infty$", "-Inf": r"$-\infty$"}
 
 
@@ -55,7 +55,7 @@ def latex_text(text: object) -> str:
 
 
 def _latex_cell(cell: str) -> str:
-    """Return the text of a cell for LaTeX, a number in mathematics."""
+    """Return the text of a cell for LaTeX, a number in mathematics, ``1e-05`` as a power of ten."""
     if cell in INFINITE:
         return INFINITE[cell]
     number = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:e([+-]\d+))?", cell, re.ASCII)
@@ -79,20 +79,20 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     </table>
     """
     columns = [_html_cells(name, column) for name, column in frame.items()]
-    kinds = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
+    classes = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
     # long names of rows above numbers: a page puts them on lines of their own where it is narrow
-    is_long = header and not any(kinds) and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
+    is_long = header and not any(classes) and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
     lines = [f'<table class="long" style="--columns: {len(columns)}">' if is_long else "<table>"]
     if title:
         lines.append(f"<caption>{html_text(title)}</caption>")
     if header:
         names = "".join(
-            f'<th scope="col"{kind}>{html_text(c)}</th>' for c, kind in zip(frame.columns, kinds, strict=True)
+            f'<th scope="col"{css}>{html_text(c)}</th>' for c, css in zip(frame.columns, classes, strict=True)
         )
         lines.append(f"<thead><tr><td></td>{names}</tr></thead>")
     lines.append("<tbody>")
     for name, *cells in zip(frame.index, *columns, strict=True):
-        data_cells = "".join(f"<td{kind}>{html_text(c)}</td>" for c, kind in zip(cells, kinds, strict=True))
+        data_cells = "".join(f"<td{css}>{html_text(c)}</td>" for c, css in zip(cells, classes, strict=True))
         row_label = f'<th scope="row">{html_text(name)}</th>' if label_text(name) else "<td></td>"
         lines.append(f"<tr>{row_label}{data_cells}</tr>")
     lines.append("</tbody>")
@@ -102,7 +102,10 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
 
 
 def _html_cells(name: object, column: pd.Series) -> list[str]:
-    """Return the cells of a column: p-values to four decimals or two digits, nothing where a text is missing."""
+    """Return the cells of a column as texts: p-values have four decimals, or two digits below 0.0001.
+
+    A missing value of a column that is not numeric is empty.
+    """
     if not pd.api.types.is_float_dtype(column.dtype):
         return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]
     if name in P_VALUES:
@@ -111,7 +114,7 @@ def _html_cells(name: object, column: pd.Series) -> list[str]:
 
 
 def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str] = ()) -> str:
-    """Return lines of text, HTML `between`, and the tables of sections as a fragment of HTML."""
+    """Return a fragment of HTML: `text`, line by line, then the HTML of `between`, then the tables of `sections`."""
     lines = [f"<pre>{'<br>'.join(html_text(line) for line in text.splitlines())}</pre>"] if text else []
     tables = [html_table(section.table, section.heading, section.note) for section in sections]
     return "\n".join(['<div class="bbl-summary">', *lines, *between, *tables, "</div>"])
@@ -133,7 +136,7 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
     \end{tabular}
     """
     columns = [[_latex_cell(cell) for cell in format_column(frame.iloc[:, k])] for k in range(frame.shape[1])]
-    n = len(columns) + 1
+    n = len(columns) + 1  # with the column of row names
     align = "".join("r" if pd.api.types.is_numeric_dtype(dtype) else "l" for dtype in frame.dtypes)
     lines = [rf"\begin{{tabular}}{{l{align}}}"]
     if title:

@@ -43,8 +43,8 @@ class ModelTable:
     note: str
     n_facts: int = 0
 
-    def _shown(self) -> tuple[pd.DataFrame, str]:
-        """Return the table with the first coefficients and all key figures, and the note, which tells of the rest."""
+    def _printed(self) -> tuple[pd.DataFrame, str]:
+        """Return the table that is printed, with the first coefficients and all key figures, and the note below it."""
         n_hidden = len(self.frame) - self.n_facts - SHOWN_COEFFICIENTS
         if n_hidden <= 0:
             return self.frame, self.note
@@ -53,7 +53,7 @@ class ModelTable:
         return table, f"{hidden_note} {self.note}"
 
     def __repr__(self) -> str:
-        table, note = self._shown()
+        table, note = self._printed()
         return "\n".join([self.title, table_text(table), note])
 
     def as_html(self) -> str:
@@ -70,7 +70,7 @@ class ModelTable:
         return html_table(self.frame, self.title, self.note)
 
     def _repr_html_(self) -> str:
-        table, note = self._shown()
+        table, note = self._printed()
         return html_table(table, self.title, note)
 
     def as_latex(self) -> str:

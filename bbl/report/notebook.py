@@ -1,4 +1,4 @@
-"""Notebook: what notebooks show of results, lines of text and tables as HTML; names and values are escaped."""
+"""Notebook: results as notebooks show them, lines of text and tables in HTML; names and values are escaped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Notebook(ABC):
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return what a notebook shows: lines of text, and tables."""
+        """Return what a notebook shows: a text of one or more lines, and the tables below it."""
 
     def _repr_html_(self) -> str:
         return html_fragment(*self._notebook())
 
 
 def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -> Section:
-    """Return the first 20 rows of a table for a notebook; the note names the `source` of all rows if there are more.
+    """Return the first 20 rows of a table for a notebook; if there are more, the note says that `source` has all.
 
     Examples
     --------

@@ -89,7 +89,7 @@ class Part:
 def figure_html(figure: Any, alt: str, caption: str) -> str:
     """Return a matplotlib figure as an HTML picture with the data inside, and close the figure.
 
-    `alt` describes the picture for readers who do not see it.
+    `alt` describes the picture for readers who do not see it; `caption` is the text below it.
     """
     import matplotlib.pyplot as plt
 
@@ -97,16 +97,16 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
     figure.savefig(stream, format="png", dpi=2 * PIXELS_PER_INCH)
     width, height = (round(float(inches) * PIXELS_PER_INCH) for inches in figure.get_size_inches())
     plt.close(figure)
-    data = base64.b64encode(stream.getvalue()).decode()
-    image = f'<img src="data:image/png;base64,{data}" width="{width}" height="{height}" alt="{html_text(alt)}">'
+    png = base64.b64encode(stream.getvalue()).decode()
+    image = f'<img src="data:image/png;base64,{png}" width="{width}" height="{height}" alt="{html_text(alt)}">'
     if width > MAX_SHRUNK_WIDTH:
-        image = scrolling(image, f"Figure: {caption}", "scroll wide")
+        image = wrap_in_scroll_box(image, f"Figure: {caption}", css_class="scroll wide")
     return f"<figure>{image}<figcaption>{html_text(caption)}</figcaption></figure>"
 
 
-def scrolling(content: str, label: str, kind: str = "scroll") -> str:
-    """Return HTML content in a box of CSS class `kind` that scrolls sideways, also by the keyboard."""
-    return f'<div class="{kind}" role="group" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
+def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
+    """Return HTML content in a box that scrolls sideways, also by the keyboard; screen readers say its `label`."""
+    return f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" tabindex="0">{content}</div>'
 
 
 def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
@@ -114,10 +114,10 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
     links = "".join(f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1))
     sections = []
     for k, section in enumerate(parts, 1):
-        text = "".join(f"<p>{html_text(line)}</p>" for line in section.text)
-        body = "\n".join(_boxed(content, section.heading) for content in section.html)
-        head = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
-        sections.append(f'<section aria-labelledby="part{k}">{head}{text}\n{body}</section>')
+        paragraphs = "".join(f"<p>{html_text(line)}</p>" for line in section.text)
+        body = "\n".join(_box_tables(content, section.heading) for content in section.html)
+        heading = f'<h2 id="part{k}">{html_text(section.heading)}</h2>'
+        sections.append(f'<section aria-labelledby="part{k}">{heading}{paragraphs}\n{body}</section>')
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -139,13 +139,15 @@ def page_html(title: str, lead: str, parts: Sequence[Part], foot: str) -> str:
 """
 
 
-def _boxed(content: str, heading: str) -> str:
-    """Put each table of HTML content into a box that scrolls, named by the table's caption or else by `heading`."""
+def _box_tables(content: str, heading: str) -> str:
+    """Return HTML content with each table in a box that scrolls, labelled by its caption or else by `heading`."""
 
-    def box(match: re.Match) -> str:
+    def box_table(match: re.Match) -> str:
+        """Return a table, the matched text, in a box that scrolls."""
         caption = re.search(r"<caption>(.*?)</caption>", match[0], re.DOTALL)
         label = heading if caption is None else caption[1]
+        # the note gets a div of its own, which `STYLE` keeps in view while the table scrolls
         table = re.sub(r"(<tfoot><tr><td[^>]*>)(.*?)(</td>)", r"\1<div>\2</div>\3", match[0], flags=re.DOTALL)
-        return scrolling(table, html.unescape(label))
+        return wrap_in_scroll_box(table, html.unescape(label))  # unescaped: the box escapes its label
 
-    return re.sub(r"<table[ >].*?</table>", box, content, flags=re.DOTALL)
+    return re.sub(r"<table[ >].*?</table>", box_table, content, flags=re.DOTALL)

@@ -17,13 +17,13 @@ from bbl.report.canvas import (
     TITLE_FONT,
     axes_inches,
     check_axes,
+    draw_legend,
     group_colours,
     group_numbers,
     group_titles,
-    named_legend,
-    plain_numbers,
     shorten_names,
     title_inches,
+    use_plain_numbers,
     wrap_names,
 )
 from bbl.report.format import label_text
@@ -94,26 +94,29 @@ def plot_calibration(
         raise DataError(f"probabilities must lie in 0..1, and y be whole numbers in 0..{K - 1}.")
     shown = [1] if groups is None and K == 2 else group_numbers(labels, groups)
     names = [labels.groups[k] for k in shown]
-    together = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
+    # whether all groups are drawn in one diagram
+    share_axes = axes is not None and np.size(np.asarray(axes, dtype=object)) == 2 and len(shown) > 1
     if axes is None:
         panels = _new_axes(labels, names)
         note_shown(panels[0], len(panels) // 2, len(shown), "groups")
     else:
-        panels = check_axes(axes, 2 if together else 2 * len(shown))
-    pairs = list(zip(panels[::2], panels[1::2], strict=True))
-    colours = group_colours(len(shown)) if together else [COLOURS[0]] * len(shown)
+        panels = check_axes(axes, 2 if share_axes else 2 * len(shown))
+    pairs = list(zip(panels[::2], panels[1::2], strict=True))  # (diagram, histogram)
+    colours = group_colours(len(shown)) if share_axes else [COLOURS[0]] * len(shown)
     lines = []
     for diagram, _ in pairs:
         diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
-    for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if together else 1), strict=False):
-        binned = _Bins.of(p[:, k], y == k, weight, bins)
+    for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if share_axes else 1), strict=False):
+        binned = _Bins.from_predictions(p[:, k], y == k, weight, bins)
         diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
         lines += diagram.plot(binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3)
-        histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not together, linewidth=1.2, color=colour)
-    _label_axes(labels, names, pairs, together)
-    if together:
-        response = wrap_names([labels.response], 2.0, TITLE_FONT, 2)[0]
-        named_legend(pairs[0][0], lines, wrap_names(names, 2.0, LEGEND_FONT, 2), title=response, loc="upper left")
+        histogram.stairs(binned.total, np.linspace(0, 1, bins + 1), fill=not share_axes, linewidth=1.2, color=colour)
+    _label_axes(labels, names, pairs, share_axes)
+    if share_axes:
+        response = wrap_names([labels.response], room=2.0, size=TITLE_FONT, lines=2)[0]
+        draw_legend(
+            pairs[0][0], lines, wrap_names(names, room=2.0, size=LEGEND_FONT, lines=2), title=response, loc="upper left"
+        )
     return panels
 
 
@@ -128,48 +131,50 @@ class _Bins:
     high: np.ndarray
 
     @classmethod
-    def of(cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
-        """Bin the predictions `p` (n,) of rows that are, or are not, in the group."""
-        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)
+    def from_predictions(cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int) -> _Bins:
+        """Bin the predicted probabilities `p` of a group; `is_in_group` says which rows are in it. Arrays are (n,)."""
+        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)  # p = 1 belongs to the last bin
         total = np.bincount(bin_of_row, weight, bins)
         has_rows = total > 0
         n = total[has_rows]
         n_in_group = np.bincount(bin_of_row, weight * is_in_group, bins)[has_rows]
         mean = np.bincount(bin_of_row, weight * p, bins)[has_rows] / n
-        return cls(total, mean, n_in_group / n, *wilson(n_in_group, n))
+        return cls(total, mean, n_in_group / n, *wilson_limits(n_in_group, n))
 
 
-def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], together: bool) -> None:
-    """Set the limits, titles and axis labels of (diagram, histogram) pairs; `together`: one pair has all groups.
+def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], share_axes: bool) -> None:
+    """Set the limits, titles and axis labels of (diagram, histogram) `pairs`.
 
-    Only the outer panels have axis labels; `names` are the groups.
+    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels have axis labels.
     """
-    one = len(names) == 1
-    response = shorten_names([labels.response], 24)[0]
+    is_single = len(names) == 1
+    response = shorten_names([labels.response], length=24)[0]
     width, height = axes_inches(pairs[0][0])
-    of_groups = f" of {response} = {label_text(names[0])}" if one else f" of each {response}" if together else ""
+    of_groups = (
+        f" of {response} = {label_text(names[0])}" if is_single else f" of each {response}" if share_axes else ""
+    )
     tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
     titles = group_titles(labels, names, width)
     for (diagram, histogram), title in zip(pairs, titles, strict=False):
         diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
-        if not one:
+        if not is_single:
             histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
             histogram.set_ylim(0.5, 1.5 * tallest)
-        if not one and not together:
+        if not is_single and not share_axes:
             diagram.set_title(title, fontsize=TITLE_FONT)
             diagram.set_xticks([0.0, 0.5, 1.0])
         if diagram.yaxis.get_tick_params()["labelleft"]:
-            diagram.set_ylabel(wrap_names(["Observed share" + of_groups], height, TITLE_FONT, 2)[0])
-            histogram.set_ylabel("Observations" if one or together else "Obs.")
+            diagram.set_ylabel(wrap_names(["Observed share" + of_groups], height, TITLE_FONT, lines=2)[0])
+            histogram.set_ylabel("Observations" if is_single or share_axes else "Obs.")
         if histogram.xaxis.get_tick_params()["labelbottom"]:
-            histogram.set_xlabel(wrap_names(["Predicted probability" + of_groups], width, TITLE_FONT, 2)[0])
+            histogram.set_xlabel(wrap_names(["Predicted probability" + of_groups], width, TITLE_FONT, lines=2)[0])
         for ax in (diagram, histogram):
             ax.spines[["top", "right"]].set_visible(False)
-        plain_numbers(diagram, histogram)
+        use_plain_numbers(diagram, histogram)
 
 
-def wilson(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper 95 % limits of Wilson (1927) for the shares ``successes / total``."""
     middle = (successes + Z**2 / 2) / (total + Z**2)
     half_width = Z / (total + Z**2) * np.sqrt(successes * (total - successes) / total + Z**2 / 4)
@@ -179,13 +184,14 @@ def wilson(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.nda
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in turn."""
     n = min(len(groups), MOST_PANELS)
+    # inches of a diagram with its histogram
     width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= MAX_LARGE_PANELS else (1.8, 2.4))
     columns = grid_columns(n, width + 0.25)
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)
-    grid = Grid(n, columns, width, height, 0.85, head, 0.7, 0.35, 0.0)
+    grid = Grid(n, columns, width, height, left=0.85, head=head, foot=0.7, gap=0.35, bar=0.0)
     figure = grid.figure(below=0.25 if n < len(groups) else 0.0)
     axes_list: list[Axes] = []
-    for ax in grid.axes(figure):
+    for ax in grid.axes(figure):  # a panel is divided: 73 % for the diagram, 21 % below for the histogram
         box, labelbottom = ax.get_position(), ax.xaxis.get_tick_params()["labelbottom"]
         histogram = figure.add_axes((box.x0, box.y0, box.width, 0.21 * box.height), sharex=ax)
         histogram.tick_params(labelleft=ax.yaxis.get_tick_params()["labelleft"], labelbottom=labelbottom)

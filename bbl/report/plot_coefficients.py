@@ -13,10 +13,10 @@ from bbl.report.canvas import (
     MAX_FONT,
     TITLE_FONT,
     axes_inches,
+    draw_legend,
     fit_names,
     group_colours,
-    named_legend,
-    plain_numbers,
+    use_plain_numbers,
     wrap_names,
 )
 from bbl.report.grid import axes_at, note_shown
@@ -59,40 +59,43 @@ def plot_coefficients(
     K, n = estimate.shape
     n_shown = n if ax is not None else min(n, MAX_ROWS)
     if n_shown < n:
-        shown = _farthest_from_zero(estimate, lower, upper)[:n_shown]
+        shown = _order_by_distance_from_zero(estimate, lower, upper)[:n_shown]
         names = [names[k] for k in shown]
         estimate, lower, upper = estimate[:, shown], lower[:, shown], upper[:, shown]
-    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72  # inches between rows
-    rows = np.arange(n_shown, dtype=float)
+    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72  # inches between rows: half a line for each group
+    rows = np.arange(n_shown, dtype=float)  # vertical positions
     if ax is None:
-        ax = _new_axes(names, rows, gap, n_shown < n, K)
+        ax = _new_axes(names, rows, gap, has_note=n_shown < n, K=K)
         note_shown(ax, n_shown, n, "coefficients", "strongest")
     else:
-        fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), 1.2, upright=True).label_ticks(ax.yaxis)
+        fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
     for k in range(K):
-        y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))
+        y = rows + (0.0 if K == 1 else 0.5 * (k / (K - 1) - 0.5))  # groups are spread over half of the gap
         low, high, point = lower[k], upper[k], estimate[k]
         has_interval = np.isfinite(low) & np.isfinite(high)
         ax.hlines(y[has_interval], low[has_interval], high[has_interval], color=colours[k], linewidth=1.4)
         handles += ax.plot(point, y, MARKERS[k % len(MARKERS)], color=colours[k], markersize=4.5, zorder=3)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
-    ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)
+    ax.set(ylim=(n_shown - 0.5, -0.5), xlabel=title)  # the first row on top
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     if K > 1:
-        texts = wrap_names(groups, 2.0, LEGEND_FONT, 1)
-        named_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
-    plain_numbers(ax)
+        texts = wrap_names(groups, room=2.0, size=LEGEND_FONT, lines=1)
+        draw_legend(ax, handles, texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2 if K > 3 else K)
+    use_plain_numbers(ax)
     return ax
 
 
-def _farthest_from_zero(estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the positions (n,) of coefficients (K, n), those with the largest estimate per width of interval first."""
-    width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
+def _order_by_distance_from_zero(estimate: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Return the positions (n,) of coefficients (K, n), by falling |estimate| / width of interval.
+
+    The largest over the groups counts; a coefficient without an interval comes last.
+    """
+    interval_width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.abs(np.nan_to_num(estimate)) / width
+        distance = np.abs(np.nan_to_num(estimate)) / interval_width
     return np.argsort(-np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable")
 
 
@@ -104,6 +107,7 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
     import matplotlib.pyplot as plt
 
     tick_names = fit_names(names, rows, gap, MAX_NAME_WIDTH, upright=True)
+    # up to three groups are in one row of the legend, more in rows of two
     head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
     left_margin = tick_names.depth + 0.3

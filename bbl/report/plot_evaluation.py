@@ -16,10 +16,10 @@ from bbl.report.canvas import (
     TITLE_FONT,
     axes_inches,
     axes_or_new,
+    draw_legend,
     fit_names,
     group_colours,
     group_numbers,
-    named_legend,
     shorten_names,
     text_inches,
     wrap_names,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_confusion", "plot_roc"]
 
-CELL = 0.62  # inches of a cell of a confusion matrix
+MIN_CELL = 0.62  # inches of a side of a cell of a confusion matrix, in a new figure of few groups
 MIN_MAP = 2.2  # inches of a side of the map of a new figure
 MAX_MAP = 8.0  # inches of a side of the map of a new figure
 MAX_NAME_DEPTH = 2.2  # inches of the groups' names beside and below the map of a new figure
@@ -51,30 +51,33 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     K = len(labels.groups)
     if counts.shape != (K, K):
         raise DataError(f"counts must be {K} x {K}, observed by predicted groups; got {counts.shape}.")
-    total = counts.sum(axis=1, keepdims=True)
-    share = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
+    row_totals = counts.sum(axis=1, keepdims=True)  # (K, 1): observations of each observed group
+    share = np.divide(counts, row_totals, out=np.zeros_like(counts), where=row_totals > 0)
     texts = [[f"{v:,.0f}" if v == int(v) else f"{v:,.1f}" for v in row] for row in counts]
+    # inches of the widest number, with a margin of 0.06 at either side
     widest = max(text_inches(x, MAX_FONT) for row in texts for x in row) + 0.12
     if ax is None:
-        ax, cell = _map_axes(labels, max(CELL, widest))
+        ax, cell = _new_map_axes(labels, max(MIN_CELL, widest))
     else:
-        cell = min(axes_inches(ax)) / K
-        fit_names(labels.groups, np.arange(K), cell, 0.9, upright=True).label_ticks(ax.yaxis)
-        fit_names(labels.groups, np.arange(K), cell, 0.9).label_ticks(ax.xaxis)
+        cell = min(axes_inches(ax)) / K  # inches
+        fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(ax.yaxis)
+        fit_names(labels.groups, np.arange(K), cell, max_depth=0.9).label_ticks(ax.xaxis)
     image = ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     image.set_clim(0.0, 1.0)
     if K <= MAX_NUMBERED_GROUPS:
+        # points: the widest number, with half of its margins, fits into a cell
         size = min(MAX_FONT + 1, MAX_FONT * (cell - 0.06) / (widest - 0.06))
         for i in range(K):
             for j in range(K):
                 colour = "white" if share[i, j] > WHITE_ABOVE else "black"
                 ax.text(j, i, texts[i][j], ha="center", va="center", color=colour, fontsize=size)
-    response = shorten_names([labels.response], 24)[0]
-    room = max(K * cell, 1.5)
-    ax.set_xlabel(wrap_names([f"Predicted {response}"], room, TITLE_FONT, 2)[0])
-    ax.set_ylabel(wrap_names([f"Observed {response}"], room, TITLE_FONT, 2)[0])
+    response = shorten_names([labels.response], length=24)[0]
+    label_width = max(K * cell, 1.5)  # inches for the names of the axes
+    ax.set_xlabel(wrap_names([f"Predicted {response}"], label_width, TITLE_FONT, lines=2)[0])
+    ax.set_ylabel(wrap_names([f"Observed {response}"], label_width, TITLE_FONT, lines=2)[0])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    # white lines between the cells, at minor ticks without marks
     ax.set_xticks(np.arange(1, K) - 0.5, minor=True)
     ax.set_yticks(np.arange(1, K) - 0.5, minor=True)
     ax.grid(which="minor", color="white", linewidth=1)
@@ -82,20 +85,23 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
     return ax
 
 
-def _map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
-    """Return axes of a new figure with the groups as tick labels, and the inches of a cell, `min_cell` if possible."""
+def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
+    """Return axes of a new figure with the K groups as tick labels, and the inches of a cell.
+
+    A cell has `min_cell` inches, unless the side of the map would then be outside `MIN_MAP` to `MAX_MAP`.
+    """
     import matplotlib.pyplot as plt
 
     K = len(labels.groups)
     side = float(np.clip(K * min_cell, MIN_MAP, MAX_MAP))
     cell = side / K
-    rows = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
-    columns = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
-    left_margin, foot = rows.depth + 0.6, columns.depth + 0.6
+    row_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
+    column_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
+    left_margin, foot = row_names.depth + 0.6, column_names.depth + 0.6  # 0.6: the name of the axis
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
     ax = axes_at(figure, left_margin, 0.2, side, side)
-    rows.label_ticks(ax.yaxis)
-    columns.label_ticks(ax.xaxis)
+    row_names.label_ticks(ax.yaxis)
+    column_names.label_ticks(ax.xaxis)
     return ax, cell
 
 
@@ -126,16 +132,16 @@ def plot_roc(
     """
     K = len(labels.groups)
     chosen = [1] if groups is None and K == 2 else group_numbers(labels, groups)
-    shown = chosen if groups is not None else chosen[:MAX_CURVES]
-    is_new = ax is None
-    ax = axes_or_new(ax, (4.4, 4.2))
+    shown = chosen if groups is not None else chosen[:MAX_CURVES]  # group numbers
+    is_new_figure = ax is None
+    ax = axes_or_new(ax, size=(4.4, 4.2))
     areas = [auc(score[:, k], y == k, weights)[0] for k in shown]
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines, names = [], []
-    texts = wrap_names([labels.groups[k] for k in shown], 1.6, LEGEND_FONT, 1)
+    texts = wrap_names([labels.groups[k] for k in shown], room=1.6, size=LEGEND_FONT, lines=1)
     colours = [COLOURS[0]] if len(shown) == 1 else group_colours(len(shown))
     for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):
-        if np.isnan(area):
+        if np.isnan(area):  # no row, or every row, is in the group
             continue
         fpr, tpr, _ = roc_curve(score[:, k], y == k, weights)
         lines += ax.plot(fpr, tpr, color=colour, linewidth=1.4, zorder=3)
@@ -144,7 +150,7 @@ def plot_roc(
     ax.set(xlabel="False positive rate", ylabel="True positive rate")
     ax.spines[["top", "right"]].set_visible(False)
     if lines:
-        named_legend(ax, lines, names, loc="lower right")
-    if is_new:
+        draw_legend(ax, lines, names, loc="lower right")
+    if is_new_figure:
         note_shown(ax, len(shown), len(chosen), "groups")
     return ax

@@ -14,8 +14,8 @@ from bbl.report.canvas import (
     TITLE_FONT,
     axes_inches,
     fit_names,
-    plain_numbers,
     text_inches,
+    use_plain_numbers,
     wrap_names,
 )
 from bbl.report.grid import axes_at
@@ -40,6 +40,7 @@ def plot_waterfall(
     names : sequence of n str
         The baseline, then the contributions.
     values : ndarray, shape (n,)
+        Their values, of any sign; the bars end at their sum.
     title : str, default "Log-odds"
         Label of the axis.
     top : int, default 12
@@ -47,22 +48,23 @@ def plot_waterfall(
     ax : matplotlib Axes, optional
     """
     names, values = list(names), np.asarray(values, dtype=float)
-    order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")
+    order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")  # positions of contributions, largest first
     shown, remaining = order[:top], order[top:]
     labels = [names[0], *(names[k] for k in shown)]
-    steps = [values[0], *values[shown]]
+    steps = [values[0], *values[shown]]  # signed lengths of the bars but the last
     if len(remaining):
         labels.append(f"{len(remaining)} others")
         steps.append(values[remaining].sum())
     labels.append("sum")
-    ends = np.cumsum(steps)
+    ends = np.cumsum(steps)  # where the bars end
     y = np.arange(len(labels), dtype=float)
     if ax is None:
         ax = _new_axes(labels, y)
     else:
-        fit_names(labels, y, axes_inches(ax)[1] / len(labels), 1.4, upright=True).label_ticks(ax.yaxis)
+        fit_names(labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True).label_ticks(ax.yaxis)
     starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]  # the last bar, the sum, starts at zero
     for k, (start, step) in enumerate(zip(starts, widths, strict=True)):
+        # grey: baseline and sum; red: positive; blue: negative
         colour = "0.6" if k in (0, len(labels) - 1) else COLOURS[4 if step > 0 else 0]
         ax.barh(k, step, left=start, height=0.65, color=colour, zorder=2)
         offset = 4 if step >= 0 else -4  # points between bar and number
@@ -75,20 +77,21 @@ def plot_waterfall(
             va="center",
             fontsize=8,
         )
+    # thin lines from the end of each bar to the start of the next
     ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     low, high = min(0.0, ends.min()), max(0.0, ends.max())
-    margin = 0.16 * ((high - low) or 1.0)
+    margin = 0.16 * ((high - low) or 1.0)  # room for the numbers beside the bars
     ax.set(ylim=(len(labels) - 0.5, -0.5), xlim=(low - margin, high + margin))
-    ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], TITLE_FONT, 2)[0])
+    ax.set_xlabel(wrap_names([title], axes_inches(ax)[0], TITLE_FONT, lines=2)[0])
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    plain_numbers(ax)
+    use_plain_numbers(ax)
     return ax
 
 
 def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
-    """Return axes of a new figure with room for a bar for each label, and the labels set."""
+    """Return axes of a new figure with room for a bar for each label; tick `labels` are set at `positions`."""
     import matplotlib.pyplot as plt
 
     needs_two_lines = max(text_inches(x, MAX_FONT) for x in labels) > MAX_NAME_WIDTH

@@ -1,4 +1,4 @@
-"""Printed forms, in R's layout, of calls, fits, cross-validations and modes of the distribution.
+"""Printed forms, in R's layout, of calls, fits, cross-validations and modes (the likeliest configurations).
 
 *Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets, *terms*. Level 0 of a
 predictor is the reference, whose parameters are 0 and not shown.
@@ -20,9 +20,9 @@ from bbl.report.format import DIGITS, WIDTH, format_numbers, label_text, table_t
 __all__ = ["call_text", "cv_head", "cv_text", "fit_text", "group_text", "head_text", "missing_text", "sample_text"]
 
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
-SHOWN_LEVELS = 10  # levels of a predictor
-SHOWN_ROWS = 10  # predictors in the list of levels and in the table of modes
-# (a, b): up to a items of a kind are all printed; of more than a, only the first b
+SHOWN_LEVELS = 10  # levels of a predictor that are printed
+SHOWN_ROWS = 10  # predictors that are printed in the list of levels and in the table of modes
+# for each kind of item (a, b): up to a items are all printed; of more than a, only the first b
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
@@ -41,18 +41,18 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     >>> print(call_text("bbl", {"formula": "y ~ a + b", "data": "data", "method": "mf", "eps": 0.5}))
     bbl(formula = y ~ a + b, data = data, method = 'mf', eps = 0.5)
     """
-    lines, line = [], f"{name}("
+    lines, line = [], f"{name}("  # complete lines, and the line that is being filled
     for k, (key, value) in enumerate(arguments.items()):
         if k:
             line += ","
-        if len(line) > CALL_WIDTH + 1:
+        if len(line) > CALL_WIDTH + 1:  # 1: the comma
             lines.append(line)
             line = "   "
-        line += f"{' ' if k else ''}{key} = {_argument(key, value)}"
+        line += f"{' ' if k else ''}{key} = {_argument_text(key, value)}"
     return "\n".join([*lines, line + ")"])
 
 
-def _argument(key: str, value: Any) -> str:
+def _argument_text(key: str, value: Any) -> str:
     """Return the value of the argument `key` as text; long strings and lists are cut."""
     if isinstance(value, str):
         one_line = " ".join(label_text(value.replace("\n", " ")).split())
@@ -70,12 +70,15 @@ def _omitted_text(n: int, noun: str) -> str:
 
 
 def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
-    """Return how many of `n` items to print (`ALL_OR_FEW`), and a list of the line for the others, if any."""
+    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that stands for the others.
+
+    The line is in a list, which is empty if all items are printed. `noun` is a key of `ALL_OR_FEW`.
+    """
     all_up_to, n_few = ALL_OR_FEW[noun]
     return (n, []) if n <= all_up_to else (n_few, [_omitted_text(n - n_few, noun)])
 
 
-def _first_levels(levels: Sequence) -> str:
+def _levels_text(levels: Sequence) -> str:
     """Return the first `SHOWN_LEVELS` levels, and the number of all if there are more."""
     text = " ".join(label_text(x) for x in levels[:SHOWN_LEVELS])
     return text if len(levels) <= SHOWN_LEVELS else f"{text} ... ({len(levels)} in all)"
@@ -86,11 +89,11 @@ def head_text(call: str, labels: Labels) -> str:
     m = len(labels.names)
     lines = ["Call:", f" {call}", f" {m} predictor state{'s' if m > 1 else ''}:"]
     for name, levels in list(zip(labels.names, labels.levels, strict=True))[:SHOWN_ROWS]:
-        lines.append(f"   {label_text(name)} = {_first_levels(levels)}")
+        lines.append(f"   {label_text(name)} = {_levels_text(levels)}")
     if m > SHOWN_ROWS:
         lines.append("   " + _omitted_text(m - SHOWN_ROWS, "predictor"))
     if labels.response is not None:
-        lines += [" Responses:", f"   {label_text(labels.response)} = {_first_levels(labels.groups)}"]
+        lines += [" Responses:", f"   {label_text(labels.response)} = {_levels_text(labels.groups)}"]
     return "\n".join(lines)
 
 
@@ -100,29 +103,30 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of ``h`` and ``J``.
     """
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
+    # K groups, m predictors and n_terms terms are printed, and lines that stand for the others
     K, groups_line = _n_printed(len(labels.groups), "group")
     m, predictors_line = _n_printed(layout.m, "predictor")
     n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
     names = [label_text(n) for n in labels.names]
-    groups = ["" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]]
-    parts = []
+    group_suffixes = ["" if labels.response is None else f"^({label_text(g)})" for g in labels.groups[:K]]
+    blocks = []
     for i in range(m):
         levels = labels.levels[i][1:]
-        for g, group in enumerate(groups):
+        for g, group_suffix in enumerate(group_suffixes):
             values = vector_text(levels[:SHOWN_LEVELS], layout.table(theta[g], i)[:SHOWN_LEVELS])
             n_omitted = len(levels) - SHOWN_LEVELS
             levels_line = "\n" + _omitted_text(n_omitted, "level") if n_omitted > 0 else ""
-            parts.append(f"{d}h_[{names[i]}]{group}:\n{values}{levels_line}")
-    parts += predictors_line
+            blocks.append(f"{d}h_[{names[i]}]{group_suffix}:\n{values}{levels_line}")
+    blocks += predictors_line
     for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), n_terms):
         rows, *other_levels = (labels.levels[i][1:] for i in term)
         columns = _joint_levels(other_levels)
-        for g, group in enumerate(groups):
+        for g, group_suffix in enumerate(group_suffixes):
             table = _coupling_text(layout.table(theta[g], *term), rows, columns)
-            parts.append(f"{d}J_[{','.join(names[i] for i in term)}]{group}:\n{table}")
-    parts += terms_line + groups_line
-    return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(parts)
+            blocks.append(f"{d}J_[{','.join(names[i] for i in term)}]{group_suffix}:\n{table}")
+    blocks += terms_line + groups_line
+    return f"{head_text(call, labels)}\n\nCoefficients:\n" + "\n\n".join(blocks)
 
 
 def group_text(
@@ -154,21 +158,21 @@ def group_text(
          1    2
     1 0.25 0.75
     """
-    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]
+    terms = [term for term in J if term[0] < term[1] or term[::-1] not in J]  # (j, i) is the transpose of (i, j)
     m, predictors_line = _n_printed(len(h), "predictor")
     n_terms, terms_line = _n_printed(len(terms), "pair")
-    parts = []
+    blocks = []
     for i in range(m):
         n_omitted = len(h[i]) - SHOWN_LEVELS
         values = vector_text(range(1, SHOWN_LEVELS + 1)[: len(h[i])], h[i][:SHOWN_LEVELS])
-        parts.append(f"h[{i}]:\n{values}" + (f"\n{_omitted_text(n_omitted, 'level')}" if n_omitted > 0 else ""))
-    parts += predictors_line
+        blocks.append(f"h[{i}]:\n{values}" + (f"\n{_omitted_text(n_omitted, 'level')}" if n_omitted > 0 else ""))
+    blocks += predictors_line
     for term in terms[:n_terms]:
         rows, *other_levels = (range(1, size + 1) for size in np.shape(J[term]))
         table = _coupling_text(np.asarray(J[term]), rows, _joint_levels(other_levels))
-        parts.append(f"J[{', '.join(map(str, term))}]:\n{table}")
-    lines = [f"{name}: {_argument(name, value)}" for name, value in (diagnostics or {}).items()]
-    return "\n\n".join([*parts, *terms_line, *(["\n".join(lines)] if lines else [])])
+        blocks.append(f"J[{', '.join(map(str, term))}]:\n{table}")
+    lines = [f"{name}: {_argument_text(name, value)}" for name, value in (diagnostics or {}).items()]
+    return "\n\n".join([*blocks, *terms_line, *(["\n".join(lines)] if lines else [])])
 
 
 def missing_text(policy: str, incomplete: int) -> str:
@@ -198,7 +202,7 @@ def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
 
 def _coupling_text(couplings: np.ndarray, rows: Sequence, columns: Sequence) -> str:
     """Return couplings (L_i - 1, L_j - 1, ...) as a table of the levels `rows` by the (joint) levels `columns`."""
-    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)
+    n, values = SHOWN_LEVELS, couplings.reshape(len(rows), -1)  # levels of the first predictor by those of the others
     index, header = [label_text(x) for x in rows[:n]], [label_text(x) for x in columns[:n]]
     frame = pd.DataFrame(values[:n, :n], index=index, columns=header)
     size_note = f"\n... ({len(rows)} x {len(columns)} levels in all)" if max(values.shape) > n else ""

@@ -19,9 +19,9 @@ from bbl.report.canvas import (
     axes_inches,
     axes_or_new,
     check_axes,
-    colour_bar,
+    draw_colour_bar,
+    draw_legend,
     fit_names,
-    named_legend,
     short_name,
     shorten_names,
 )
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_blocks", "plot_selection", "plot_similarity"]
 
-MAX_PIXELS = 1500  # of a side of an image; cells of a larger table are averaged
+MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are averaged
 MAX_NAMED = 40  # rows or columns up to which each is named
 MAX_NUMBERED = 30  # groups up to which each is numbered
 MAX_LEGEND = 10  # levels up to which a legend names them
-MANY = 5000  # cells above which the extreme 0.5 % at either end do not count for the colour scale
+CLIP_ABOVE = 5000  # cells; of more, the extreme 0.5 % at either end do not count for the colour scale
 
 
 def plot_blocks(
@@ -70,43 +70,44 @@ def plot_blocks(
     ax : matplotlib Axes, optional
         A new figure by default.
     """
-    n, m = len(rows), len(columns)
-    ax = axes_or_new(ax, _size(n, m))
+    n_rows, n_columns = len(rows), len(columns)
+    ax = axes_or_new(ax, _figure_size(n_rows, n_columns))
     ends = [np.cumsum(np.bincount(partition)) for partition in (rows, columns)]  # of the groups, in sorted order
-    image = None if cells is None else _image(rows, columns, cells, rated, levels is not None)
+    image = None if cells is None else _cell_image(rows, columns, cells, rated, are_codes=levels is not None)
     values = means if image is None else image
+    # a pixel counts once for the colour scale, a block as often as it has cells
     weight = np.ones(values.shape) if image is not None else np.outer(np.bincount(rows), np.bincount(columns))
-    style = _style(values.ravel(), weight.ravel(), levels)
+    scale = _colour_scale(values.ravel(), weight.ravel(), levels)
     if image is None:
-        edges = [np.concatenate(([0], end)) for end in ends]
-        picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **style)
+        edges = [np.concatenate(([0], end)) for end in ends]  # of the blocks
+        picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **scale)
     else:
-        extent = (0.0, m, n, 0.0)
-        interpolation = "nearest" if min(n, m) < 300 or levels is not None else "antialiased"
-        picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **style)
-    _draw_borders(ax, ends, n, m)
-    ax.set(xlim=(0, m), ylim=(n, 0))
+        extent = (0.0, n_columns, n_rows, 0.0)
+        interpolation = "nearest" if min(n_rows, n_columns) < 300 or levels is not None else "antialiased"
+        picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **scale)
+    _draw_borders(ax, ends, n_rows, n_columns)
+    ax.set(xlim=(0, n_columns), ylim=(n_rows, 0))
     _label_axes(ax, (rows, columns), names, item_names)
     value_name = short_name(names[2])
     if levels is None:
         title = ("Share " if image is None and rated else "Mean " if image is None else "") + value_name
-        colour_bar(picture, None, [ax], title)
+        draw_colour_bar(picture, bar=None, axes=[ax], title=title)
     elif len(levels) <= MAX_LEGEND:
         from matplotlib.patches import Patch
 
-        patches = [Patch(color=style["cmap"](k)) for k in range(len(levels))]
-        texts = shorten_names(levels, 24)
-        named_legend(ax, patches, texts, title=value_name, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        patches = [Patch(color=scale["cmap"](k)) for k in range(len(levels))]
+        texts = shorten_names(levels, length=24)
+        draw_legend(ax, patches, texts, title=value_name, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
 
 
-def _size(n: int, m: int) -> tuple[float, float]:
+def _figure_size(n: int, m: int) -> tuple[float, float]:
     """Return width and height of a figure in inches: in proportion to n x m cells, but 3.4 to 8 high."""
     width = 6.0
     return width, float(np.clip(width * n / m, 3.4, 8.0))
 
 
-def _image(
+def _cell_image(
     rows: np.ndarray, columns: np.ndarray, cells: tuple[np.ndarray, ...], rated: bool, are_codes: bool
 ) -> np.ndarray:
     """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as in `plot_blocks`.
@@ -117,6 +118,7 @@ def _image(
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
     pixel_row_column = []  # of each cell
+    # for rows, then for columns: groups, pixels of the side, and the row or column of each cell
     for partition, side, index in zip((rows, columns), shape, cells[:2], strict=True):
         rank = np.empty(len(partition), dtype=np.int64)  # position of each row or column, sorted by group
         rank[np.argsort(partition, kind="stable")] = np.arange(len(partition))
@@ -126,32 +128,36 @@ def _image(
         image = np.full(n_pixels, np.nan)
         image[pixel] = cells[2]
         return image.reshape(shape)
-    total = np.bincount(pixel, cells[2] * cells[3], n_pixels)
+    total = np.bincount(pixel, cells[2] * cells[3], n_pixels)  # weighted sum of the values in each pixel
     weight = np.bincount(pixel, cells[3], n_pixels)
     if rated:
         return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
 
-def _style(values: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> dict[str, Any]:
-    """Return the options ``cmap``, ``vmin``, ``vmax`` for values (n,) with weights; one colour per level, if given.
+def _colour_scale(values: np.ndarray, weight: np.ndarray, levels: Sequence | None) -> dict[str, Any]:
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of the colours of values (n,) with weights (n,).
 
-    Otherwise the scale is symmetric, with white at zero, if values go clearly to both sides of zero.
+    With `levels`, values are codes, and each has a colour. Otherwise the scale is symmetric, with white at zero, if
+    values go clearly to both sides of zero.
     """
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     if levels is not None:
-        base = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
-        colours = base(np.arange(len(levels))) if len(levels) <= MAX_LEGEND else base(np.linspace(0, 1, len(levels)))
+        base_map = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
+        # the first colours of a list of ten, or colours at equal distances in a continuous map
+        colours = (
+            base_map(np.arange(len(levels))) if len(levels) <= MAX_LEGEND else base_map(np.linspace(0, 1, len(levels)))
+        )
         listed = ListedColormap(list(colours)).with_extremes(bad=MISSING)
         return {"cmap": listed, "vmin": -0.5, "vmax": len(levels) - 0.5}
     is_finite = np.isfinite(values)
     values, weight = values[is_finite], weight[is_finite]
     low, high = values.min(), values.max()
-    if weight.sum() > MANY:
+    if weight.sum() > CLIP_ABOVE:
         order = np.argsort(values)
-        share = np.cumsum(weight[order]) / weight.sum()
+        share = np.cumsum(weight[order]) / weight.sum()  # cumulative: low and high are weighted quantiles
         low, high = (values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
     is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
     cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(bad=MISSING)
@@ -176,7 +182,7 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
 
     Each argument has an entry for rows and one for columns: partition, name of the axis, names of its items.
     """
-    for k, axis in enumerate((ax.yaxis, ax.xaxis)):
+    for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
         partition, title = partitions[k], short_name(names[k])
         ends = np.cumsum(np.bincount(partition))
         inches_per_item = 0.85 * axes_inches(ax)[1 - k] / len(partition)  # labels and colour bar take the other 15 %
@@ -191,7 +197,7 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
             axis.set_ticks([])
             title = f"{short_name(names[k])}: {len(partition):,} in {len(ends)} groups"
         else:
-            fit_names(texts, positions, inches_per_item, 1.2, upright=k == 0 or is_small).label_ticks(axis)
+            fit_names(texts, positions, inches_per_item, max_depth=1.2, upright=k == 0 or is_small).label_ticks(axis)
         axis.set_label_text(title)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
@@ -203,18 +209,20 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid; `names` are
     those of rows and columns.
     """
-    ax = axes_or_new(ax, (5.2, 4.2))
+    ax = axes_or_new(ax, size=(5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
-    excess = grid.to_numpy() - grid.to_numpy().min()
+    excess = grid.to_numpy() - grid.to_numpy().min()  # (row groups, column groups)
     a, b = excess.shape
+    # the colours distinguish the best 60 %, and all others have the last colour
     vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0
+    # cells are centred at the numbers of groups, which begin with 1
     image = ax.imshow(excess, origin="lower", extent=(0.5, b + 0.5, 0.5, a + 0.5), cmap=f"{SEQUENTIAL}_r", vmax=vmax)
     i, j = np.unravel_index(excess.argmin(), excess.shape)
     ax.plot(j + 1, i + 1, marker="*", markersize=15, color="#D55E00", markeredgecolor="white")
     ax.set(xlabel=f"{short_name(names[1])} groups", ylabel=f"{short_name(names[0])} groups")
     ax.set_xticks(range(1, b + 1))
     ax.set_yticks(range(1, a + 1))
-    colour_bar(image, None, [ax], "-2 ICL above the best", "max")
+    draw_colour_bar(image, bar=None, axes=[ax], title="-2 ICL above the best", ends="max")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -243,5 +251,5 @@ def plot_similarity(
         image = ax.imshow(share[order][:, order], extent=(0, n, n, 0), vmin=0.0, vmax=1.0, cmap=SEQUENTIAL)
         _draw_borders(ax, [ends, ends], n, n)
         _label_axes(ax, (partition, partition), (name, name), (items, items))
-    colour_bar(image, None, axes_list, "Probability of one group")
+    draw_colour_bar(image, bar=None, axes=axes_list, title="Probability of one group")
     return axes_list

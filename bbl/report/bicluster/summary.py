@@ -13,25 +13,29 @@ from bbl.report.machine.summary import Section, Summary
 
 __all__ = ["CRITERIA", "blocks_summary", "blocks_text"]
 
+# title of the criterion of each method; ICL is the integrated completed likelihood
 CRITERIA = {"prototype": "-2 ICL", "genetic": "Fitness", "mcmc": "Expected loss"}
-SHOWN = 12  # groups in a printed table
+MAX_GROUPS = 12  # groups in a printed table
 
 
-def _head(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
-    """Return the call and, for rows and columns by name, the number of groups and their sizes."""
+def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
+    """Return the call and, for the rows and the columns, a line with the number of groups and their sizes.
+
+    Arguments as in `blocks_text`.
+    """
     lines = ["Call:", f" {call}"]
     for name, size in zip(names, sizes, strict=True):
-        shown = ", ".join(map(str, size[:SHOWN])) + (", ..." if len(size) > SHOWN else "")
+        shown = ", ".join(map(str, size[:MAX_GROUPS])) + (", ..." if len(size) > MAX_GROUPS else "")
         lines.append(f" {len(size)} {label_text(name)} group{'s' * (len(size) > 1)} of size {shown}")
     return "\n".join(lines)
 
 
 def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first `SHOWN` rows and columns, and a note that others are left out; empty if none are."""
+    """Return the first `MAX_GROUPS` rows and columns, and a note that others are left out; empty if none are."""
     a, b = table.shape
-    if a <= SHOWN and b <= SHOWN:
+    if a <= MAX_GROUPS and b <= MAX_GROUPS:
         return table, ""
-    return table.iloc[:SHOWN, :SHOWN], f"The first {min(a, SHOWN)} x {min(b, SHOWN)} of {a} x {b}."
+    return table.iloc[:MAX_GROUPS, :MAX_GROUPS], f"The first {min(a, MAX_GROUPS)} x {min(b, MAX_GROUPS)} of {a} x {b}."
 
 
 def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -61,7 +65,7 @@ def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np
     1 4.0
     """
     table, note = _first_groups(_with_text_columns(means))
-    return "\n".join([_head(call, names, sizes), "", "Block means:", table_text(table), *([note] if note else [])])
+    return "\n".join([_head_text(call, names, sizes), "", "Block means:", table_text(table), *([note] if note else [])])
 
 
 def blocks_summary(
@@ -81,4 +85,4 @@ def blocks_summary(
         sections.append(Section(heading, *_first_groups(_with_text_columns(table))))
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts), dtype=object)}
     tables |= {"means": means, "counts": counts}
-    return Summary(_head(call, names, sizes), facts, "Blocks:", sections, tables)
+    return Summary(_head_text(call, names, sizes), facts, "Blocks:", sections, tables)

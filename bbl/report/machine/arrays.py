@@ -1,4 +1,4 @@
-"""MachineArrays: what figures of fitted Boltzmann machines are drawn from."""
+"""MachineArrays: the attributes of a fitted Boltzmann machine that its figures are drawn from."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class MachineArrays(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """Parameters of all groups."""
+        """Fields and couplings of all groups."""
 
     @property
     def _counts(self) -> list[np.ndarray]:
-        """Weighted count (K, L_i) of every level in every group, by predictor."""
+        """For each predictor i, the weighted count of its L_i levels in the K groups, shape (K, L_i)."""

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.names import distinct_names
-from bbl.report.machine.summary import Section, Summary, shown_of, wald_sections
+from bbl.report.machine.summary import Section, Summary, shown_note, wald_sections
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.text import label_text
 
@@ -38,25 +38,28 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
     """Return one column of a table of parameters as a Series, or several, indexed by group and parameter name."""
-    K = max(table["group"].nunique(), 1)  # the rows of a group follow each other; all groups have the same parameters
+    # the rows of a group follow each other, and all groups have the same parameters: names are made once
+    K = max(table["group"].nunique(), 1)
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
     index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
     return table[columns].set_axis(index)
 
 
 def absent(name: Hashable) -> bool:
-    """Return whether a cell of a ``predictor`` column is missing: the term has fewer predictors."""
+    """Return whether a cell of a ``predictor`` column is missing, as the row has fewer predictors."""
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
 
 
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: str) -> Summary:
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
-    Tables are as in `Inference`, with the estimates without a penalty in the column `unpenalised`: they are shown where
-    the penalty draws an estimate out of its limits. `d` is ``"d"`` if they are of differences of groups, else empty.
+    `table` has a row for each parameter, with its estimate, test and limits, and in the column ``unpenalised`` the
+    estimate without a penalty, which is shown if the penalty draws an estimate out of its limits. `tests` has the joint
+    tests, `note` the line below them. `d` is ``"d"`` if parameters are differences of groups, else empty.
     """
-    clearest = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
-    shown = clearest.head(MAX_PARAMETERS)
+    # by p, and where several are 0 by |z|
+    sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
+    shown = sorted_table.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)
     index = [f"{g}: {name}" for g, name in zip(groups, parameter_names(shown), strict=True)]
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
@@ -66,7 +69,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: 5 for name in cells.columns if name != "Pr(>|z|)"})
     cells = cells.assign(test=shown["test"].to_numpy())
-    sections = [Section(f"Parameters{shown_of(shown, table)}", cells), *wald_sections(tests, d, note)]
+    sections = [Section(f"Parameters{shown_note(shown, table)}", cells), *wald_sections(tests, d, note)]
     table = table.drop(columns="unpenalised")
     return Summary("Inference", {}, "Estimates and tests:", sections, {"parameters": table, "tests": tests})
 
@@ -77,6 +80,7 @@ def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None =
     shown = table[is_coupling == pairs]
     groups = list(dict.fromkeys(table["group"]))
     names = parameter_names(shown[(shown["group"] == groups[0]).to_numpy()])
+    # estimates and limits, (groups, parameters)
     numbers = (shown[c].to_numpy(float).reshape(len(groups), len(names)) for c in ("estimate", "lower", "upper"))
     kind = "Coupling" if pairs else "Field"
     return plot_coefficients(names, groups, *numbers, title=f"{kind} with its {100 * level:g} % interval", ax=ax)

@@ -20,9 +20,9 @@ from bbl.report.canvas import (
     check_axes,
     fit_names,
     plain_log_axis,
-    plain_numbers,
     short_name,
     title_inches,
+    use_plain_numbers,
     wrap_names,
 )
 from bbl.report.grid import Grid, grid_columns
@@ -70,11 +70,11 @@ def plot_cv(
     logarithmic : bool, default False
         Whether the axis of the settings is logarithmic, with a zero drawn at its left end.
     """
-    xname, score = frame.columns[:2]
-    ax = axes_or_new(ax, (5.2, 3.6))
-    table = frame.sort_values(xname, kind="stable")
-    x, y = table[xname].to_numpy(float), table[score].to_numpy(float)
-    symbol, title = symbol or short_name(xname), title or short_name(xname)
+    setting, score = frame.columns[:2]  # names of columns
+    ax = axes_or_new(ax, size=(5.2, 3.6))
+    table = frame.sort_values(setting, kind="stable")
+    x, y = table[setting].to_numpy(float), table[score].to_numpy(float)
+    symbol, title = symbol or short_name(setting), title or short_name(setting)
     ax.plot(x, y, color=COLOURS[0], marker="o", markersize=4.5, linewidth=1.4, zorder=3)
     if {"ci1", "ci2"} <= set(frame.columns):
         low, high = table["ci1"], table["ci2"]
@@ -91,12 +91,12 @@ def plot_cv(
             ax.set_xscale("log")
             plain_log_axis(ax.xaxis, x.min(), x.max())
         else:
-            ax.set_xscale("symlog", linthresh=x[x > 0].min())
+            ax.set_xscale("symlog", linthresh=x[x > 0].min())  # linear from zero to the least positive setting
     ax.set(xlabel=title, ylabel="Score" if score == "score" else short_name(score))
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize="small")
     ax.spines[["top", "right"]].set_visible(False)
-    plain_numbers(ax)
+    use_plain_numbers(ax)
     return ax
 
 
@@ -136,14 +136,15 @@ def plot_comparison(
     'True parameter'
     >>> plt.close()
     """
-    ax = axes_or_new(ax, (4.4, 4.2))
-    models = zip(_fields_couplings(true), _fields_couplings(inferred), "hJ", strict=True)
-    pairs = [_flat_pair(true_values, inferred_values, name) for true_values, inferred_values, name in models]
+    ax = axes_or_new(ax, size=(4.4, 4.2))
+    models = zip(_unpack_parameters(true), _unpack_parameters(inferred), "hJ", strict=True)
+    # (true, inferred) fields as flat arrays, and (true, inferred) couplings
+    pairs = [_flatten_both(true_values, inferred_values, name) for true_values, inferred_values, name in models]
     values = np.concatenate([flat for pair in pairs for flat in pair])
     values = values[np.isfinite(values)]
     low, high = (values.min(), values.max()) if values.size else (-1.0, 1.0)
     margin = 0.06 * (high - low) or 1.0
-    ends = (low - margin, high + margin)
+    ends = (low - margin, high + margin)  # of both axes
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
     for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):
         if x.size:
@@ -151,31 +152,34 @@ def plot_comparison(
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
             points.set(markersize=5 if x.size < 500 else 2.5, markerfacecolor=colour if name == "h" else "none")
     if title:  # a title with mathematics is not wrapped
-        ax.set_title(title if "$" in title else wrap_names([title], axes_inches(ax)[0], 12.0, 3)[0])
+        ax.set_title(title if "$" in title else wrap_names([title], axes_inches(ax)[0], size=12.0, lines=3)[0])
     ax.set(xlim=ends, ylim=ends, aspect="equal")
     ax.set(xlabel="True parameter", ylabel="Inferred parameter")
     ax.legend(frameon=False, fontsize="small", loc="upper left")
     ax.spines[["top", "right"]].set_visible(False)
-    plain_numbers(ax)
+    use_plain_numbers(ax)
     return ax
 
 
-def _fields_couplings(parameters: HasParameters | Sequence) -> tuple[Iterable, Iterable]:
+def _unpack_parameters(parameters: HasParameters | Sequence) -> tuple[Iterable, Iterable]:
     """Return fields h and couplings J of a pair, or of an object that has them as attributes."""
     h, J = parameters if isinstance(parameters, Sequence) else (parameters.h, parameters.J)
     return h, J
 
 
-def _flat_pair(true: Iterable[Any], inferred: Iterable[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the fields, or the couplings, of two models as flat arrays in the same order; `name` is h or J."""
+def _flatten_both(true: Iterable[Any], inferred: Iterable[Any], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the fields, or the couplings, of two models as flat arrays in the same order; `name` is ``h`` or ``J``.
+
+    A DataError if the models do not have the same parameters.
+    """
     if isinstance(true, Mapping) and isinstance(inferred, Mapping):
-        missing = [key for key in true if key not in inferred]
-        if missing:
+        missing_keys = [key for key in true if key not in inferred]
+        if missing_keys:
             raise DataError(
-                f"The inferred {name} has no {missing[0]!r}; compare models of the same predictors and pairs."
+                f"The inferred {name} has no {missing_keys[0]!r}; compare models of the same predictors and pairs."
             )
         true, inferred = [true[key] for key in true], [inferred[key] for key in true]
-    flat = []
+    flat = []  # an array for each model
     for values in (true, inferred):
         arrays = list(values.values()) if isinstance(values, Mapping) else list(values)
         flat.append(np.concatenate([np.ravel(np.asarray(a, dtype=float)) for a in arrays] or [np.empty(0)]))
@@ -214,47 +218,48 @@ def plot_configurations(
         side = math.isqrt(m)
         shape = (side, side) if side * side == m else (1, m)
     pixels = np.arange(m) if positions is None else np.asarray(positions)
-    size = shape[0] * shape[1]
-    if positions is None and size != m:
+    n_pixels = shape[0] * shape[1]
+    if positions is None and n_pixels != m:
         raise OptionError(
-            f"shape={shape} has {size} pixels, but there are {m} predictors; give positions too.", argument="shape"
+            f"shape={shape} has {n_pixels} pixels, but there are {m} predictors; give positions too.", argument="shape"
         )
-    if pixels.shape != (m,) or (pixels < 0).any() or (pixels >= size).any() or len(np.unique(pixels)) < m:
-        raise OptionError(f"positions must be {m} different whole numbers in 0..{size - 1}.", argument="positions")
+    if pixels.shape != (m,) or (pixels < 0).any() or (pixels >= n_pixels).any() or len(np.unique(pixels)) < m:
+        raise OptionError(f"positions must be {m} different whole numbers in 0..{n_pixels - 1}.", argument="positions")
     if titles is not None and len(titles) != K:
         raise OptionError(f"There are {K} configurations, but {len(titles)} titles.", argument="titles")
     if names is not None and len(names) != m:
         raise OptionError(f"There are {m} predictors, but {len(names)} names.", argument="names")
     panel_titles = [""] * K if titles is None else list(titles)
-    images = np.zeros((K, size))
+    images = np.zeros((K, n_pixels))
     images[:, pixels] = codes
-    order = np.argsort(pixels)
-    below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
-    panels = _image_axes(panel_titles, shape, below, pixels[order]) if axes is None else check_axes(axes, K)
-    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, 3)
+    order = np.argsort(pixels)  # predictors from left to right, in an image of a single row
+    names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
+    panels = _new_image_axes(panel_titles, shape, names_below, pixels[order]) if axes is None else check_axes(axes, K)
+    panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3)
     for k, ax in enumerate(panels):
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
-        if below:
-            fit_names(below, pixels[order], axes_inches(ax)[0] / size, NAME_DEPTH).label_ticks(ax.xaxis)
+        if names_below:
+            fit_names(names_below, pixels[order], axes_inches(ax)[0] / n_pixels, NAME_DEPTH).label_ticks(ax.xaxis)
             ax.tick_params(length=0)
         ax.set_title(panel_titles[k], fontsize=TITLE_FONT)
     return panels
 
 
-def _image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:
+def _new_image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:
     """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
 
-    `names` are written below the columns `pixels` of an image of a single row.
+    `titles` are those of the images, `shape` the numbers of their rows and columns. `names`, if any, are written below
+    the columns `pixels` of an image of a single row.
     """
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
     foot = 0.15 + (fit_names(names, pixels, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = grid_columns(K, width + 0.15)
-    rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, 3))
+    rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3))
     height = max(width * shape[0] / shape[1], 0.15)
     if rows * (height + head) > MAX_HEIGHT:
         height = max(MAX_HEIGHT / rows - head, 0.1)
-    grid = Grid(K, columns, width, height, 0.1, head, foot, 0.15, 0.0)
+    grid = Grid(K, columns, width, height, left=0.1, head=head, foot=foot, gap=0.15, bar=0.0)
     return grid.axes(grid.figure())

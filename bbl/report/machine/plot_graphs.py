@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bbl.report.canvas import check_axes, colour_bar
+from bbl.report.canvas import check_axes, draw_colour_bar
 from bbl.report.machine.plot_interactions import draw_graph, new_graph_axes
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_edges"]
 
-LEAST_SHOWN = 0.05  # probability of an edge that is drawn
-PROBABLE = 0.5  # probability from which an edge is not dashed
-PALEST = 0.25  # share of the colour map that is left out: pale edges would not be seen on white
+MIN_SHOWN = 0.05  # probability from which an edge is drawn
+MIN_SOLID = 0.5  # probability from which an edge is solid, not dashed
+PALE_SHARE = 0.25  # share of the colour map that is left out: pale edges would not be seen on white
 
 
 def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: Axes | None = None) -> Axes:
-    """Draw a graph whose edges have probabilities.
+    """Draw a graph with E edges of given probabilities; edges below 5 % are left out.
 
     Parameters
     ----------
@@ -36,14 +36,15 @@ def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: A
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
 
-    is_shown = probability >= LEAST_SHOWN
+    is_shown = probability >= MIN_SHOWN
     order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
     ends, probability = ends[is_shown][order], probability[is_shown][order]
     title = "Probability of edges"
-    panels, bar = new_graph_axes([list(names)], [title], [""]) if ax is None else (check_axes([ax], 1), None)
-    colours = LinearSegmentedColormap.from_list("edges", colormaps["viridis_r"](np.linspace(PALEST, 1.0, 64)))
+    # the axes of the graph, in a list of one, and those of the colour bar
+    panels, bar = new_graph_axes([list(names)], [title], notes=[""]) if ax is None else (check_axes([ax], 1), None)
+    colours = LinearSegmentedColormap.from_list("edges", colormaps["viridis_r"](np.linspace(PALE_SHARE, 1.0, 64)))
     scale = {"cmap": colours, "vmin": 0.0, "vmax": 1.0}
-    lines = draw_graph(panels[0], list(names), ends, probability, scale, dashed=probability < PROBABLE)
+    lines = draw_graph(panels[0], list(names), ends, probability, scale, dashed=probability < MIN_SOLID)
     panels[0].set_title(title)
-    colour_bar(lines, bar, panels, "Probability (dashed: below 50 %)")
+    draw_colour_bar(lines, bar, panels, title="Probability (dashed: below 50 %)")
     return panels[0]

@@ -1,4 +1,9 @@
-"""Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as edges."""
+"""Interaction graph: predictors as nodes on a circle, their strongest pairwise interactions as edges.
+
+*Couplings* are the parameters of a pair of predictors, one for each combination of their levels. The *strength* of a
+pair is their Frobenius norm in the zero-sum gauge, in which couplings sum to zero over the levels of either predictor.
+`Layout` lists the pairs and says where their couplings are in the parameters (size,) of a group.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,9 @@ from bbl.report.canvas import (
     TITLE_FONT,
     axes_inches,
     check_axes,
-    colour_bar,
     count_letters,
-    diverging_colours,
+    diverging_scale,
+    draw_colour_bar,
     group_numbers,
     group_title,
     max_lines,
@@ -138,26 +143,28 @@ def draw_network(
             raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
         raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
     theta, titles = _graph_parameters(labels, parameters, groups)
+    # (graphs, pairs)
     strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
     n_pairs = default if top is None else integer("top", top, 1)
-    shown_pairs = [_strongest(row, n_pairs) for row in strengths]  # of each graph
-    signed = [
-        np.array([_sign(layout, row, p) for p in pairs]) * s[pairs]
-        for row, s, pairs in zip(theta, strengths, shown_pairs, strict=True)
+    shown_pairs = [_strongest_pairs(row, n_pairs) for row in strengths]  # positions in `layout.pairs`, for each graph
+    signed_strengths = [
+        np.array([_sign_of_pair(layout, row, pair) for pair in pairs]) * strength[pairs]
+        for row, strength, pairs in zip(theta, strengths, shown_pairs, strict=True)
     ]
+    # the predictors of each graph
     nodes = [np.arange(layout.m) if layout.m <= MAX_NODES else np.unique(layout.pairs[p]) for p in shown_pairs]
     names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
     notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
     panels, bar = new_graph_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
-    scale = _scale(np.concatenate([*signed, np.zeros(1)]))
-    headings = _headings(titles, notes, min(axes_inches(ax)[0] for ax in panels))
-    graphs = zip(panels, nodes, names, shown_pairs, signed, headings, strict=False)
+    scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))  # one number at least
+    headings = _graph_titles(titles, notes, min(axes_inches(ax)[0] for ax in panels))
+    graphs = zip(panels, nodes, names, shown_pairs, signed_strengths, headings, strict=False)
     for ax, graph_nodes, node_names, pairs, values, heading in graphs:
-        edges = np.searchsorted(graph_nodes, layout.pairs[pairs])
+        edges = np.searchsorted(graph_nodes, layout.pairs[pairs])  # as positions among the nodes of the graph
         lines = draw_graph(ax, node_names, edges, values, scale, dashed=values <= 0)
         ax.set_title(heading, fontsize=TITLE_FONT)
-    colour_bar(lines, bar, panels, "Signed strength (dashed: below 0)")
+    draw_colour_bar(lines, bar, panels, title="Signed strength (dashed: below 0)")
     return panels
 
 
@@ -169,37 +176,43 @@ def _shown_pairs_note(n: int, total: int) -> str:
     return "" if n == total else f"showing the {count} of {total} pairs"
 
 
-def _headings(titles: list[str], notes: list[str], width: float) -> list[str]:
+def _graph_titles(titles: list[str], notes: list[str], width: float) -> list[str]:
     """Return the title of each graph with its note on a line below, cut to `width` inches."""
-    lines = zip(wrap_names(titles, width, TITLE_FONT, 3), wrap_names(notes, width, TITLE_FONT, 2), strict=True)
+    lines = zip(
+        wrap_names(titles, width, TITLE_FONT, lines=3), wrap_names(notes, width, TITLE_FONT, lines=2), strict=True
+    )
     return [f"{title}\n{note}" if note else title for title, note in lines]
 
 
 def new_graph_axes(names: list[list], titles: list[str], notes: list[str]) -> tuple[list[Axes], Axes]:
     """Return axes of a new figure for graphs with these node `names`, titles and notes, and axes for its colour bar."""
-    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))
+    n, n_nodes = min(len(names), MOST_PANELS), max(map(len, names))  # graphs, and nodes of the largest
     # inches of the circle's radius and of the names outside
     radius, depth = {1: (1.9, 1.6), 2: (1.5, 1.3)}.get(n, (1.0, 0.95) if n <= 6 else (0.75, 0.62))
+    # radial names have room in a font that is half a point larger than the smallest
     radius = max(radius, _least_radius(n_nodes, MIN_FONT + 0.5))
     depth = min(depth, max(text_inches(label_text(x), MAX_FONT) for node_names in names for x in node_names) + 0.05)
     side = 2 * (NAME_RADIUS * radius + depth + MARGIN)
-    three_lines = LINE_HEIGHT * MAX_FONT / 72 * 3
+    three_lines = LINE_HEIGHT * MAX_FONT / 72 * 3  # horizontal names have up to three lines
     height = side if n_nodes > MAX_HORIZONTAL_NAMES else 2 * (NAME_RADIUS * radius + three_lines + MARGIN)
-    head = 0.15 + title_inches(_headings(titles, notes, side))
-    grid = Grid(n, grid_columns(n, side + 0.15), side, height, 0.1, head, 0.1, 0.15)
-    figure = grid.figure(0.0, 0.0, 0.25 if n < len(names) else 0.0)
+    head = 0.15 + title_inches(_graph_titles(titles, notes, side))
+    grid = Grid(n, grid_columns(n, side + 0.15), side, height, left=0.1, head=head, foot=0.1, gap=0.15)
+    figure = grid.figure(top=0.0, width=0.0, below=0.25 if n < len(names) else 0.0)
     panels = grid.axes(figure)
     note_shown(panels[0], n, len(names), "graphs")
     return panels, grid.bar_axes(figure)
 
 
-def _scale(values: np.ndarray) -> dict[str, Any]:
-    """Return a symmetric colour scale for lines, without the pale middle in which weak edges would not be seen."""
+def _edge_scale(values: np.ndarray) -> dict[str, Any]:
+    """Return the options ``cmap``, ``vmin``, ``vmax`` of a symmetric colour scale for edges.
+
+    It lacks the pale middle of the colour map, in which weak edges would not be seen.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
-    scale = diverging_colours(values)
-    ends = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])
-    return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](ends))}
+    scale = diverging_scale(values)
+    strong_colours = np.concatenate([np.linspace(0, 0.28, 64), np.linspace(0.72, 1, 64)])  # positions in the map, 0..1
+    return {**scale, "cmap": LinearSegmentedColormap.from_list("edges", scale["cmap"](strong_colours))}
 
 
 def _graph_parameters(
@@ -209,7 +222,7 @@ def _graph_parameters(
     theta, titles = [], []
     for g in labels.groups if groups is None else groups:
         is_pair = isinstance(g, tuple) and len(g) == 2 and g not in labels.groups
-        first, *second = group_numbers(labels, g if is_pair else [g])
+        first, *second = group_numbers(labels, g if is_pair else [g])  # `second` is empty for a single group
         theta.append(parameters.theta[first] - parameters.theta[second[0]] if is_pair else parameters.shift[first])
         names = " less ".join(label_text(labels.groups[k]) for k in (first, *second))
         titles.append(group_title(labels, names))
@@ -218,15 +231,19 @@ def _graph_parameters(
     return np.array(theta), titles
 
 
-def _strongest(strength: np.ndarray, n: int) -> np.ndarray:
-    """Return the positions of the `n` strongest pairs, the strongest last, without pairs of strength zero."""
+def _strongest_pairs(strength: np.ndarray, n: int) -> np.ndarray:
+    """Return the positions in `strength` of the `n` strongest pairs, strongest last, without those of strength 0."""
     order = np.argsort(strength, kind="stable")[-n:]
     return order[strength[order] > 0]
 
 
-def _sign(layout: Layout, theta: np.ndarray, pair: int) -> float:
-    """Return the sign of a pair's largest coupling of non-reference levels, in the zero-sum gauge."""
+def _sign_of_pair(layout: Layout, theta: np.ndarray, pair: int) -> float:
+    """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels, in the zero-sum gauge.
+
+    `theta` (size,) are the parameters of a graph, `pair` is a position in ``layout.pairs``.
+    """
     i, j = layout.pairs[pair]
+    # the levels of reference get couplings of 0 before the change of gauge, and are left out after it
     table = zero_sum(np.pad(layout.table(theta, int(i), int(j)), ((1, 0), (1, 0))))[1:, 1:].ravel()
     return float(np.sign(table[np.abs(table).argmax()])) if table.size else 0.0
 
@@ -236,15 +253,15 @@ def draw_graph(
 ) -> LineCollection:
     """Draw nodes with their names, and edges between them; return the drawn edges.
 
-    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths, `scale` their colours (`_scale`), `dashed`
-    (n,) bool the edges that are dashed.
+    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths or probabilities, `scale` the options of
+    their colours (as from `_edge_scale`), and `dashed` (n,) says which edges are dashed.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)
     nodes = np.column_stack([np.cos(angle), np.sin(angle)])
-    t = np.linspace(0, 1, 25)[:, None]
+    t = np.linspace(0, 1, 25)[:, None]  # parameter of the points on a curve
     curves = []
     for a, b in edges:  # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart
         half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
@@ -276,33 +293,36 @@ def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, wid
     `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are inches of the axes. A
     smaller font is taken only if it shows clearly more letters.
     """
-    n, radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
-    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)  # best: font size, texts, radius
+    n, is_radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
+    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)  # best choice so far: font size, texts, radius
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
+        # inches outside the circle for names, on the left and right, and above and below; the circle keeps the rest
         beside = min(longest + 0.03, 0.225 * width)
-        above = min(longest + 0.03, 0.225 * height) if radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
+        above = min(longest + 0.03, 0.225 * height) if is_radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS
         # the lines of a name have the room to the next node, or as much height as the top node leaves
         rim = NAME_RADIUS * radius
-        height_of_name = 2 * np.pi * rim / max(n, 1) if radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
+        height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
-        n_letters = count_letters(texts) * (not radial or radius >= _least_radius(n, size))
+        # radial names that would overlap count as no letters
+        n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))
         if n_letters > MORE_LETTERS * most_letters or not most_letters:
             most_letters, best = n_letters, (float(size), texts, radius)
     size, texts, radius = best
-    step = max(1, math.ceil(_least_radius(n, size) / radius)) if radial else 1
+    step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1  # names that overlap: every step-th
     for k in range(0, n, step):
         (x, y), degrees = nodes[k], np.degrees(angle[k]) % 360
         is_left = 90 < degrees < 270
         ax.annotate(
             texts[k],
             (NAME_RADIUS * x, NAME_RADIUS * y),
-            rotation=(degrees - 180 if is_left else degrees) if radial else 0,
+            rotation=(degrees - 180 if is_left else degrees) if is_radial else 0,
             rotation_mode="anchor",
-            ha="center" if not radial and abs(x) < 0.2 else "right" if is_left else "left",
-            va="center" if radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
+            # horizontal names near the top and the bottom are centred above and below their nodes
+            ha="center" if not is_radial and abs(x) < 0.2 else "right" if is_left else "left",
+            va="center" if is_radial or abs(x) >= 0.2 else "bottom" if y > 0 else "top",
             fontsize=size,
         )
     return radius

@@ -1,4 +1,9 @@
-"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or fields."""
+"""Sequence logos: the levels of each predictor as stacked letters, whose heights are information or fields.
+
+K is the number of groups, m that of predictors, L_i that of levels of predictor i. *Fields* h are the parameters of
+single levels, *couplings* J those of levels of two or more predictors; D is the number of fields of
+non-reference levels.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +30,9 @@ from bbl.report.canvas import (
     group_colours,
     group_numbers,
     group_titles,
-    plain_numbers,
     shorten_names,
     title_inches,
+    use_plain_numbers,
 )
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 from bbl.report.machine.arrays import MachineArrays
@@ -95,7 +100,7 @@ def plot_logo(
     return draw_logo(self.labels, heights, groups=groups, ylabel=title, axes=axes)
 
 
-def _alphabet(labels: Labels) -> dict[str, str] | None:
+def _alphabet_colours(labels: Labels) -> dict[str, str] | None:
     """Return the colours of nucleotides or amino acids by letter, if all levels are letters of either; else None.
 
     "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, as fewer letters may mean other things.
@@ -121,14 +126,14 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
         ``p_i(x) (log2 A - H_i)`` in bits, with the entropy ``H_i`` of the frequencies ``p_i``. A is 4 for nucleotides,
         20 for amino acids, else ``L_i``. There is no correction for small samples.
     """
-    alphabet = _alphabet(labels)
-    size = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
+    alphabet = _alphabet_colours(labels)
+    n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
     heights = []
     for table in counts:
         total = np.sum(table, axis=1, keepdims=True)
         p = np.divide(table, total, out=np.zeros(np.shape(table)), where=total > 0)
         entropy = -(p * np.log2(np.where(p > 0, p, 1.0))).sum(axis=1, keepdims=True)
-        max_entropy = np.log2(max(size or 0, p.shape[1]))
+        max_entropy = np.log2(max(n_letters or 0, p.shape[1]))
         heights.append(p * np.maximum(max_entropy - entropy, 0.0))
     return heights
 
@@ -149,17 +154,18 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     """
     layout, theta = parameters.layout, parameters.shift
     row, col = cells(layout)  # the two fields, 0..D-1, to which each coupling of a pair belongs
-    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # of the predictor of each field
+    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # of the predictor of each field, (D,)
     fields = theta[:, : layout.D].copy()
-    for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):
+    for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):  # of pairs, in group k
         fields[k] += np.bincount(row, couplings / n_levels[col], layout.D)
         fields[k] += np.bincount(col, couplings / n_levels[row], layout.D)
-    for term in layout.scopes[layout.m + len(layout.pairs) :]:
-        couplings = layout.table(theta, *term)
+    for term in layout.scopes[layout.m + len(layout.pairs) :]:  # terms of three or more predictors
+        couplings = layout.table(theta, *term)  # (K, L_i - 1, L_j - 1, ...)
         for a, i in enumerate(term):
             other_axes = tuple(1 + b for b in range(len(term)) if b != a)
             n_other_cells = np.prod([layout.n_levels[j] for j in term if j != i])
             fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / n_other_cells
+    # reference levels have fields of 0
     tables = [np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)]
     return [table - table.mean(axis=1, keepdims=True) for table in tables]
 
@@ -215,29 +221,30 @@ def draw_logo(
     names = [labels.groups[k] for k in shown[:n_panels]]
     panels = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
     note_shown(panels[0], n_panels, len(shown), "logos")
+    # the highest stack of letters above the axis, and the lowest below
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
-    letters = [[x.translate(ESCAPED) for x in shorten_names(levels, 12)] for levels in labels.levels]
-    if _alphabet(labels) is not None:  # capitals fill the height better
+    letters = [[x.translate(ESCAPED) for x in shorten_names(levels, length=12)] for levels in labels.levels]
+    if _alphabet_colours(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
     colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels))
     for k, ax, title in zip(shown, panels, titles, strict=False):
         for i, table in enumerate(tables):
-            _stack(ax, i, table[k], letters[i], colours[i])
-        _tick_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
+            _stack_letters(ax, i, table[k], letters[i], colours[i])
+        _fit_predictor_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)
         ax.tick_params(axis="x", length=0)
         ax.set(xlim=(-0.6, m - 0.4), ylim=(bottom - margin if bottom < 0 else 0.0, top + margin))
         ax.set_title(title, fontsize=TITLE_FONT)
-        if ax.yaxis.get_tick_params()["labelleft"]:
+        if ax.yaxis.get_tick_params()["labelleft"]:  # a panel on the left
             ax.set_ylabel(ylabel)
         ax.axhline(0, color="0.3", linewidth=0.8)
         ax.spines[["top", "right", "bottom"]].set_visible(False)
-    plain_numbers(*panels)
+    use_plain_numbers(*panels)
     return panels
 
 
-def _tick_names(labels: Labels, width: float) -> TickNames:
+def _fit_predictor_names(labels: Labels, width: float) -> TickNames:
     """Return the names of the predictors below a logo of `width` inches."""
     m = len(labels.names)
     return fit_names(labels.names, np.arange(m), width / (m + 0.2), NAME_DEPTH)
@@ -246,21 +253,30 @@ def _tick_names(labels: Labels, width: float) -> TickNames:
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure, one per group, as wide as the names of the levels need."""
     n, m = len(groups), len(labels.names)
-    longest = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
-    width = float(np.clip(0.4 + m * (0.36 if longest == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
+    longest_name = max((len(str(x)) for levels in labels.levels for x in levels), default=1)
+    width = float(np.clip(0.4 + m * (0.36 if longest_name == 1 else 1.0), 1.5 if n > 3 else 3.0, 12.0))
     columns = 1 if n <= 3 else grid_columns(n, width + 0.25)
     head = 0.15 + title_inches(group_titles(labels, groups, width))
     height = float(np.clip(15.0 / math.ceil(n / columns) - head, 0.6, 1.3))
-    grid = Grid(n, columns, width, height, 0.75, head, _tick_names(labels, width).depth + 0.25, bar=0.0)
+    grid = Grid(
+        n=n,
+        columns=columns,
+        width=width,
+        height=height,
+        left=0.75,
+        head=head,
+        foot=_fit_predictor_names(labels, width).depth + 0.25,
+        bar=0.0,
+    )
     return grid.axes(grid.figure(below=0.25 if n < len(labels.groups) else 0.0))
 
 
 def _level_colours(labels: Labels) -> list[Sequence]:
-    """Return the colours of the levels of each predictor, shape (m, L_i).
+    """Return a list of L_i colours for the levels of each predictor i.
 
     Letters of an alphabet have its colours; other levels have the same colour in all predictors if colours suffice.
     """
-    alphabet = _alphabet(labels)
+    alphabet = _alphabet_colours(labels)
     if alphabet is not None:
         return [[alphabet.get(str(x).upper(), "0.5") for x in levels] for levels in labels.levels]
     distinct = list(dict.fromkeys(x for levels in labels.levels for x in levels))
@@ -269,19 +285,22 @@ def _level_colours(labels: Labels) -> list[Sequence]:
     return [group_colours(len(levels)) for levels in labels.levels]
 
 
-def _stack(ax: Axes, x: int, heights: np.ndarray, texts: Sequence, colours: Sequence) -> None:
-    """Stack the letters of one predictor (L_i of each argument) at position `x`, the tallest farthest from zero."""
+def _stack_letters(ax: Axes, x: int, heights: np.ndarray, texts: Sequence, colours: Sequence) -> None:
+    """Stack the letters of one predictor at position `x`, the tallest farthest from zero.
+
+    `heights`, `texts` and `colours` have an entry for each level; letters of negative height hang below zero.
+    """
     ends = {1.0: 0.0, -1.0: 0.0}  # end of the stack above zero, and of the stack below
     for a in np.argsort(np.abs(heights), kind="stable"):
         sign = 1.0 if heights[a] > 0 else -1.0
         if heights[a]:
             low = min(ends[sign], ends[sign] + heights[a])
-            _letter(ax, texts[a], x, low, abs(heights[a]), colours[a])
+            _draw_letter(ax, texts[a], x, low, abs(heights[a]), colours[a])
         ends[sign] += heights[a]
 
 
 @lru_cache(maxsize=512)
-def _outline(text: str) -> Any:
+def _letter_outline(text: str) -> Any:
     """Return the outline of a text in bold letters of size 1, as a path."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
@@ -289,16 +308,16 @@ def _outline(text: str) -> Any:
     return TextPath((0, 0), text, size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
 
 
-def _letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
+def _draw_letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
     """Draw a text centred at `x` from `low` up, stretched to `height` and width 0.9; narrow letters stay narrower."""
     from matplotlib.patches import PathPatch
     from matplotlib.transforms import Affine2D
 
     if not text.strip():  # matplotlib has no path for blanks
         return
-    path = _outline(text)
+    path = _letter_outline(text)
     box = path.get_extents()
-    wide = 0.9 / max(box.width, 0.55)
-    middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
-    stretched = middle.scale(wide, height / box.height).translate(x, low)
+    x_scale = 0.9 / max(box.width, 0.55)  # letters narrower than 0.55, such as I, are not stretched to the full width
+    centred = Affine2D().translate(-(box.x0 + box.x1) / 2, -box.y0)
+    stretched = centred.scale(x_scale, height / box.height).translate(x, low)
     ax.add_patch(PathPatch(path.transformed(stretched), facecolor=colour, edgecolor="none"))

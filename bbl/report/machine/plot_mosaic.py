@@ -1,4 +1,9 @@
-"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all levels."""
+"""Figure of a table of counts: a mosaic whose tiles are shaded by residuals, with the names of all levels.
+
+A mosaic is a square that is split along x by the levels of the first variable, each part along y by those of the
+second, then again along x and y by those of the third and the fourth. The area of a tile is the share of its cell of
+the table. Variables are numbered 0..3; they are named below, on the left, above and on the right.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["check_mosaic", "draw_mosaic"]
 
-MAX_VARIABLES = 4  # one for each side of the mosaic: below, left, above, right
+MAX_VARIABLES = 4  # one for each side of the mosaic
 RIGHT = 3  # number of the variable that is named on the right
-MAX_TILES = 400
-SIZE = (8.5, 7.0)  # inches of a new figure
+MAX_TILES = 400  # cells of the table
+SIZE = (8.5, 7.0)  # inches of a new figure, width and height
 NAME_DEPTH = 1.1  # inches beside the mosaic for the names of levels
-EMPTY = 1e-7  # share of the count that an empty cell gets, so that its neighbours have a place
-VISIBLE = 1e-5  # least width or height of a tile that is not empty, in shares of the mosaic's
-MARGIN = 0.02  # around the mosaic, for names that are moved apart by half a line
+EMPTY_SHARE = 1e-7  # of the total count, which an empty cell gets, so that its neighbours have a place
+MIN_TILE_SIDE = 1e-5  # width or height above which a tile is not empty, in shares of the mosaic's side
+MARGIN = 0.02  # around the mosaic, in shares of its side, for names that are moved apart by half a line
 GAP = 0.03  # between the columns, in shares of the width; less between later splits
 BOUNDS = (-6.0, -4.0, -2.0, 2.0, 4.0, 6.0)  # residuals at which the shade changes; the outer classes are open
+# colours below -4, of -4..-2, -2..2, 2..4 and above 4
 SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # of RdBu, safe for colour-blind readers
 
 
@@ -49,7 +55,9 @@ def draw_mosaic(
     names : sequence of length m
         Variables in the order in which they split the tiles.
     levels : m sequences
-    counts, residuals : ndarray, shape (number of levels of each variable)
+        Levels of each variable.
+    counts, residuals : ndarray, shape (L_1, ..., L_m)
+        Count and Pearson residual of each cell of the table; tiles with a residual below -2 have dashed edges.
     ax : matplotlib Axes, optional
         A new figure by default.
 
@@ -63,21 +71,23 @@ def draw_mosaic(
 
     ax = axes_or_new(ax, SIZE)
     shades = ScalarMappable(BoundaryNorm(BOUNDS[1:-1], len(SHADES), extend="both"), ListedColormap(list(SHADES)))
-    shares = np.maximum(counts / counts.sum(), EMPTY)
-    # a number for each level: texts of different levels may be equal
+    shares = np.maximum(counts / counts.sum(), EMPTY_SHARE)
+    # keys are numbers of levels as texts: the names of different levels may be equal
     cells = {tuple(map(str, cell)): float(share) for cell, share in np.ndenumerate(shares)}
 
-    def properties(key: tuple[str, ...]) -> dict:
+    def tile_style(key: tuple[str, ...]) -> dict:
+        """Return the matplotlib options of the tile of a cell."""
         residual = residuals[tuple(map(int, key))]
         is_low = residual < BOUNDS[2]
         edge = {"linestyle": "--" if is_low else "-", "edgecolor": "0.35", "linewidth": 0.7}
         return {"facecolor": shades.to_rgba(residual), **edge}
 
-    with np.errstate(divide="ignore", invalid="ignore"):  # in the default shades, which are not used
-        # statistic: the other default shades are for up to five levels of a fourth variable
+    # statsmodels computes default shades, which are not used: its divisions by 0 are ignored, and statistic=True avoids
+    # the default shades that exist only for up to five levels of a fourth variable
+    with np.errstate(divide="ignore", invalid="ignore"):
         options = {"axes_label": False, "labelizer": lambda _: "", "gap": _gaps(counts), "statistic": True}
-        _, tiles = mosaic(cells, ax=ax, properties=properties, **options)
-    boxes = {tuple(map(int, key)): box for key, box in tiles.items()}  # (x, y, width, height)
+        _, tiles = mosaic(cells, ax=ax, properties=tile_style, **options)
+    boxes = {tuple(map(int, key)): box for key, box in tiles.items()}  # (x, y, width, height) of each tile
     ax.set(xlim=(-MARGIN, 1.0 + MARGIN), ylim=(1.0 + MARGIN, -MARGIN))  # the first level on top
     ax.set_frame_on(False)
     _name_sides(ax, names, levels, boxes)
@@ -87,13 +97,19 @@ def draw_mosaic(
 
 
 def _gaps(counts: np.ndarray) -> list[float]:
-    """Return the gap between tiles of each split, in shares of what is split: narrower, the more tiles there are."""
-    n_before = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]
-    return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_before)]
+    """Return the gap between the tiles of each split, as a share of the part that is split.
+
+    Gaps are narrower in the second split along an axis, and the more parts there are to split.
+    """
+    n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]  # parts before each split
+    return [GAP / (1 + k // 2) / max(1.0, np.sqrt(n) / 2) for k, n in enumerate(n_parts)]
 
 
 def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence], boxes: dict[tuple, tuple]) -> None:
-    """Write the names of variables and levels at the four sides: below, left, above, right."""
+    """Write the names of variables and levels at the four sides: below, left, above, right.
+
+    `boxes` has the (x, y, width, height) of each tile, by the numbers of its levels.
+    """
     width, height = (0.85 * inches for inches in axes_inches(ax))  # the rest goes to names and the colour bar
     sides = [ax.xaxis, ax.yaxis]
     if len(names) > 2:
@@ -102,39 +118,41 @@ def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence],
         sides.append(ax.secondary_yaxis("right").yaxis)
     ax.tick_params(length=0)
     for number, axis in enumerate(sides):
-        horizontal = number % 2 == 0
+        is_horizontal = number % 2 == 0
         if number < len(names):
-            ticks = _ticks(levels, boxes, number, width if horizontal else height)
+            ticks = _fit_level_names(levels, boxes, number, width if is_horizontal else height)
             axis.set_tick_params(length=0)
             ticks.label_ticks(axis)
-            title = wrap_names([names[number]], width if horizontal else height, TITLE_FONT)[0]
+            title = wrap_names([names[number]], width if is_horizontal else height, TITLE_FONT)[0]
             axis.set_label_text(title, fontsize=TITLE_FONT)
-        else:
+        else:  # there is one variable: the left has no names
             axis.set_ticks([])
     for side in ax.child_axes:
         for spine in side.spines.values():
             spine.set_visible(False)
 
 
-def _ticks(levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float) -> TickNames:
-    """Return the names of the levels of variable `number`, in the middle of what they take of the mosaic's side.
+def _fit_level_names(levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float) -> TickNames:
+    """Return the names of the levels of variable `number`, each in the middle of its tiles at the variable's side.
 
-    `inches` is the length of the side. From the third variable on, the names are repeated in each earlier split along
-    the side. They stand at the tiles that are next to the side, but for empty ones, which have no name of their own.
+    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, the side has been split
+    before: the names are repeated in each part, and empty tiles have none. Names belong to the tiles nearest to the
+    side that are not all empty.
     """
     axis = number % 2  # 0 along x, 1 along y
-    along, across = slice(axis, number, 2), slice(1 - axis, number, 2)  # earlier variables in a key
-    strips: dict[tuple, tuple] = {}  # of each earlier split along the side, the tiles that are next to it
+    # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those that split across it
+    along, across = slice(axis, number, 2), slice(1 - axis, number, 2)
+    strips: dict[tuple, tuple] = {}  # for each part of the side: the levels across it of the tiles that are next to it
     for key in sorted(boxes, key=lambda key: key[across], reverse=number == RIGHT):
-        if boxes[key][3 - axis] > VISIBLE:
+        if boxes[key][3 - axis] > MIN_TILE_SIDE:  # height of a tile for the sides along x, width for those along y
             strips.setdefault(key[along], key[across])
-    ranges: dict[tuple, tuple[float, float]] = {}
+    ranges: dict[tuple, tuple[float, float]] = {}  # for each part of the side and level: where its tiles begin and end
     for key, box in boxes.items():
         if strips.get(key[along]) == key[across]:
             low, high = ranges.get((*key[along], key[number]), (np.inf, -np.inf))
             ranges[*key[along], key[number]] = min(low, box[axis]), max(high, box[axis] + box[axis + 2])
     if number > 1:
-        ranges = {key: (low, high) for key, (low, high) in ranges.items() if high - low > VISIBLE}
+        ranges = {key: (low, high) for key, (low, high) in ranges.items() if high - low > MIN_TILE_SIDE}
     middles = sorted((0.5 * (low + high), key[-1]) for key, (low, high) in ranges.items())
     names = [levels[number][level] for _, level in middles]
     return fit_names(names, [middle for middle, _ in middles], inches, NAME_DEPTH, upright=axis == 1)

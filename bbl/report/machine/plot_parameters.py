@@ -1,7 +1,8 @@
 """Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as maps.
 
-*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings* those of pairs. A
-*map* is a matrix of coloured cells. All lengths are in inches.
+*Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings* those of pairs; K
+is the number of groups. A `Layout` says where they are in the parameter vector of a group, fields first. A *map* is a
+matrix of coloured cells. All lengths are in inches.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from bbl.report.canvas import (
     TickNames,
     axes_inches,
     check_axes,
-    colour_bar,
     colour_limit,
-    diverging_colours,
+    diverging_scale,
+    draw_colour_bar,
+    draw_legend,
     fit_names,
     group_colours,
     group_numbers,
     group_titles,
     mark_negative,
-    named_legend,
-    plain_numbers,
     pointed_ends,
     text_inches,
     title_inches,
+    use_plain_numbers,
     wrap_names,
 )
 from bbl.report.grid import MOST_PANELS, Grid, axes_at, grid_columns, note_shown
@@ -98,28 +99,32 @@ def plot_parameters(
         If `errors` has the wrong shape or is negative.
     """
     shown = group_numbers(labels, groups)
+    # d stands before the symbols h and J in titles where parameters are differences from the pooled fit
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
-    half_widths = None if errors is None else _half_widths(errors, (len(labels.groups), layout.D))[:, shown]
-    names = [labels.groups[g] for g in shown]
+    half_widths = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
+    group_names = [labels.groups[g] for g in shown]
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
-    map_spec = _MapSpec.from_layout(labels, layout, n_maps)
+    map_style = _MapStyle.from_layout(labels, layout, n_maps)
     if axes is None:
-        panels, bar_axes = _figure(labels, layout, names, map_spec, n_maps)
-        note_shown(panels[0], n_maps or len(names), len(names), "maps")
+        panels, bar_axes = _new_figure(labels, layout, group_names, map_style, n_maps)
+        note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")
     else:
         panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
     if fields.size <= MAX_BARS:
-        _bars(panels[0], fields, labels, layout, names, f"Field ${d}h$", half_widths)
+        _draw_bars(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", half_widths)
     else:
-        _field_map(panels[0], fields, labels, layout, names, f"Field ${d}h$", half_widths, bar_axes[0])
+        _draw_field_map(panels[0], fields, labels, layout, group_names, f"Field ${d}h$", half_widths, bar_axes[0])
     if n_maps:
-        _coupling_maps(panels[1:], theta[:n_maps], labels, layout, names[:n_maps], d, map_spec, bar_axes[1])
+        _draw_coupling_maps(panels[1:], theta[:n_maps], labels, layout, group_names[:n_maps], d, map_style, bar_axes[1])
     return panels
 
 
-def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
-    """Return `errors` as distances (2, K, D) of the lower and the upper limits; `shape` is (K, D)."""
+def _read_errors(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
+    """Return `errors` as distances (2, K, D) of the lower and the upper limits from the fields; `shape` is (K, D).
+
+    A DataError if they have another shape or are negative.
+    """
     half_widths = np.asarray(errors, dtype=float)
     if half_widths.shape not in (shape, (2, *shape)) or (half_widths < 0).any():
         raise DataError(f"errors must hold {shape[0]} x {shape[1]} numbers, none below 0: one per group and field.")
@@ -127,28 +132,29 @@ def _half_widths(errors: ArrayLike, shape: tuple[int, int]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _MapSpec:
-    """What the cells of the maps of couplings are, and the size of the maps in a new figure."""
+class _MapStyle:
+    """Kind of cells, names and sizes of the maps of couplings, which are square."""
 
     shows_levels: bool  # whether a cell is a coupling of two levels, not the norm of a pair of predictors
     n: int  # cells along a side: D levels, or m predictors
     names: list  # of levels or predictors along a side
-    name_positions: np.ndarray  # in cells
-    min_side: float  # inches
-    max_side: float  # inches
+    name_positions: np.ndarray  # position of each name along a side, in cells
+    min_side: float  # inches of a side in a new figure, at least
+    max_side: float  # inches of a side in a new figure, at most
 
     @classmethod
-    def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _MapSpec:
+    def from_layout(cls, labels: Labels, layout: Layout, n_maps: int) -> _MapStyle:
         """Choose cells, names and sizes for `n_maps` maps, one for each group."""
         shows_levels = bool(layout.D <= MAX_SINGLE_COUPLINGS or (layout.n_levels == 2).all())
         n = layout.D if shows_levels else layout.m
-        names, positions = list(labels.names), _middles(layout) if shows_levels else np.arange(layout.m)
+        names, positions = list(labels.names), _predictor_middles(layout) if shows_levels else np.arange(layout.m)
         are_large = n_maps <= MAX_LARGE_MAPS
         if shows_levels and layout.D <= MAX_NAMED_LEVELS and are_large:
             names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
             positions = np.arange(n)
+        # least and largest side in inches; 0.11 inches between names hold a line in the smallest font
         low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if are_large else (2.0, 2.6))
-        gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0
+        gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0  # cells between the closest names
         return cls(shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high)
 
     def tick_names(self, side: float) -> tuple[TickNames, TickNames]:
@@ -159,15 +165,18 @@ class _MapSpec:
 
 
 def _field_width(layout: Layout, K: int) -> float:
-    """Return the width of the axes of the fields of K groups in a new figure."""
+    """Return the width in inches of the axes of the fields of K groups in a new figure."""
     inches_per_level = max(0.16, 0.07 * K) if K * layout.D <= MAX_BARS else 0.1
     return float(np.clip(inches_per_level * layout.D, 5.8, 11.0))
 
 
 def _field_tick_names(labels: Labels, layout: Layout, K: int, width: float) -> tuple[TickNames, TickNames | None]:
-    """Return names below and above the fields: levels and predictors for bars, predictors and None for a map."""
+    """Return the names below and above the fields of K groups, on axes of `width` inches.
+
+    Bars have levels below and predictors above; a map has predictors below and None above.
+    """
     inches_per_level = width / layout.D
-    predictors = fit_names(labels.names, _middles(layout), inches_per_level, NAME_DEPTH)
+    predictors = fit_names(labels.names, _predictor_middles(layout), inches_per_level, NAME_DEPTH)
     if K * layout.D > MAX_BARS:
         return predictors, None
     levels = [x for predictor_levels in labels.levels for x in predictor_levels[1:]]
@@ -179,43 +188,53 @@ def _group_tick_names(names: list, height: float) -> TickNames:
     return fit_names(names, np.arange(len(names)), height / len(names), GROUP_WIDTH, upright=True)
 
 
-def _figure(
-    labels: Labels, layout: Layout, names: list, map_spec: _MapSpec, n_maps: int
+def _new_figure(
+    labels: Labels, layout: Layout, names: list, map_style: _MapStyle, n_maps: int
 ) -> tuple[list[Axes], list[Axes | None]]:
     """Return axes of a new figure, for the fields and below them for the maps; and the axes of two colour bars.
 
-    The bars belong to the fields (None if they are not a map) and to the couplings (None without maps).
+    `names` are the groups, of which the first `n_maps` have a map. The first colour bar belongs to the fields (None if
+    they are not a map), the second to the couplings (None without maps).
     """
     K, is_map = len(names), len(names) * layout.D > MAX_BARS
     height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
     left_margin = 0.5 + _group_tick_names(names, height).depth if is_map else 0.85
-    right_margin = 1.0 if is_map else _legend(labels, names)[2] if labels.response is not None else 0.2
+    right_margin = 1.0 if is_map else _legend_texts(labels, names)[2] if labels.response is not None else 0.2
     width = left_margin + _field_width(layout, K) + right_margin
-    grid = _grid(labels, names[:n_maps], map_spec, width)
+    grid = _map_grid(labels, names[:n_maps], map_style, width)
     width = max(width, grid.size[0])
     below, above = _field_tick_names(labels, layout, K, width - left_margin - right_margin)
     top = 0.2 if above is None else above.depth + 0.25
     maps_top = top + height + below.depth + 0.3
-    figure = grid.figure(maps_top, width, 0.3 if 0 < n_maps < K else 0.0)
+    figure = grid.figure(top=maps_top, width=width, below=0.3 if 0 < n_maps < K else 0.0)  # below: a note
     fields = axes_at(figure, left_margin, top, width - left_margin - right_margin, height)
     bar = axes_at(figure, width - right_margin + 0.15, top, 0.14, height) if is_map else None
     return [fields, *grid.axes(figure, maps_top)], [bar, grid.bar_axes(figure, maps_top) if n_maps else None]
 
 
-def _grid(labels: Labels, names: list, map_spec: _MapSpec, width: float) -> Grid:
-    """Return a grid of a map for each group in `names`, as wide as a figure of `width` or wider."""
-    if not names:
-        return Grid(0, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    min_side, max_side = map_spec.min_side, min(map_spec.max_side, 1.3 * map_spec.min_side)
+def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -> Grid:
+    """Return a grid of a map for each group in `names`; sides are such that it fills `width` inches, if they can."""
+    if not names:  # an empty grid, of size 0
+        return Grid(n=0, columns=1, width=0.0, height=0.0, left=0.0, head=0.0, foot=0.0, gap=0.0, bar=0.0)
+    min_side, max_side = map_style.min_side, min(map_style.max_side, 1.3 * map_style.min_side)
     columns = grid_columns(len(names), min_side + GAP)
-    left_margin = map_spec.tick_names(min_side)[1].depth + 0.2
+    left_margin = map_style.tick_names(min_side)[1].depth + 0.2
     side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))
-    below, beside = map_spec.tick_names(side)
+    below, beside = map_style.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
-    return Grid(len(names), columns, side, side, beside.depth + 0.2, head, below.depth + 0.2, GAP)
+    return Grid(
+        n=len(names),
+        columns=columns,
+        width=side,
+        height=side,
+        left=beside.depth + 0.2,
+        head=head,
+        foot=below.depth + 0.2,
+        gap=GAP,
+    )
 
 
-def _middles(layout: Layout) -> np.ndarray:
+def _predictor_middles(layout: Layout) -> np.ndarray:
     """Return the middle position of each predictor's levels on an axis of the D levels, shape (m,)."""
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
@@ -229,25 +248,28 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
                 ax.axhline(edge, color="0.6", linewidth=0.5)
 
 
-def _legend(labels: Labels, names: list) -> tuple[list[str], str, float]:
-    """Return texts, title and inches of the legend of the bars, for the groups `names`."""
-    texts = wrap_names(names, GROUP_WIDTH, LEGEND_FONT, 3 if len(names) <= 6 else 1)
-    title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, 3)[0]
+def _legend_texts(labels: Labels, names: list) -> tuple[list[str], str, float]:
+    """Return the texts, the title and the width in inches of the legend of the bars, for the groups `names`."""
+    texts = wrap_names(names, GROUP_WIDTH, LEGEND_FONT, lines=3 if len(names) <= 6 else 1)
+    title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, lines=3)[0]
     columns = 1 if len(names) <= 10 else 2
     inches = columns * (0.6 + max(text_inches(x, LEGEND_FONT) for x in texts))
     return texts, title, max(inches, text_inches(title, TITLE_FONT) + 0.2)
 
 
-def _bars(
+def _draw_bars(
     ax: Axes, fields: np.ndarray, labels: Labels, layout: Layout, names: list, title: str, errors: np.ndarray | None
 ) -> None:
-    """Draw fields (K, D) as one bar per level and group, with `errors` (2, K, D); predictors are named above them."""
+    """Draw fields (K, D) as one bar per level and group; predictors are named above them.
+
+    `names` are the groups, `title` that of the vertical axis, `errors` (2, K, D) the distances of the limits, or None.
+    """
     K, D = fields.shape
-    width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)
+    width, values = 0.8 / K, np.where(np.isfinite(fields), fields, np.nan)  # bars of a level fill 80 % of its place
     x = [np.arange(D) + (k - (K - 1) / 2) * width for k in range(K)]
     bars = [ax.bar(x[k], values[k], width, color=colour) for k, colour in enumerate(group_colours(K))]
     if errors is not None:
-        cap = min(2.5, 120 / (K * D))
+        cap = min(2.5, 120 / (K * D))  # points: shorter, the more bars there are
         for k in range(K):
             ax.errorbar(x[k], values[k], errors[:, k], fmt="none", ecolor="0.25", elinewidth=0.9, capsize=cap)
     ax.axhline(0, color="0.3", linewidth=0.8)
@@ -264,14 +286,14 @@ def _bars(
         top.spines["top"].set_visible(False)
         top.tick_params(length=0)
         above.label_ticks(top.xaxis)
-    plain_numbers(ax)
+    use_plain_numbers(ax)
     if labels.response is not None:
-        texts, heading, _ = _legend(labels, names)
+        texts, heading, _ = _legend_texts(labels, names)
         columns = 1 if K <= 10 else 2
-        named_legend(ax, bars, texts, title=heading, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
+        draw_legend(ax, bars, texts, title=heading, loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=columns)
 
 
-def _field_map(
+def _draw_field_map(
     ax: Axes,
     fields: np.ndarray,
     labels: Labels,
@@ -281,8 +303,11 @@ def _field_map(
     errors: np.ndarray | None,
     bar: Axes | None,
 ) -> None:
-    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not contain zero."""
-    colours = diverging_colours(fields)
+    """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) does not contain zero.
+
+    `names` are the groups, `title` that of the colour bar, `bar` its axes, or None for a place beside the map.
+    """
+    colours = diverging_scale(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
     if errors is not None:
         row, col = np.nonzero((fields > errors[0]) | (-fields > errors[1]))
@@ -295,35 +320,37 @@ def _field_map(
         ax.set_yticks([])
     else:
         _group_tick_names(names, height).label_ticks(ax.yaxis)
-        ax.set_ylabel(wrap_names([labels.response], height, TITLE_FONT, 2)[0])
-    colour_bar(image, bar, [ax], title, pointed_ends(fields, colours["vmax"]))
+        ax.set_ylabel(wrap_names([labels.response], height, TITLE_FONT, lines=2)[0])
+    draw_colour_bar(image, bar, [ax], title, pointed_ends(fields, colours["vmax"]))
 
 
-def _coupling_maps(
+def _draw_coupling_maps(
     axes: list[Axes],
     theta: np.ndarray,
     labels: Labels,
     layout: Layout,
     names: list,
     d: str,
-    map_spec: _MapSpec,
+    map_style: _MapStyle,
     bar: Axes | None,
 ) -> None:
     """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one colour scale.
 
-    `d` stands before the symbol J in the title of the colour bar, which is drawn in `bar`.
+    `names` are the groups. `d` stands before the symbol J in the title of the colour bar, which is drawn in the axes
+    `bar`, or if None beside the maps.
     """
     import matplotlib
 
-    title = f"Coupling ${d}J$" if map_spec.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
+    title = f"Coupling ${d}J$" if map_style.shows_levels else rf"Coupling strength $\Vert {d}J\Vert$"
     couplings = theta[:, layout.D : layout.pair_start[-1]]
-    if map_spec.shows_levels:
-        row, col = cells(layout)
+    if map_style.shows_levels:
+        row, col = cells(layout)  # the two levels, 0..D-1, of each coupling
         maps = np.full((len(theta), layout.D, layout.D), np.nan)
         maps[:, row, col] = maps[:, col, row] = couplings
-        colours = diverging_colours(couplings)
+        colours = diverging_scale(couplings)
     else:
-        i, j = layout.pairs.T
+        i, j = layout.pairs.T  # the two predictors of each pair
+        # Frobenius norm of the couplings of each pair, which follow each other, (K, pairs)
         norms = np.sqrt(np.add.reduceat(couplings**2, layout.pair_start[:-1] - layout.D, axis=1))
         maps = np.full((len(theta), layout.m, layout.m), np.nan)
         maps[:, i, j] = maps[:, j, i] = norms
@@ -332,28 +359,28 @@ def _coupling_maps(
     sides = [min(axes_inches(ax)) for ax in axes]
     titles = group_titles(labels, names, min(sides))
     for k, ax in enumerate(axes):
-        extent = (-0.5, map_spec.n - 0.5, map_spec.n - 0.5, -0.5)
-        image = ax.imshow(_coarsened(maps[k]), extent=extent, interpolation="nearest", **colours)
+        extent = (-0.5, map_style.n - 0.5, map_style.n - 0.5, -0.5)
+        image = ax.imshow(_coarsen(maps[k]), extent=extent, interpolation="nearest", **colours)
         ax.set_title(titles[k], fontsize=TITLE_FONT)
-        below, beside = map_spec.tick_names(sides[k])
+        below, beside = map_style.tick_names(sides[k])
         below.label_ticks(ax.xaxis)
         beside.label_ticks(ax.yaxis)
-        if map_spec.shows_levels:
+        if map_style.shows_levels:
             ax.tick_params(length=0)
             _separate_predictors(ax, layout, across=True)
-            if sides[k] > MIN_MARKED_CELL * map_spec.n:
+            if sides[k] > MIN_MARKED_CELL * map_style.n:
                 mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=map_spec.shows_levels))
+    draw_colour_bar(image, bar, axes, title, pointed_ends(maps, colours["vmax"], low=map_style.shows_levels))
 
 
-def _coarsened(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) of at most `MAX_CELLS` cells a side; a block of cells becomes its value of largest size."""
+def _coarsen(values: np.ndarray) -> np.ndarray:
+    """Return a map (n, n) with at most `MAX_CELLS` cells a side; a merged block has its value of largest magnitude."""
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:
         return values
     n = math.ceil(len(values) / step)
     padded = np.full((n * step, n * step), np.nan)
     padded[: len(values), : len(values)] = values
-    merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)
+    merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)  # the cells of each block
     largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)
     return np.take_along_axis(merged, largest[..., None], axis=2)[..., 0]

@@ -12,8 +12,8 @@ from bbl.report.canvas import (
     ESCAPED,
     MAX_FONT,
     check_axes,
+    draw_legend,
     group_colours,
-    named_legend,
     short_name,
     shorten_names,
     wrap_names,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "plot_posterior"]
 
 KINDS = ("trace", "forest", "rank")
-MAX_PANELS = 12  # of a figure
-BINS = 20  # of a rank histogram
+MAX_PANELS = 12  # panels of a figure
+BINS = 20  # bins of a rank histogram
 WIDTH = 3.4  # inches of a panel of a new figure
 
 
@@ -41,15 +41,17 @@ def plot_posterior(
     level: float,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw traces or ranks of the parameters of the first group with the largest R-hat, or a forest plot of intervals.
+    """Draw traces or ranks of the first group's parameters with the largest R-hat, or a forest plot of intervals.
 
     Parameters
     ----------
     kind : {"trace", "forest", "rank"}
     draws : ndarray, shape (chains, draws, groups, parameters)
+        Posterior draws; those of a group without draws are nan.
     groups, names : sequence of str
         Names of groups and parameters.
     rhat : ndarray, shape (groups, parameters)
+        Diagnostic of convergence, 1 for chains that have mixed.
     top : int
         Number of parameters to draw; a forest has those with the largest mean / sd.
     level : float
@@ -57,33 +59,37 @@ def plot_posterior(
     axes : sequence of matplotlib Axes, optional
     """
     if kind == "forest":
-        return [_forest(draws, groups, names, top, level, axes)]
+        return [_draw_forest(draws, groups, names, top, level, axes)]
     worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
-    titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, 2)
-    panels = _panels(titles) if axes is None else check_axes(axes, len(worst))
-    draw, x, y = (_trace, "draw", "value") if kind == "trace" else (_rank, "rank among all draws", "share / even share")
+    titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, lines=2)
+    panels = _new_panels(titles) if axes is None else check_axes(axes, len(worst))
+    draw_panel, xlabel, ylabel = (
+        (_draw_trace, "draw", "value")
+        if kind == "trace"
+        else (_draw_ranks, "rank among all draws", "share / even share")
+    )
     for ax, k, title in zip(panels, worst, titles, strict=True):
-        draw(ax, draws[:, :, 0, k])
+        draw_panel(ax, draws[:, :, 0, k])
         ax.set_title(f"{title}\n$\\hat R$ = {rhat[0, k]:.3f}", fontsize=MAX_FONT)
         ax.tick_params(labelsize=MAX_FONT - 1)
         if axes is not None:
-            ax.set_xlabel(x, fontsize=MAX_FONT)
-            ax.set_ylabel(y, fontsize=MAX_FONT)
+            ax.set_xlabel(xlabel, fontsize=MAX_FONT)
+            ax.set_ylabel(ylabel, fontsize=MAX_FONT)
     if axes is None:
         figure = panels[0].figure
-        figure.suptitle(short_name(groups[0], 40), fontsize="medium")
-        figure.supxlabel(f"{x}; a colour for each chain", fontsize=MAX_FONT)
-        figure.supylabel(y, fontsize=MAX_FONT)
+        figure.suptitle(short_name(groups[0], length=40), fontsize="medium")
+        figure.supxlabel(f"{xlabel}; a colour for each chain", fontsize=MAX_FONT)
+        figure.supylabel(ylabel, fontsize=MAX_FONT)
     return panels
 
 
-def _panels(titles: Sequence[str]) -> list[Axes]:
+def _new_panels(titles: Sequence[str]) -> list[Axes]:
     """Return axes of a new figure, one for each title, with room for one more line of title."""
     import matplotlib.pyplot as plt
 
     n, lines = len(titles), max(title.count("\n") for title in titles) + 2
     columns = min(n, 3)
-    rows = -(-n // columns)
+    rows = -(-n // columns)  # rounded up
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     panels = list(np.ravel(axes))
@@ -92,14 +98,14 @@ def _panels(titles: Sequence[str]) -> list[Axes]:
     return panels[:n]
 
 
-def _forest(
+def _draw_forest(
     draws: np.ndarray, groups: Sequence[str], names: Sequence[str], top: int, level: float, axes: Sequence[Axes] | None
 ) -> Axes:
     """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd in any group."""
-    mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)
-    has_draws = ~np.isnan(mean).all(axis=1)  # of each group
-    z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
-    chosen = np.sort(np.argsort(-z, kind="stable")[:top])
+    mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)  # (groups, parameters)
+    has_draws = ~np.isnan(mean).all(axis=1)  # for each group
+    z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)  # no 0 / 0
+    chosen = np.sort(np.argsort(-z, kind="stable")[:top])  # in the order of `names`
     lower, upper = highest_density(draws[:, :, :, chosen], level)
     if axes is None:
         import matplotlib.pyplot as plt
@@ -109,6 +115,7 @@ def _forest(
     else:
         (ax,) = check_axes(axes, 1)
     handles = []
+    # groups are drawn beside each other in the row of a parameter
     offsets = np.linspace(-0.28, 0.28, len(groups)) if len(groups) > 1 else [0.0]
     for g, (colour, offset) in enumerate(zip(group_colours(len(groups)), offsets, strict=True)):
         y = np.arange(len(chosen)) + offset
@@ -116,30 +123,30 @@ def _forest(
         handles.append(ax.plot(mean[g, chosen], y, "o", color=colour, markersize=3.5)[0])
     ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(np.arange(len(chosen)))
-    texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], 36)]
+    texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], length=36)]
     ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
     ax.set_ylim(len(chosen) - 0.4, -0.6)
     ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
-        named_legend(ax, handles, shorten_names(groups, 24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        draw_legend(ax, handles, shorten_names(groups, length=24), loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
-        ax.set_title(short_name(groups[0], 40), fontsize="medium")
+        ax.set_title(short_name(groups[0], length=40), fontsize="medium")
     return ax
 
 
-def _trace(ax: Axes, draws: np.ndarray) -> None:
+def _draw_trace(ax: Axes, draws: np.ndarray) -> None:
     """Draw the chains (chains, draws) of a parameter against the number of the draw."""
     for k, chain in enumerate(draws):
         ax.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.4, alpha=0.8)
     ax.margins(x=0.0)
 
 
-def _rank(ax: Axes, draws: np.ndarray) -> None:
+def _draw_ranks(ax: Axes, draws: np.ndarray) -> None:
     """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
     chains, n = draws.shape
-    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)
+    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)  # 0, 1, ...
     edges = np.linspace(0, chains * n, BINS + 1)
-    for k, chain_ranks in enumerate(ranks):
+    for k, chain_ranks in enumerate(ranks):  # share of the chain's ranks in each bin; 1 is an even share
         counts = np.histogram(chain_ranks, edges)[0]
         ax.stairs(
             counts / (n / BINS), edges / (chains * n), baseline=None, color=COLOURS[k % len(COLOURS)], linewidth=1.0

@@ -1,4 +1,9 @@
-"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat maps."""
+"""Figure of the couplings of one *term*, a set of three or more interacting predictors: small heat maps.
+
+A map has the non-reference levels of the term's first predictor as rows and those of its second as columns; there is
+one for each group and each combination of levels of the other predictors. The order of a term is the number of its
+predictors.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,8 @@ from bbl.report.canvas import (
     TITLE_FONT,
     axes_inches,
     check_axes,
-    colour_bar,
-    diverging_colours,
+    diverging_scale,
+    draw_colour_bar,
     fit_names,
     group_numbers,
     mark_negative,
@@ -82,19 +87,25 @@ def plot_terms(
     >>> plt.close()
     """
     layout, names = self.parameters.layout, list(self.labels.names)
-    scope = strongest_term(self.parameters)
+    predictors = strongest_term(self.parameters)  # their positions
     if term is not None:
         term_names = [] if isinstance(term, str) else list(term)
         unknown = [name for name in term_names if name not in names]
-        scope = tuple(names.index(name) for name in term_names if name in names)
-        if unknown or len(set(scope)) < 3 or len(set(scope)) < len(scope) or layout.index(*scope) < 0:
+        predictors = tuple(names.index(name) for name in term_names if name in names)
+        # fewer than three different predictors, a repeated one, or no term of the model
+        if (
+            unknown
+            or len(set(predictors)) < 3
+            or len(set(predictors)) < len(predictors)
+            or layout.index(*predictors) < 0
+        ):
             hint = near_match(unknown[0], names) if unknown else ""
             raise OptionError(
                 f"term={term!r} is no term of three predictors or more of this model{hint or '.'} "
                 "interactions(order=3) lists them.",
                 argument="term",
             )
-    return plot_term(self.labels, self.parameters, scope, groups, axes)
+    return plot_term(self.labels, self.parameters, predictors, groups, axes)
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
@@ -102,8 +113,9 @@ def strongest_term(parameters: Parameters) -> tuple[int, ...]:
     layout = parameters.layout
     if layout.order <= 2:
         raise DataError("The model has no terms of three predictors or more; plot() draws fields and pairs.")
-    first = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders
-    strength = np.array([interaction_strength(layout, row)[first:] for row in parameters.shift]).max(axis=0)
+    n_lower = sum(map(len, layout.terms[:-1]))  # number of terms of lower orders, which come first
+    # largest strength of each term in any group
+    strength = np.array([interaction_strength(layout, row)[n_lower:] for row in parameters.shift]).max(axis=0)
     return tuple(layout.terms[-1][int(strength.argmax())].tolist())
 
 
@@ -139,57 +151,76 @@ def plot_term(
         If a group is unknown, or `axes` has the wrong length.
     """
     shown = group_numbers(labels, groups)
+    # d stands before the symbol J if parameters are differences from the pooled fit
     layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
     rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
     table = layout.table(parameters.shift[shown], *term)
     table = table.reshape(*table.shape[:3], -1)  # groups, rows, columns, joint levels of the others
     others = zip((label_text(labels.names[i]) for i in term[2:]), other_levels, strict=True)
     joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in others))]
+    # for each map, the two lines of its title: the group, and the levels of the other predictors
     heads = [(f"{labels.response} = {label_text(labels.groups[g])}", levels) for g in shown for levels in joint]
     maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
-    bar = None
+    bar = None  # the colour bar is beside the caller's axes
     if axes is None:
-        panels, bar = _new_axes(heads[:n], rows, columns, len(joint))
+        panels, bar = _new_axes(heads[:n], rows, columns, maps_per_group=len(joint))
         note_shown(panels[0], n, len(maps), "maps")
     else:
         panels = check_axes(axes, n)
-    colours = diverging_colours(maps[:n])
+    colours = diverging_scale(maps[:n])
     width, height = axes_inches(panels[0])
-    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
-    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
-    titles = _titles(heads[:n], width)
+    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
+    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True)
+    titles = _map_titles(heads[:n], width)
     for k, ax in enumerate(panels):
         image = ax.imshow(maps[k], interpolation="nearest", aspect="auto", **colours)
         ax.set_title(titles[k], fontsize=TITLE_FONT)
         ax.tick_params(length=0)
         below.label_ticks(ax.xaxis)
         beside.label_ticks(ax.yaxis)
-        if ax.xaxis.get_tick_params()["labelbottom"]:
+        if ax.xaxis.get_tick_params()["labelbottom"]:  # only the outer panels have names
             ax.set_xlabel(wrap_names([labels.names[term[1]]], width, TITLE_FONT)[0])
         if ax.yaxis.get_tick_params()["labelleft"]:
             ax.set_ylabel(wrap_names([labels.names[term[0]]], height, TITLE_FONT)[0])
         mark_negative(ax, maps[k], colours["vmax"])
-    colour_bar(image, bar, panels, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
+    draw_colour_bar(image, bar, panels, f"Coupling ${d}J$", pointed_ends(maps[:n], colours["vmax"]))
     return panels
 
 
-def _titles(heads: list[tuple[str, str]], width: float) -> list[str]:
-    """Return the titles of maps from their `heads`: the group, and below it the levels of the other predictors."""
-    lines = [wrap_names(texts, width + 0.2, TITLE_FONT, 2) for texts in zip(*heads, strict=True)]
+def _map_titles(heads: list[tuple[str, str]], width: float) -> list[str]:
+    """Return the titles of maps from their `heads`: the group, and below it the levels of the other predictors.
+
+    Lines are cut to the `width` of a map in inches.
+    """
+    lines = [wrap_names(texts, width + 0.2, TITLE_FONT, lines=2) for texts in zip(*heads, strict=True)]
     return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
 
 
 def _new_axes(
-    heads: list[tuple[str, str]], rows: list[str], columns: list[str], per_group: int
+    heads: list[tuple[str, str]], rows: list[str], columns: list[str], maps_per_group: int
 ) -> tuple[list[Axes], Axes]:
-    """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour bar."""
+    """Return axes of a new figure for the maps, one for each of `heads`, and axes for its colour bar.
+
+    `rows` and `columns` are the names of the levels along the sides of a map.
+    """
     width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
-    n_columns = per_group if per_group * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
-    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), 1.2)
-    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), 1.2, True)
-    head = 0.2 + title_inches(_titles(heads, width))
-    grid = Grid(len(heads), n_columns, width, height, 0.55 + beside.depth, head, 0.5 + below.depth, 0.3, 1.0)
+    # a row of panels for each group, if it is narrower than 12 inches
+    n_columns = maps_per_group if maps_per_group * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
+    below = fit_names(columns, np.arange(len(columns)), width / max(len(columns), 1), max_depth=1.2)
+    beside = fit_names(rows, np.arange(len(rows)), height / max(len(rows), 1), max_depth=1.2, upright=True)
+    head = 0.2 + title_inches(_map_titles(heads, width))
+    grid = Grid(
+        n=len(heads),
+        columns=n_columns,
+        width=width,
+        height=height,
+        left=0.55 + beside.depth,
+        head=head,
+        foot=0.5 + below.depth,
+        gap=0.3,
+        bar=1.0,
+    )
     figure = grid.figure()
     return grid.axes(figure), axes_at(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))

@@ -1,4 +1,8 @@
-"""Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX."""
+"""Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX.
+
+*Fields* h are the parameters of single predictors, *couplings* J those of two or more. K is the number of groups, L_i
+that of levels of predictor i.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ from bbl.report.text import head_text
 from bbl.stats.likelihood_ratio import LikelihoodRatio
 from bbl.stats.ties import first_largest
 
-__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_of", "wald_sections"]
+__all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_note", "wald_sections"]
 
-SHOWN = 10  # predictors up to which each has a table; with more, rows of the one table of all
+SHOWN = 10  # predictors up to which each has a table; of more, one table shows as many rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,14 +63,14 @@ class Summary:
 
     def __str__(self) -> str:
         facts = [
-            textwrap.fill(f"{name}: {_value(value)}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+            textwrap.fill(f"{name}: {_fact_text(value)}", WIDTH, subsequent_indent="    ", break_on_hyphens=False)
             for name, value in self.facts.items()
         ]
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
             lines = [self.title] * (k == 0) + [f"{section.heading}:", table_text(section.table)]
             note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
-            parts.append("\n".join(lines + [note] * bool(note)))
+            parts.append("\n".join(lines + [note] * bool(note)))  # an empty note has no line
         return "\n\n".join([self.head, *parts])
 
     __repr__ = __str__
@@ -82,7 +86,7 @@ class Summary:
         >>> fit.summary().as_html().startswith("<div")
         True
         """
-        facts = [html_table(self._facts(), header=False)] if self.facts else []
+        facts = [html_table(self._facts_frame(), header=False)] if self.facts else []
         return html_fragment(self.head, self.sections, [*facts, f"<p>{html_text(self.title)}</p>"])
 
     _repr_html_ = as_html
@@ -98,21 +102,24 @@ class Summary:
         >>> "flushleft" in fit.summary().as_latex()
         True
         """
+        # ~: LaTeX drops blanks at the beginning of a line
         lines = ["~" * (len(line) - len(line.lstrip())) + latex_text(line.lstrip()) for line in self.head.splitlines()]
         parts = ["\\begin{flushleft}\\ttfamily\n" + " \\\\\n".join(lines) + "\n\\end{flushleft}"]
         if self.facts:
-            parts.append(latex_table(self._facts(), header=False))
+            parts.append(latex_table(self._facts_frame(), header=False))
         parts.append(latex_text(self.title))
         parts += [latex_table(section.table, section.heading, section.note) for section in self.sections]
         return "\n\n".join(parts)
 
-    def _facts(self) -> pd.DataFrame:
-        """Return the facts as a frame of texts."""
-        return pd.DataFrame({"value": [_value(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object)
+    def _facts_frame(self) -> pd.DataFrame:
+        """Return the facts as a frame of texts in the column ``value``, titles as index."""
+        return pd.DataFrame(
+            {"value": [_fact_text(v) for v in self.facts.values()]}, index=list(self.facts), dtype=object
+        )
 
 
-def _value(value: object) -> str:
-    """Return a key figure as text, a float with `DIGITS` significant digits."""
+def _fact_text(value: object) -> str:
+    """Return the value of a key figure as text, a float with `DIGITS` significant digits."""
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
@@ -130,29 +137,31 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     classes : bool, default True
         Whether the names of the rows have the group.
     """
+    # columns of `tests`, and their headings
     columns = {"chisq": "chisq", "df": "df", "p": "Pr(>chisq)", "p_holm": "Holm", "p_bh": "BH", "test": "test"}
     is_coupling = tests["predictor2"].notna()
     sections = []
-    for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):
+    for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):  # fields, then couplings
         if not len(rows):
             continue
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
         other_predictors = [column for column in shown.columns if str(column).startswith("predictor")][1:]
-        term = shown["predictor"].map(label_text)
+        terms = shown["predictor"].map(label_text)
         for column in other_predictors if symbol == "J" else []:
-            term = term + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
-        names = f"{d}{symbol}_[" + term + "]"
+            terms = terms + shown[column].map(lambda name: "" if pd.isna(name) else "," + label_text(name))
+        names = f"{d}{symbol}_[" + terms + "]"  # such as dJ_[a,b]
         if classes:
             names = names + "^(" + shown["group"].map(label_text) + ")"
         table = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(names, dtype=object))
         kind = "fields" if symbol == "h" else "couplings"
-        heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_of(shown, rows)}"
+        heading = f"Wald tests of the {kind}, {d}{symbol} = 0{shown_note(shown, rows)}"
+        # the note is below the couplings, or if there are none below the fields
         sections.append(Section(heading, table, note if symbol == "J" or not is_coupling.any() else ""))
     return sections
 
 
-def shown_of(shown: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Return a note that `shown` has the rows of `table` with the smallest p; empty if it has all rows."""
+def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return the end of a heading: `shown` has the rows of `table` with the smallest p; empty if it has all rows."""
     if len(shown) == len(table):
         return ""
     if table["p"].isna().all():
@@ -188,7 +197,7 @@ def fit_summary(
     )
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "tests": table, "h": h}
     if len(names) <= SHOWN:
-        title, test_sections = "naive Bayes coefficients:", [_fields(labels, tests, i) for i in range(len(names))]
+        title, test_sections = "naive Bayes coefficients:", [_h_section(labels, tests, i) for i in range(len(names))]
     else:
         largest = np.argsort(-tests.chisq, kind="stable")[:SHOWN]
         title = "naive Bayes likelihood-ratio tests:"
@@ -219,15 +228,15 @@ def density_summary(
     prior_count : float
         Pseudocount of a predictor, divided evenly among its levels.
     """
-    share = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
-    level_table = {"count": np.concatenate(counts), "share": np.concatenate(share)}
+    shares = [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]  # (L_i,) of each predictor
+    level_table = {"count": np.concatenate(counts), "share": np.concatenate(shares)}
     levels = pd.DataFrame(level_table, level_index(labels))
     table = pd.DataFrame(
         {
-            "levels": [len(p) for p in share],
-            "most frequent": [str(levels[first_largest(p)]) for levels, p in zip(labels.levels, share, strict=True)],
-            "share": [float(p.max()) for p in share],
-            "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in share],
+            "levels": [len(p) for p in shares],
+            "most frequent": [str(levels[first_largest(p)]) for levels, p in zip(labels.levels, shares, strict=True)],
+            "share": [float(p.max()) for p in shares],
+            "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in shares],
         },
         index=label_index(labels.names),
     )
@@ -241,8 +250,8 @@ def density_summary(
     return Summary(head_text(call, labels), dict(facts), "predictors by themselves:", sections, tables)
 
 
-def _fields(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
-    """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with the test as note."""
+def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
+    """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with its test as note."""
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),
         index=distinct_names([*map(label_text, labels.groups), "pooled"]),

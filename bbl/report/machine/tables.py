@@ -2,7 +2,8 @@
 
 *Fields* are the parameters of single predictors, *couplings* those of two or more interacting predictors, a *term*.
 Level 0 is the reference, whose parameters are 0 and left out. A `Layout` says where each table lies in a parameter
-vector of length ``size``; D is the number of fields.
+vector of length ``size``; D is the number of fields, K that of groups, m that of predictors, L_i that of levels of
+predictor i.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ __all__ = [
     "parameter_names",
 ]
 
-Tables = TypeVar("Tables")  # what a mapping maps to
+Tables = TypeVar("Tables")  # type of the values of a mapping: a table, or the tables of a group
 SHOWN = 10  # names or rows in a repr
-SHOWN_TABLES = 3  # of a mapping in a notebook
+SHOWN_TABLES = 3  # tables of a mapping that a notebook shows
 
 
 def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
-    """Return ``positions[name]`` of a group or predictor (`kind`); raise a KeyError with hints if there is none."""
+    """Return ``positions[name]``; if there is none, raise a KeyError with hints.
+
+    `kind`, ``"group"`` or ``"predictor"``, says in the error what `name` should be.
+    """
     try:
         return positions[name]
     except (KeyError, TypeError):  # TypeError: a name that cannot be a key
@@ -56,12 +60,13 @@ class Named:
     """Mixin: attributes can be looked up by name, as in R's lists: ``coef["h"]`` is ``coef.h``."""
 
     def __getitem__(self, name: object) -> Any:
+        """Return the public attribute `name`; raise a KeyError if there is none."""
         names = [attribute for attribute in vars(self) if not attribute.startswith("_")]
         if name not in names:
             raise KeyError(f"{name!r} is no part of this{near_match(name, names) or '.'} It has {', '.join(names)}.")
         return getattr(self, str(name))
 
-    __iter__ = None  # else Python would iterate over self[0], self[1], ...
+    __iter__ = None  # not iterable: else Python would iterate over self[0], self[1], ...
 
 
 class _GroupTables(Mapping[Any, Tables], Notebook):
@@ -72,6 +77,7 @@ class _GroupTables(Mapping[Any, Tables], Notebook):
         self._positions = {name: i for i, name in enumerate(labels.names)}
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the text, one or more lines, and the tables that a notebook shows."""
         return repr(self), [_level_section(key, self[key]) for key in islice(self, SHOWN_TABLES)]
 
 
@@ -79,6 +85,7 @@ class FieldTables(_GroupTables[pd.Series]):
     """Fields of one group: maps a predictor to a Series over its non-reference levels."""
 
     def __getitem__(self, name: object) -> pd.Series:
+        """Return the fields of a predictor; raise a KeyError if the model has no such predictor."""
         i = _position("predictor", name, self._positions)
         values = self._layout.table(self._theta, i)
         return pd.Series(values.copy(), index=label_index(self._labels.levels[i][1:]), name=self._labels.names[i])
@@ -101,17 +108,19 @@ class CouplingTables(_GroupTables[pd.DataFrame]):
     """
 
     def __getitem__(self, term: object) -> pd.DataFrame:
-        order = max(self._layout.order, 2)
+        """Return the couplings of a term, a tuple of names; raise a KeyError if these predictors do not interact."""
+        order = max(self._layout.order, 2)  # largest number of predictors of a term
         if not isinstance(term, tuple) or not 2 <= len(term) <= order:
             allowed = "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
             raise KeyError(f"Couplings belong to {allowed} J[group]['a', 'b']; got {term!r}.")
         predictors = [_position("predictor", name, self._positions) for name in term]
-        if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:
+        if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:  # -1: no such term
             names = ", ".join(map(repr, term[:-1])) + f" and {term[-1]!r}"
             raise KeyError(f"{names} do not interact in this model.")
+        # non-reference levels of each predictor
         levels = [label_index(self._labels.levels[i][1:], self._labels.names[i]) for i in predictors]
         values = self._layout.table(self._theta, *predictors)
-        columns = levels[1] if len(predictors) == 2 else _joint_index(levels[1:])
+        columns = levels[1] if len(predictors) == 2 else _joint_level_index(levels[1:])
         return pd.DataFrame(values.reshape(len(values), -1).copy(), index=levels[0], columns=columns)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -126,19 +135,20 @@ class CouplingTables(_GroupTables[pd.DataFrame]):
         return _mapping_repr("Couplings of", terms, len(self))
 
 
-def _joint_index(levels: list[pd.Index]) -> pd.MultiIndex:
-    """Return all combinations of levels, those of the last predictor varying fastest."""
+def _joint_level_index(levels: list[pd.Index]) -> pd.MultiIndex:
+    """Return all combinations of the levels of several predictors, the last varying fastest."""
     return pd.MultiIndex.from_product(levels, names=[index.name for index in levels])
 
 
-class _Groups(Mapping[Any, Tables], Notebook):
-    """Maps a group to its tables, a `FieldTables` or `CouplingTables` (`kind`)."""
+class _TablesByGroup(Mapping[Any, Tables], Notebook):
+    """Maps a group to its tables; `kind` is their class, `FieldTables` or `CouplingTables`."""
 
     def __init__(self, kind: Callable[[Labels, Layout, np.ndarray], Tables], labels: Labels, parameters: Parameters):
         self._kind, self._labels, self._parameters = kind, labels, parameters
         self._positions = {group: g for g, group in enumerate(labels.groups)}
 
     def __getitem__(self, group: object) -> Tables:
+        """Return the tables of a group; raise a KeyError if the model has no such group."""
         g = _position("group", group, self._positions)
         return self._kind(self._labels, self._parameters.layout, self._parameters.theta[g])
 
@@ -149,29 +159,32 @@ class _Groups(Mapping[Any, Tables], Notebook):
         return len(self._labels.groups)
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the text, one or more lines, and the tables that a notebook shows."""
         sections = []
         for group in islice(self, SHOWN_TABLES):
             tables: Any = self[group]
-            sections += [_level_section((group, *_key(key)), tables[key]) for key in islice(tables, SHOWN_TABLES)]
+            sections += [_level_section((group, *_as_tuple(key)), tables[key]) for key in islice(tables, SHOWN_TABLES)]
         return repr(self), sections
 
     def __repr__(self) -> str:
         return _mapping_repr("Tables of", [repr(g) for g in self._labels.groups[:SHOWN]], len(self))
 
 
-def _key(name: object) -> tuple[Any, ...]:
+def _as_tuple(name: object) -> tuple[Any, ...]:
     """Return the name of a predictor, or the names of a term, as a tuple."""
     return name if isinstance(name, tuple) else (name,)
 
 
 def _level_section(key: object, table: Any) -> Section:
-    """Return a table of fields or couplings for a notebook, under the names that look it up."""
+    """Return a table of fields or couplings for a notebook; its heading has the names in `key`, which look it up."""
     frame = table.to_frame("field") if isinstance(table, pd.Series) else table
-    return first_rows(frame.iloc[:, :SHOWN], ", ".join(map(label_text, _key(key))), "the table that is looked up")
+    return first_rows(
+        frame.iloc[:, :SHOWN], ", ".join(map(label_text, _as_tuple(key))), source="the table that is looked up"
+    )
 
 
 def _mapping_repr(title: str, names: list[str], n: int) -> str:
-    """Return the repr of a mapping with `n` keys, of which the first are `names`."""
+    """Return the repr of a mapping with `n` keys, of which `names` are the first, such as ``<Fields of 'a', 'b'>``."""
     if not n:
         return f"<{title} nothing>"
     return f"<{title} {', '.join(names)}{f', ... ({n} in all)' if n > len(names) else ''}>"
@@ -217,8 +230,8 @@ class Coefficients(Named, Notebook):
 
     def __init__(self, labels: Labels, parameters: Parameters):
         self._labels, self._parameters = labels, parameters
-        self.h: Mapping[Any, FieldTables] = _Groups(FieldTables, labels, parameters)
-        self.J: Mapping[Any, CouplingTables] = _Groups(CouplingTables, labels, parameters)
+        self.h: Mapping[Any, FieldTables] = _TablesByGroup(FieldTables, labels, parameters)
+        self.J: Mapping[Any, CouplingTables] = _TablesByGroup(CouplingTables, labels, parameters)
         pooled, layout = parameters.pooled, parameters.layout
         self.h0 = None if pooled is None else FieldTables(labels, layout, pooled)
         self.J0 = None if pooled is None else CouplingTables(labels, layout, pooled)
@@ -246,20 +259,21 @@ class Coefficients(Named, Notebook):
         labels, parameters = self._labels, self._parameters
         layout, K = parameters.layout, len(labels.groups)
         levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        fields = np.tile(
-            term_columns(layout), K
-        )  # (order, K size): fields of the levels of each parameter; -1 for none
-        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)  # of each field; of field -1
+        # (order, K size): for each parameter, the fields (0..D-1) of its levels; -1 where it has fewer predictors
+        fields = np.tile(term_columns(layout), K)
+        # predictor of each field, (D + 1,); the last entry is that of field -1
+        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
         pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
         label_columns = {}
-        for k, field in enumerate(fields):
+        for k, field in enumerate(fields):  # of the k-th predictor of each parameter
             number = str(k + 1) if k else ""
-            label_columns[f"predictor{number}"] = _label_codes(labels.names, predictor[field])
-            label_columns[f"level{number}"] = _label_codes(levels, field)
+            label_columns[f"predictor{number}"] = _labels_of_codes(labels.names, predictor[field])
+            label_columns[f"level{number}"] = _labels_of_codes(levels, field)
         return pd.DataFrame(
             {
-                "term": _label_codes(("h", "J"), (fields[1] >= 0).astype(np.intp)),
-                "group": _label_codes(labels.groups, np.repeat(np.arange(K), layout.size)),
+                # a coupling has a second predictor
+                "term": _labels_of_codes(("h", "J"), (fields[1] >= 0).astype(np.intp)),
+                "group": _labels_of_codes(labels.groups, np.repeat(np.arange(K), layout.size)),
                 **label_columns,
                 "estimate": parameters.theta.ravel(),
                 "pooled": np.tile(pooled, K),
@@ -267,8 +281,8 @@ class Coefficients(Named, Notebook):
             }
         )
 
-    def _first_fields(self) -> Section:
-        """Return the fields of the first groups, a row for each of the first levels."""
+    def _first_fields_section(self) -> Section:
+        """Return the fields of the first `SHOWN` groups, a row for each of the first `SHOWN` levels."""
         labels, layout = self._labels, self._parameters.layout
         fields = self._parameters.theta[:, : layout.D]
         columns = [str(g) for g in labels.groups[:SHOWN]]
@@ -282,9 +296,10 @@ class Coefficients(Named, Notebook):
         return Section(f"Fields h{' (' + ', '.join(notes) + ')' if notes else ''}", table)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        return self._head(), [self._first_fields()]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        return self._head_text(), [self._first_fields_section()]
 
-    def _head(self) -> str:
+    def _head_text(self) -> str:
         """Return how many coefficients there are, and how they are looked up."""
         labels, layout = self._labels, self._parameters.layout
         groups = f"{len(labels.groups)} groups of {labels.response}" if labels.response is not None else "one group"
@@ -294,8 +309,8 @@ class Coefficients(Named, Notebook):
         )
 
     def __repr__(self) -> str:
-        fields = self._first_fields()
-        return f"{self._head()}\n\n{fields.heading}:\n{fields.table.to_string()}"
+        fields = self._first_fields_section()
+        return f"{self._head_text()}\n\n{fields.heading}:\n{fields.table.to_string()}"
 
 
 def parameter_names(labels: Labels, layout: Layout) -> list[str]:
@@ -311,9 +326,13 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
     return [":".join(fields[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
-def _label_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
-    """Return ``labels[code]`` for each code, missing for -1; as categories, unless distinct labels compare equal."""
+def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
+    """Return ``labels[code]`` for each code, missing for -1.
+
+    The result is categorical, or an array of objects if distinct labels compare equal (1 and True).
+    """
     numbers: dict[tuple, int] = {}  # distinct labels, by type too: 1, 1.0 and True are different levels
+    # position of each label in `distinct`
     number = np.array([numbers.setdefault((type(v), v), len(numbers)) for v in labels], dtype=np.intp)
     distinct = label_index([v for _, v in numbers])
     codes = np.where(codes < 0, -1, number[codes])
@@ -323,7 +342,7 @@ def _label_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.nda
 
 
 def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
-    """Return a frame of categorical columns, each given as (codes, levels)."""
+    """Return a frame of categorical columns; `columns` has (codes, levels) by name, a code of -1 is a missing value."""
     return pd.DataFrame(
         {
             name: pd.Categorical.from_codes(codes.astype(np.intp), label_index(levels))
@@ -338,7 +357,8 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
 
     `start` (m + 1,) are the bounds of the predictors' columns in `p`.
     """
-    tables = [p[:, a:b] for a, b in itertools.pairwise(start)]
+    tables = [p[:, first:end] for first, end in itertools.pairwise(start)]
+    # the reference level has the remaining probability, which rounding may bring below zero
     return [np.column_stack([np.maximum(1.0 - table.sum(axis=1), 0.0), table]) for table in tables]
 
 

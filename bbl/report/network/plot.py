@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import axes_or_new, group_colours, named_legend, short_name
+from bbl.report.canvas import axes_or_new, draw_legend, group_colours, short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,33 +39,33 @@ def plot_structure(
     matplotlib Axes
     """
     rows = [[class_var], *layers]
-    width = max(map(len, rows))
-    ax = axes_or_new(ax, (float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
-    positions = {}  # x, y of each node
+    width = max(map(len, rows))  # nodes in the widest row
+    ax = axes_or_new(ax, size=(float(np.clip(0.9 * width, 4.0, 14.0)), 1.2 + 0.9 * len(rows)))
+    positions = {}  # (x, y) of each node: x in 0..1, y falls by 1 from layer to layer
     for depth, row in enumerate(rows):
         for k, name in enumerate(row):
             positions[name] = ((k + 0.5) / len(row), -depth - 0.3 * (k % 2) * (len(row) > STAGGER_ABOVE))
     fontsize = float(np.clip(90 / width, 5.0, 9.0))
     for parent, child in arcs:
-        pale = parent == class_var
+        is_pale = parent == class_var
         ax.annotate(
             "",
             positions[child],
             positions[parent],
-            zorder=1 if pale else 2,
+            zorder=1 if is_pale else 2,
             arrowprops={
                 "arrowstyle": "-|>",
-                "color": "0.85" if pale else "#0072B2",
-                "linewidth": 0.7 if pale else 1.3,
+                "color": "0.85" if is_pale else "#0072B2",
+                "linewidth": 0.7 if is_pale else 1.3,
                 "shrinkA": 9,
                 "shrinkB": 9,
-                "connectionstyle": "arc3" if pale else "arc3,rad=0.1",
+                "connectionstyle": "arc3" if is_pale else "arc3,rad=0.1",
             },
         )
     for name, (x, y) in positions.items():
         box = {"boxstyle": "round,pad=0.25", "facecolor": "#D55E00" if name == class_var else "white"}
         colour = "white" if name == class_var else "black"
-        text = short_name(name, 16)
+        text = short_name(name, length=16)
         ax.text(x, y, text, ha="center", va="center", fontsize=fontsize, color=colour, bbox=box, zorder=3)
     ax.set(xlim=(-0.05, 1.05), ylim=(-len(rows) + 0.3, 0.5))
     ax.set_axis_off()
@@ -89,21 +89,23 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
     matplotlib Axes
     """
     shown, errors = table.iloc[:MAX_CONFIGURATIONS], errors.iloc[:MAX_CONFIGURATIONS]
-    n_rows, L = shown.shape
-    ax = axes_or_new(ax, (float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
+    n_rows, L = shown.shape  # configurations of the parents, and levels
+    ax = axes_or_new(ax, size=(float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
     for k, colour in enumerate(group_colours(L)):
+        # the L bars of a configuration are centred at its number, with a gap of one bar to the next
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
         heights, se = shown.iloc[:, k].to_numpy(float), errors.iloc[:, k].to_numpy(float)
         handles.append(ax.bar(x, heights, 0.9 / (L + 1), color=colour))
         has_se = np.isfinite(se)
         if has_se.any():
             ax.errorbar(x[has_se], heights[has_se], se[has_se], fmt="none", ecolor="0.2", elinewidth=0.8, capsize=1.5)
-    names = [
-        ", ".join(short_name(level, 12) for level in (row if isinstance(row, tuple) else (row,))) for row in shown.index
+    tick_labels = [
+        ", ".join(short_name(level, length=12) for level in (row if isinstance(row, tuple) else (row,)))
+        for row in shown.index
     ]
-    upright = n_rows * max(map(len, names)) > MAX_LABEL_CHARACTERS
-    ax.set_xticks(np.arange(n_rows), names, rotation=90 if upright else 0, fontsize="small")
+    is_upright = n_rows * max(map(len, tick_labels)) > MAX_LABEL_CHARACTERS
+    ax.set_xticks(np.arange(n_rows), tick_labels, rotation=90 if is_upright else 0, fontsize="small")
     parent_names = [short_name(n) for n in table.index.names if n is not None]
     count_note = f"  (first {MAX_CONFIGURATIONS} of {len(table)})" if len(table) > MAX_CONFIGURATIONS else ""
     ax.set(
@@ -111,6 +113,6 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
         ylabel=f"P({short_name(name)}{' | ' + ', '.join(parent_names) if parent_names else ''})",
     )
     ax.set_ylim(0.0, None)
-    named_legend(ax, handles, [short_name(c, 16) for c in table.columns], title=short_name(name))
+    draw_legend(ax, handles, [short_name(c, length=16) for c in table.columns], title=short_name(name))
     ax.spines[["top", "right"]].set_visible(False)
     return ax

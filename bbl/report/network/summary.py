@@ -17,8 +17,8 @@ __all__ = ["network_summary"]
 
 MAX_FEATURES = 20  # rows of the table of features
 MAX_TABLES = 10  # probability tables of features in a summary, besides the table of the class
-MAX_ROWS = 12  # of a probability table in a summary
-MAX_COLUMNS = 10  # of a probability table in a summary
+MAX_ROWS = 12  # rows of a probability table that a summary shows
+MAX_COLUMNS = 10  # columns of a probability table that a summary shows
 
 
 def network_summary(
@@ -48,14 +48,19 @@ def network_summary(
     shown_features = features
     count_note = ""
     if len(features) > MAX_FEATURES:
+        # the features with most information, in the order of `features`
         shown_features = features.nlargest(MAX_FEATURES, "information").sort_index(
             key=lambda names: features.index.get_indexer(names)
         )
         count_note = f" ({MAX_FEATURES} that tell most of {len(features)})"
     note = "information: mutual information with the class, in nats, over the rows in which the feature is known."
     sections = [Section(f"features{count_note}", shown_features, note)] if len(shown_features) else []
-    small = [name for name, table in params.items() if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS]
-    for name in [n for n in small if n in (*shown_features.index, labels.response)][: MAX_TABLES + 1]:
+    small_tables = [
+        name for name, table in params.items() if table.shape[0] <= MAX_ROWS and table.shape[1] <= MAX_COLUMNS
+    ]
+    for name in [n for n in small_tables if n in (*shown_features.index, labels.response)][
+        : MAX_TABLES + 1
+    ]:  # 1: class
         table = params[name]
         parents_text = "" if name == labels.response else f" | {', '.join(map(label_text, table.index.names))}"
         sections.append(Section(f"P({label_text(name)}{parents_text})", _with_text_labels(table)))

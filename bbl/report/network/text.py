@@ -24,7 +24,7 @@ def structure_text(
     n_networks: int | None = None,
     n_parameters: int | None = None,
 ) -> str:
-    """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are None are left out.
+    """Return the printed form of a Bayesian network classifier, in R's layout; an argument that is None has no line.
 
     Examples
     --------
@@ -59,6 +59,7 @@ def bif_text(
     families : mapping of name to tuple
         For each variable: the variable, then its parents.
     levels : mapping of name to sequence
+        Levels of each variable.
     tables : mapping of name to ndarray
         Probabilities with the axes (parents..., variable).
     """

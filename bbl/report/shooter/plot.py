@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from bbl.report.canvas import axes_or_new, group_colours, named_legend, plain_log_axis, plain_numbers, wrap_names
+from bbl.report.canvas import axes_or_new, draw_legend, group_colours, plain_log_axis, use_plain_numbers, wrap_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,21 +22,24 @@ __all__ = ["plot_path", "plot_terms"]
 def plot_terms(
     names: Sequence[str], orders: np.ndarray, strength: np.ndarray, n_terms: int, ax: Axes | None = None
 ) -> Axes:
-    """Draw the strongest of `n_terms` terms as bars, coloured by order; all arrays have the strongest first."""
-    ax = axes_or_new(ax, (6.4, max(1.6, 0.9 + 0.24 * len(names))))
+    """Draw the strongest of `n_terms` terms as bars, coloured by order.
+
+    `names`, `orders` and `strength` have an entry for each term that is drawn, the strongest first.
+    """
+    ax = axes_or_new(ax, size=(6.4, max(1.6, 0.9 + 0.24 * len(names))))
     colours = group_colours(max(3, int(orders.max(initial=1))))
-    handles = {}
+    handles = {}  # for the legend: the bars of each order
     for k in np.unique(orders):
         terms_of_order = np.flatnonzero(orders == k)
         handles[f"order {k}"] = ax.barh(terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1])
-    ax.set_yticks(np.arange(len(names)), wrap_names(names, 2.6, 9), fontsize=9)
+    ax.set_yticks(np.arange(len(names)), wrap_names(names, room=2.6, size=9), fontsize=9)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
     count_note = f" (strongest {len(names)} of {n_terms} terms)" if n_terms > len(names) else ""
     ax.set_xlabel(f"strength, in log odds{count_note}")
     if not len(names):
         ax.text(0.5, 0.5, "no terms", ha="center", va="center", transform=ax.transAxes)
     elif len(handles) > 1:
-        named_legend(ax, list(handles.values()), list(handles), loc="lower right")
+        draw_legend(ax, list(handles.values()), list(handles), loc="lower right")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
@@ -48,20 +51,21 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     from matplotlib.ticker import MaxNLocator
 
-    ax = axes_or_new(ax, (6.4, 3.6))
-    points = path.groupby("point").tail(1)  # the last row of each penalty has the complete model
-    has_path = len(points) > 1
-    rows = points if has_path else path
+    ax = axes_or_new(ax, size=(6.4, 3.6))
+    models = path.groupby("point").tail(1)  # the last row of each penalty has the complete model
+    has_path = len(models) > 1
+    rows = models if has_path else path
     x = rows["penalty"] if has_path else rows["order"]
     blue, red = group_colours(3)[:2]
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
+    # mean losses of held-out rows, without and with a refit of the chosen terms
     for column, style, name in (("held_raw", "s--", "held out, penalised"), ("held_refit", "^:", "held out, refitted")):
         is_known = rows[column].notna()
         if is_known.any():
             handles.append(ax.plot(x[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0])
             names.append(name)
-    right = ax.twinx()
+    right = ax.twinx()  # axes with an axis of its own for the number of terms
     handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=red)[0])
     names.append("terms (right)")
     right.set_ylabel("terms")
@@ -75,11 +79,11 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.invert_xaxis()
         # the loss of refits with very many terms may lie outside: it would flatten all other curves
         ax.set_ylim(0.0, 1.2 * float(np.nanmax(rows[["loss", "held_raw"]].to_numpy())))
-        chosen = path.loc[path["chosen"], "penalty"]
-        ax.axvline(chosen.iloc[0], color="0.6", lw=0.8, ls="--", zorder=0)
+        chosen_penalty = path.loc[path["chosen"], "penalty"]  # of the row that is marked as the fit
+        ax.axvline(chosen_penalty.iloc[0], color="0.6", lw=0.8, ls="--", zorder=0)
     else:
         ax.set_xticks(sorted(set(x)))
-    plain_numbers(right)
+    use_plain_numbers(right)
     ax.set(xlabel="penalty" if has_path else "order", ylabel="mean of -ln p")
-    named_legend(ax, handles, names, loc="center left", bbox_to_anchor=(1.14, 0.5))
+    draw_legend(ax, handles, names, loc="center left", bbox_to_anchor=(1.14, 0.5))
     return ax

@@ -1,6 +1,7 @@
 """Text, tables of weights and summary of a sparse regression.
 
-A *term* is a product of predictors, given as the tuple of their positions; K is the number of groups.
+A *term* is a product of predictors, given as the tuple of their positions; K is the number of groups. The *order* of a
+term is its number of predictors, its *weights* are log odds of each group against the first.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from bbl.report.format import label_text
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.text import head_text
 
-__all__ = ["contrast_names", "shooter_summary", "shooter_text", "some_terms", "term_name", "weight_frame"]
+__all__ = ["contrast_names", "shooter_summary", "shooter_text", "list_terms", "term_name", "weight_frame"]
 
-SHOWN = 20  # rows of the table of terms in a summary
-NAMED = 5  # terms in a sentence
+MAX_ROWS = 20  # rows of the table of terms in a summary
+MAX_NAMED = 5  # terms that a sentence names
 
-Tables = Mapping[tuple[int, ...], np.ndarray]
+Tables = Mapping[tuple[int, ...], np.ndarray]  # by term
 
 
 def contrast_names(labels: Labels) -> list[str]:
@@ -37,10 +38,10 @@ def term_name(labels: Labels, term: tuple[int, ...]) -> str:
     return ":".join(label_text(labels.names[i]) for i in term)
 
 
-def some_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
-    """Return the first `NAMED` terms as text, and the number of the others."""
-    count_note = f" and {len(terms) - NAMED} more" if len(terms) > NAMED else ""
-    return ", ".join(term_name(labels, term) for term in terms[:NAMED]) + count_note
+def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
+    """Return the first `MAX_NAMED` terms as text, and the number of the others."""
+    count_note = f" and {len(terms) - MAX_NAMED} more" if len(terms) > MAX_NAMED else ""
+    return ", ".join(term_name(labels, term) for term in terms[:MAX_NAMED]) + count_note
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
@@ -75,13 +76,13 @@ def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: 
 
     ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
-    shown = terms.head(SHOWN)
+    shown = terms.head(MAX_ROWS)
     names = [
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
     ]
     table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
-    heading = f"terms (the first {SHOWN} of {len(terms)} rows)" if len(terms) > SHOWN else "terms"
+    heading = f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     note = (
         "log odds at these levels, those of terms within them apart, 0 at the first level; strength: root mean square "
         "of the term over all levels, each counted once."

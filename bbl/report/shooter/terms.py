@@ -1,7 +1,8 @@
 """Tables of the terms that a structure search chose for each group: predictors, levels, weights, votes.
 
 A *term* is a set of interacting predictors or a single one, its *order* their number. In a search by predictors, each
-predictor is regressed on the others and votes for the terms that it needs.
+predictor is regressed on the others and votes for the terms that it needs. K is the number of groups, L_i that of the
+levels of a term's predictor i, of which the first is the reference.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ def term_frame(
     theta : ndarray, shape (K, size)
         Weights.
     free : ndarray of bool, shape (K, size)
-        Whether the model of a group has the parameter.
+        Whether the model of a group has the parameter; a term without such parameters has no rows.
     chosen : mapping, optional
-        ``votes`` (K, size): number of predictors that chose the parameter. ``nodes`` (K, order, size): its weight in
-        the regression of each predictor of the term.
+        Result of a search by predictors. ``votes`` (K, size): number of predictors that chose the parameter.
+        ``nodes`` (K, order, size): its weight in the regression of each predictor of the term.
     """
     rows: list[tuple] = []
-    terms = [(i,) for i in range(layout.m)] + [tuple(t) for of_order in layout.terms for t in of_order.tolist()]
+    terms = [(i,) for i in range(layout.m)] + [tuple(t) for order_terms in layout.terms for t in order_terms.tolist()]
     for k, group in enumerate(labels.groups):
         for term in terms:
-            weights = layout.table(theta[k], *term)
+            weights = layout.table(theta[k], *term)  # (L_1 - 1, L_2 - 1, ...)
             if not layout.table(free[k], *term).any():
                 continue
             strength, names = _strength(weights), tuple(labels.names[i] for i in term)
             for cell in np.ndindex(weights.shape):
+                # + 1: the reference level has no weights
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
                 row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
@@ -55,16 +57,19 @@ def term_frame(
     columns = ["group", "order", "predictors", "levels", "weight", "strength"]
     frame = pd.DataFrame(rows, columns=columns + (["votes", "node_weights"] if chosen is not None else []))
     number = {group: k for k, group in enumerate(labels.groups)}
-    keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})  # to sort by
+    # rows are sorted by group, then terms before single predictors, then falling strength of terms
+    keys = pd.DataFrame({"group": frame["group"].map(number), "single": frame["order"] == 1})
     keys["strength"] = -frame["strength"].where(frame["order"] > 1, 0.0)
     return frame.loc[keys.sort_values(["group", "single", "strength"], kind="stable").index].reset_index(drop=True)
 
 
 def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFrame:
     """Return the number of terms of each order (rows) in each group (columns); `free` as in `term_frame`."""
-    counts = {1: np.full(len(free), layout.m)}
-    for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):
+    counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)
+    for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):  # order 2, 3, ...
+        # `start` has the position of each term's first parameter, which stands for the term
         counts[k] = free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
+    # the name of the index is `order`, changed if a group has that name
     index = pd.Index(list(counts), name=distinct_names([*labels.groups, "order"])[-1])
     return pd.DataFrame(np.array(list(counts.values())), index=index, columns=label_index(labels.groups))
 

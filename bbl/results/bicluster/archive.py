@@ -1,6 +1,8 @@
 """Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value checked.
 
-The table has I rows in a groups and J columns in b groups; the *cells* are its observed entries.
+The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group, the *cells* are
+the observed entries of the table. L is the number of levels of categorical cells, and 2 for numeric ones, of which a
+block has the count and the sum.
 """
 
 from __future__ import annotations
@@ -20,24 +22,24 @@ from bbl.results.bicluster.posterior import pack_posterior, unpack_posterior
 
 __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 
-SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns and types
+SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns of the frame
 CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
 
-TABLE = {
-    "sums": ArraySpec("f", ("a", "b", "L"), FINITE),
-    "rows": ArraySpec("i", ("I",), (0, "a")),
-    "columns": ArraySpec("i", ("J",), (0, "b")),
-    "values": ArraySpec("f", (2,)),
+TABLE = {  # every array of a model file
+    "sums": ArraySpec("f", ("a", "b", "L"), FINITE),  # observations of each level in each block, or (count, sum)
+    "rows": ArraySpec("i", ("I",), (0, "a")),  # group of each row
+    "columns": ArraySpec("i", ("J",), (0, "b")),  # group of each column
+    "values": ArraySpec("f", (2,)),  # criterion and within-block sum of squares
     "history": ArraySpec("f", ("n_iter",)),
-    "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),
-    "population": ArraySpec("i", ("members", "items"), required=False),
+    "selection": ArraySpec("f", ("tried", len(SELECTION)), required=False),  # numbers of groups that were tried
+    "population": ArraySpec("i", ("members", "items"), required=False),  # groups of the I + J rows and columns
     "fitness": ArraySpec("f", ("members",), required="population"),
     "draws_rows": ArraySpec("i", ("chains", "draws", "I"), (0, "I"), required=False),
     "draws_columns": ArraySpec("i", ("chains", "draws", "J"), (0, "J"), required="draws_rows"),
     "draws_log_posterior": ArraySpec("f", ("chains", "draws"), required="draws_rows"),
     "draws_loyalty": ArraySpec("f", ("chains", "I"), required="draws_rows"),
     "draws_popularity": ArraySpec("f", ("chains", "J"), required="draws_rows"),
-    "cells_start": ArraySpec("i", ("I+1",), required=False),
+    "cells_start": ArraySpec("i", ("I+1",), required=False),  # where each row begins in the arrays of cells
     "cells_column": ArraySpec("i", ("cells",), (0, "J"), required="cells_start"),
     "cells_value": ArraySpec("f", ("cells",), FINITE, required="cells_start"),
     "cells_weight": ArraySpec("f", ("cells",), POSITIVE, required="cells_start"),
@@ -45,13 +47,16 @@ TABLE = {
 
 
 def selection_frame(values: np.ndarray) -> pd.DataFrame:
-    """Return the frame of the n numbers of groups that were tried, from an array (n, 4) of the columns `SELECTION`."""
+    """Return `values` (n, 4), the columns `SELECTION` for each of n pairs of numbers of groups, as a frame."""
     return pd.DataFrame(values, columns=list(SELECTION)).astype(SELECTION)
 
 
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
-    """Return n partitions as a frame: `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns."""
-    names = distinct_names(f"{x.name}:{level}" for x in (table.rows, table.columns) for level in x.levels)
+    """Return the n members of a genetic algorithm's population as a frame, a row each.
+
+    Columns are `fitness` (n,), then the groups `labels` (n, I + J) of all rows and columns of the table.
+    """
+    names = distinct_names(f"{side.name}:{level}" for side in (table.rows, table.columns) for level in side.levels)
     frame = pd.DataFrame(labels, columns=names)
     frame.insert(0, "fitness", fitness)
     return frame
@@ -94,25 +99,25 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])
     method = make_method(options.pop("name"), options)
-    if method.response != table.holds:
+    if method.response != table.holds:  # the kinds of cells, such as "numeric" or "levels"
         raise ValueError("method and table do not fit together")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
-    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
+    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)  # "levels": categorical
     check_arrays(arrays, TABLE, I=n_rows, J=n_columns, L=L, items=n_rows + n_columns)
     if not arrays["sums"].any():
         raise ValueError("its blocks are empty")
-    parts: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
-    parts |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}
-    parts |= {"table": table, "method": method, "sums": arrays["sums"], "history": arrays["history"]}
-    parts["criterion"], parts["wcss"] = (float(v) for v in arrays["values"])
+    arguments: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
+    arguments |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}
+    arguments |= {"table": table, "method": method, "sums": arrays["sums"], "history": arrays["history"]}
+    arguments["criterion"], arguments["wcss"] = (float(v) for v in arrays["values"])
     if "selection" in arrays:
-        parts["selection"] = selection_frame(arrays["selection"])
+        arguments["selection"] = selection_frame(arrays["selection"])
     if "population" in arrays:
-        parts["population"] = population_frame(table, arrays["population"], arrays["fitness"])
+        arguments["population"] = population_frame(table, arrays["population"], arrays["fitness"])
     if "draws_rows" in arrays:
-        parts["posterior"] = unpack_posterior(table, arrays)
+        arguments["posterior"] = unpack_posterior(table, arrays)
     if "cells_start" in arrays:
         start, column, value, weight = (arrays[f"cells_{name}"] for name in CELLS)
-        parts["cells"] = Cells.stored(start, column, value, weight, table.shape)
-    return parts
+        arguments["cells"] = Cells.stored(start, column, value, weight, table.shape)
+    return arguments

@@ -107,19 +107,19 @@ class BiclusterResults(BlockTables):
     kind: ClassVar[str] = "bicluster"
 
     @classmethod
-    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, found: BiclusterFit) -> BiclusterResults:
-        """Return the result of the clustering `found`, with sorted groups and with names."""
+    def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit) -> BiclusterResults:
+        """Return the result of the clustering `fit`, with its groups renumbered in order of their means or sizes."""
         n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
-        rows, columns, sums, wcss = ordered(cells, found.rows, found.columns, n_levels, table.holds == "rated")
+        rows, columns, sums, wcss = ordered(cells, fit.rows, fit.columns, n_levels, table.holds == "rated")
         selection = population = posterior = None
-        if found.selection is not None:
-            selection = selection_frame(np.array(found.selection))
-        if found.evolved is not None:
-            population = population_frame(table, found.evolved.population, found.evolved.population_fitness)
-        if found.draws is not None and found.share is not None:
-            posterior = Posterior(table.rows, table.columns, found.draws, *found.share)
+        if fit.selection is not None:
+            selection = selection_frame(np.array(fit.selection))
+        if fit.evolved is not None:
+            population = population_frame(table, fit.evolved.population, fit.evolved.population_fitness)
+        if fit.draws is not None and fit.share is not None:
+            posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(
-            call, table, method, rows, columns, sums, found.criterion, found.history, found.n_iter, found.converged,
+            call, table, method, rows, columns, sums, fit.criterion, fit.history, fit.n_iter, fit.converged,
             wcss, selection, population, posterior, cells,
         )  # fmt: skip
 
@@ -153,22 +153,22 @@ class BiclusterResults(BlockTables):
         >>> fit.predict().shape
         (6, 8)
         """
-        shares = self.table.holds == "levels" and type == "prob"
-        if type not in ("response", "prob") or (type == "prob" and not shares):
+        wants_shares = self.table.holds == "levels" and type == "prob"
+        if type not in ("response", "prob") or (type == "prob" and not wants_shares):
             raise BBLTypeError(f"type={type!r} is 'response', or 'prob' for categorical tables.", argument="type")
         if newdata is None:
             return self.fitted()
-        block_values = self._means if shares else self._predicted(self._means)
+        block_values = self._means if wants_shares else self._block_predictions(self._means)  # (a, b, L) or (a, b)
         if self.table.formula is None:
-            groups, index = self._matrix_groups(newdata)
-            if shares:
+            groups, index = self._assign_matrix_rows(newdata)
+            if wants_shares:
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
             matrix = block_values[groups][:, self.columns]
             return pd.DataFrame(matrix, index=index, columns=pd.Index(self.table.columns.levels))
-        i, j, _, groups = self._new_rows(newdata)
+        i, j, _, groups = self._assign_listed_rows(newdata)
         predicted = block_values[groups[i], self.columns[j]]
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
-        if shares and self.table.levels is not None:
+        if wants_shares and self.table.levels is not None:
             return pd.DataFrame(predicted, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
         return pd.Series(predicted, index=index, name=self.table.response)
 
@@ -191,43 +191,43 @@ class BiclusterResults(BlockTables):
         """
         name = f"{self.table.rows.name} group"
         if self.table.formula is None:
-            groups, index = self._matrix_groups(newdata)
+            groups, index = self._assign_matrix_rows(newdata)
             return pd.Series(groups, index=index, name=name)
-        i, _, new_rows, groups = self._new_rows(newdata)
-        present = np.unique(i)
+        i, _, new_rows, groups = self._assign_listed_rows(newdata)
+        assigned_codes = np.unique(i)
         row_names = [*self.table.rows.levels, *new_rows.levels]
-        index = pd.Index([row_names[k] for k in present], name=self.table.rows.name)
-        return pd.Series(groups[present], index=index, name=name)
+        index = pd.Index([row_names[k] for k in assigned_codes], name=self.table.rows.name)
+        return pd.Series(groups[assigned_codes], index=index, name=name)
 
-    def _matrix_groups(self, newdata: Any) -> tuple[np.ndarray, pd.Index]:
-        """Return the best group of each row of a matrix, and the names of its rows."""
-        entries, index = self.table.read_matrix(newdata)
+    def _assign_matrix_rows(self, newdata: Any) -> tuple[np.ndarray, pd.Index]:
+        """Return the best group of each row of a matrix, shape (rows,), and the names of its rows."""
+        entries, index = self.table.read_matrix(newdata)  # entries: row, column, value and weight of each cell
         return self._best_row_groups(Cells.from_entries(*entries, (len(index), self.table.shape[1])), index), index
 
-    def _new_rows(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
+    def _assign_listed_rows(self, newdata: Any) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
         """Read a long table of n pairs, and assign its new rows to groups.
 
-        Return row codes (n,), with new rows from I on, column codes (n,), the names of the new rows, and the groups of
-        all old and new rows.
+        Return the row codes (n,) of the pairs, I and above for the r new rows, their column codes (n,), the names of
+        the new rows, and the groups (I + r,) of the I training rows and of the new ones.
         """
         i, j, value, new_rows = self.table.read(newdata)
-        n_known = self.table.shape[0]
+        n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):
             return i, j, new_rows, self.rows
-        is_new = i >= n_known
+        is_new = i >= n_training_rows
         if self.table.holds == "rated" and value is None:
-            value = np.ones(len(i))
+            value = np.ones(len(i))  # without a response, the pairs that are listed are rated
         is_observed = np.zeros(len(i), dtype=bool) if value is None else ~np.isnan(value) & is_new
         if self.table.holds == "rated" and value is not None:
-            is_observed &= value == 1.0
-        observed = np.zeros(0) if value is None else value[is_observed]
-        entries = (i[is_observed] - n_known, j[is_observed], observed, np.ones(len(observed)))
+            is_observed &= value == 1.0  # the other pairs are unrated, as pairs without a cell are
+        observed_values = np.zeros(0) if value is None else value[is_observed]
+        entries = (i[is_observed] - n_training_rows, j[is_observed], observed_values, np.ones(len(observed_values)))
         cells = Cells.from_entries(*entries, (len(new_rows.levels), self.table.shape[1]))
         new_groups = self._best_row_groups(cells, pd.Index(new_rows.levels))
         return i, j, new_rows, np.concatenate([self.rows, new_groups])
 
     def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
-        """Return the row group that fits the cells of each new row best; raise a LevelError if a row has no cells."""
+        """Return the best groups (r,) of r new rows by their `cells` (r, J); a LevelError if a row has no cells."""
         without_cells = np.flatnonzero(np.diff(cells.start) == 0)
         if len(without_cells):
             raise LevelError(
@@ -238,8 +238,8 @@ class BiclusterResults(BlockTables):
             )
         holds, means = self.table.holds, self._means
         if holds == "levels":
-            return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))
-        if holds == "ordinal":
+            return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))  # no log 0
+        if holds == "ordinal":  # codes: ratings counted from the lowest of the scale
             codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
             return best_groups(codes, self.columns, means, self.method.log_shares(means))
         return best_groups(cells, self.columns, means, rated=holds == "rated")
@@ -303,9 +303,9 @@ class BiclusterResults(BlockTables):
         >>> plt.close()
         """
         table, entries = self.table, None
-        means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)
+        means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)  # level codes
         if not flag("fitted", fitted):
-            cells = self._cells()
+            cells = self._require_cells()
             entries = (cells.row, cells.column, cells.value, cells.weight)
         levels = None if table.levels is None or table.holds != "levels" else table.levels.levels
         names = (table.rows.name, table.columns.name, table.response if table.holds != "rated" else "rated")

@@ -55,10 +55,11 @@ class Posterior:
     @property
     def n_groups(self) -> pd.DataFrame:
         """Posterior probability of 1, 2, ... groups (the index), of ``rows`` and of ``columns``."""
-        n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]  # by number of groups
+        # for the partitions of rows and of columns: the number of draws that have 0, 1, 2, ... groups
+        n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]
         table = np.zeros((max(map(len, n_draws)), 2))
-        for k, n in enumerate(n_draws):
-            table[: len(n), k] = n / n.sum()
+        for side, n_by_groups in enumerate(n_draws):
+            table[: len(n_by_groups), side] = n_by_groups / n_by_groups.sum()
         return pd.DataFrame(table[1:], index=pd.RangeIndex(1, len(table), name="groups"), columns=["rows", "columns"])
 
     @property
@@ -73,7 +74,10 @@ class Posterior:
 
     @property
     def loyalty(self) -> pd.Series:
-        """Posterior mean of lambda of each row's group: how slowly interest falls with the rank of column groups."""
+        """For each row, the posterior mean of the parameter lambda of its group.
+
+        Lambda says how slowly the interest of a row group falls with its rank of the column groups.
+        """
         mean = self.draws.loyalty.mean(axis=0)
         return pd.Series(mean, index=pd.Index(self.row_factor.levels, name=self.row_factor.name), name="loyalty")
 
@@ -90,13 +94,13 @@ class Posterior:
 
 
 def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
-    """Return a square matrix with the names of a factor on both axes."""
+    """Return shares (n, n) as a frame with the n names of a factor on both axes."""
     names = pd.Index(factor.levels, name=factor.name)
     return pd.DataFrame(share, index=names, columns=names)
 
 
 def _trace_series(values: np.ndarray, name: str) -> pd.Series:
-    """Return one value for each of the traces of `Draws.traces`, with their names."""
+    """Return `values` (3,), one for each column of `Draws.traces`, as a series called `name`."""
     return pd.Series(values, index=["log posterior", "row groups", "column groups"], name=name)
 
 
@@ -107,8 +111,9 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
     """Return the posterior that `pack_posterior` stored, from checked arrays; a ValueError if there are no draws."""
-    draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))
+    draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))  # the first axis of all arrays is the chain
     if not draws.log_posterior.size:
         raise ValueError("the draws are not as saved")
+    # labels of rows, then of columns, (chains, draws, items): the draws of all chains are pooled
     row_share, column_share = (similarity(labels.reshape(-1, labels.shape[-1])) for labels in draws[:2])
     return Posterior(table.rows, table.columns, draws, row_share, column_share)

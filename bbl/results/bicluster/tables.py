@@ -33,16 +33,16 @@ class Observations(int):
 class BlockTables:
     """Tables of groups, blocks and fitted cells; attributes as in `BiclusterResults`."""
 
-    table: TwoWay
-    method: Any
-    rows: np.ndarray
-    columns: np.ndarray
-    sums: np.ndarray
-    history: np.ndarray
-    wcss: float
-    cells: Cells | None
+    table: TwoWay  # names of rows, columns and values; its `formula` is None if the data were a matrix
+    method: Any  # the method of clustering with its options
+    rows: np.ndarray  # group of each row, (I,)
+    columns: np.ndarray  # group of each column, (J,)
+    sums: np.ndarray  # (a, b, L): observations of each level in each block; of numeric cells (a, b, 2): count and sum
+    history: np.ndarray  # objective after each step
+    wcss: float  # sum of squared differences of the cells from their block means
+    cells: Cells | None  # the observed cells
 
-    def _cells(self) -> Cells:
+    def _require_cells(self) -> Cells:
         """Return the observed cells; raise a DataError if the model was loaded without them."""
         if self.cells is None:
             raise DataError("This model was saved without its cells; save it with store_data=True.")
@@ -80,23 +80,24 @@ class BlockTables:
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b), or in categorical tables the shares of the levels (a, b, L); see `block_means`."""
+        """Block means (a, b), or in categorical tables shares of levels (a, b, L), smoothed; see `block_means`."""
         if self.table.holds == "levels":
-            counts = self.sums + self.method.prior_count / self.sums.shape[2]
+            counts = self.sums + self.method.prior_count / self.sums.shape[2]  # a block's prior count, split evenly
             return counts / counts.sum(axis=2, keepdims=True)
-        counts, total = self.sums[..., 0], self.sums[..., 1]
-        empty_mean = total.sum() / counts.sum()  # of blocks without cells
+        counts, value_sums = self.sums[..., 0], self.sums[..., 1]
+        mean_without_cells = value_sums.sum() / counts.sum()  # the mean of all cells stands for a block without cells
         if self.method.name == "prototype" and self.method.fill is not None:
-            empty_mean = self.method.fill
-        return np.where(counts > 0, total / np.maximum(counts, 1e-300), empty_mean)
+            mean_without_cells = self.method.fill
+        return np.where(counts > 0, value_sums / np.maximum(counts, 1e-300), mean_without_cells)  # 1e-300: no 0 / 0
 
     def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
-        """Return values (a, b) of the blocks with the numbers of the groups."""
+        """Return one value per block, (a, b), as a frame with the numbers of the groups on both axes."""
         index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
-        return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_name))
+        return pd.DataFrame(values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_axis_name))
 
     @property
-    def _column_name(self) -> str:
+    def _column_axis_name(self) -> str:
+        """Name of the axis of column groups in a frame."""
         return f"{self.table.columns.name} group"
 
     @property
@@ -111,7 +112,7 @@ class BlockTables:
             return self._block_frame(means)
         a, b, L = means.shape
         levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        names = distinct_names([self.table.response, self._column_name])[::-1]
+        names = distinct_names([self.table.response, self._column_axis_name])[::-1]  # reversed: (group, level)
         columns = pd.MultiIndex.from_product([range(b), levels], names=names)
         index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
         return pd.DataFrame(means.reshape(a, b * L), index=index, columns=columns)
@@ -140,19 +141,19 @@ class BlockTables:
         >>> bool((fit.fitted().to_numpy() == table).all())
         True
         """
-        block_values = self._predicted(self._means)
+        block_values = self._block_predictions(self._means)
         if self.table.formula is None:
             rows, columns = pd.Index(self.table.rows.levels), pd.Index(self.table.columns.levels)
             matrix = np.asarray(block_values)[self.rows][:, self.columns]
             return pd.DataFrame(matrix, index=rows.rename(self.table.rows.name), columns=columns)
-        cells = self._cells()
-        row, column = self.table.rows, self.table.columns
+        cells = self._require_cells()
+        row_factor, column_factor = self.table.rows, self.table.columns
         observed = cells.value
         if self.table.holds == "levels" and self.table.levels is not None:
-            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]
-        names = distinct_names([row.name, column.name, self.table.response, "fitted"])
+            observed = np.array(self.table.levels.levels, dtype=object)[observed.astype(int)]  # from codes to levels
+        names = distinct_names([row_factor.name, column_factor.name, self.table.response, "fitted"])
         fitted = block_values[self.rows[cells.row], self.columns[cells.column]]
-        values = np.array(row.levels)[cells.row], np.array(column.levels)[cells.column], observed, fitted
+        values = np.array(row_factor.levels)[cells.row], np.array(column_factor.levels)[cells.column], observed, fitted
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
@@ -186,13 +187,13 @@ class BlockTables:
         values = [rand_index(self.rows, np.asarray(partitions[0])), rand_index(self.columns, np.asarray(partitions[1]))]
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
-    def _predicted(self, means: np.ndarray) -> np.ndarray:
-        """Return block means (a, b) as they are, and the most frequent level (a, b) for shares (a, b, L)."""
+    def _block_predictions(self, means: np.ndarray) -> np.ndarray:
+        """Return the prediction of each block, (a, b): its mean, or for shares (a, b, L) its most frequent level."""
         if means.ndim == 2 or self.table.levels is None:
             return means
         return np.array(self.table.levels.levels, dtype=object)[first_largest(means)]
 
 
 def _group_series(labels: np.ndarray, factor: Factor) -> pd.Series:
-    """Return the groups of all rows, or of all columns, by name."""
+    """Return the groups `labels` of all rows, or of all columns, as a series by the names that `factor` holds."""
     return pd.Series(labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group")

@@ -1,8 +1,11 @@
 """Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every value checked.
 
-K is the number of classes. A *family* is a feature with its feature parents, a `Dag` the families of one network; a
-model that averages networks, its *members*, has several. `theta` joins the probability tables of all families of all
-members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+K is the number of classes, m that of features. A *family* is a feature with its feature parents, a `Dag` the families
+of one network; a model that averages networks, its *members*, has several. `theta` joins the probability tables of all
+families of all members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+
+A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate features. A `Dag` of
+the networks numbers them by position in the design, which has the features of the graph alone.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ TABLE = {
     "features": ArraySpec("i", ("families",), (0, "columns")),  # feature of each family, member after member
     "n_parents": ArraySpec("i", ("families",), NON_NEGATIVE),  # number of feature parents of each family
     "parents": ArraySpec("i", ("parents",), (0, "columns")),  # feature parents, family after family
-    "score_log": ArraySpec("f", ("steps",)),
+    "score_log": ArraySpec("f", ("steps",)),  # accuracy at each step of a greedy search
     "prior": ArraySpec("f", ("K",), PROBABILITY),
     "theta": ArraySpec("f", ("cells", "K"), PROBABILITY),
     "arc_posterior": ArraySpec("f", ("m",), PROBABILITY, required=False),
     "feature_weights": ArraySpec("f", ("m",), PROBABILITY, required=False),
-    "errors": ArraySpec("f", ("cells", "K"), required=False),
-    "class_errors": ArraySpec("f", ("K",), required="errors"),
+    "errors": ArraySpec("f", ("cells", "K"), required=False),  # standard errors of `theta`
+    "class_errors": ArraySpec("f", ("K",), required="errors"),  # standard errors of `prior`
 }
 
 
@@ -85,19 +88,25 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
     """Return the graphs that `_pack_dags` stored; raise a ValueError if the arrays are inconsistent."""
-    n_families, features, n_parents, parents = (arrays[n] for n in ("members", "features", "n_parents", "parents"))
-    n = len(features)
-    if not len(n_families) or n_families.sum() != n or n_parents.sum() != len(parents):
+    n_families, features, n_parents, parents = (
+        arrays[name] for name in ("members", "features", "n_parents", "parents")
+    )
+    n_all_families = len(features)
+    if not len(n_families) or n_families.sum() != n_all_families or n_parents.sum() != len(parents):
         raise ValueError("its structure is not as saved")
-    family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n else []
+    family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n_all_families else []
     families = [(int(i), tuple(map(int, positions))) for i, positions in zip(features, family_parents, strict=True)]
-    ends = np.cumsum(n_families)
+    ends = np.cumsum(n_families)  # of each member's families
     dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True))
     for dag in dags:
         dag_features = set(dag.features)
         if len(dag_features) < len(dag.families):
             raise ValueError("a feature stands twice in its structure")
-        if any(len({i, *ps}) <= len(ps) or not dag_features.issuperset(ps) for i, ps in dag.families):
+        # the feature and its parents must be different, and all be features of the graph
+        if any(
+            len({i, *parents_of_i}) <= len(parents_of_i) or not dag_features.issuperset(parents_of_i)
+            for i, parents_of_i in dag.families
+        ):
             raise ValueError("a family of its structure is not as saved")
         dag.layers  # noqa: B018  # raises a ValueError if there is a cycle
     if len({frozenset(dag.features) for dag in dags}) > 1:
@@ -106,37 +115,37 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
-    """Return the options of the estimate, checked; `m` is the number of features."""
+    """Return the options of the estimate that were `stored`, checked; `m` is the number of features."""
     wanbia: Any = stored["wanbia"]
     if not isinstance(wanbia, bool):
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
         if len(wanbia) != m:
             raise ValueError("its weights are not as saved")
-    awnb = stored["awnb"]
-    prior = stored["manb_prior"]
+    awnb = stored["awnb"]  # number of trees, and share of the rows that each tree gets
+    arc_prior = stored["manb_prior"]
     return Recipe(
-        real("smooth", stored["smooth"], 0.0),
-        None if prior is None else real("manb_prior", prior, 0.0, 1.0),
-        wanbia,
-        None if awnb is None else (integer("trees", awnb[0], 1), real("share", awnb[1], 0.0, open_low=True)),
+        smooth=real("smooth", stored["smooth"], 0.0),
+        manb_prior=None if arc_prior is None else real("manb_prior", arc_prior, 0.0, 1.0),
+        wanbia=wanbia,
+        awnb=None if awnb is None else (integer("trees", awnb[0], 1), real("share", awnb[1], 0.0, open_low=True)),
     )
 
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
     """Return the options of a learner, checked: the names that it takes, with values of the types of their defaults.
 
-    An option without a check of its own is a feature: a position below `m`, or None.
+    An option without a check of its own is a feature: a position below `m`, the number of candidates, or None.
     """
-    options = {} if learner is None else LEARNERS[learner].options
+    options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
         raise ValueError("the options of its learner are not as saved")
     for name, value in stored.items():
-        default = options[name].default
+        default_value = options[name].default
         if options[name].check is None:
-            right = value is None or (type(value) is int and 0 <= value < m)
+            is_valid = value is None or (type(value) is int and 0 <= value < m)
         else:
-            right = type(value) is type(default) or (type(default) is float and type(value) is int)
-        if not right:
+            is_valid = type(value) is type(default_value) or (type(default_value) is float and type(value) is int)
+        if not is_valid:
             raise ValueError(f"the option {name} of its learner is not as saved")
     return dict(stored)
 
@@ -152,11 +161,14 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     dags = _unpack_dags(arrays)
     if {columns[i] for i in dags[0].features} != set(labels.names):
         raise ValueError("its features are not those of its design")
-    feature = {columns.index(name): i for i, name in enumerate(labels.names)}  # position of each column in the design
-    design_dags = [Dag(tuple((feature[i], tuple(feature[p] for p in ps)) for i, ps in dag.families)) for dag in dags]
+    # from a position in `columns` to the position in the design
+    to_design = {columns.index(name): i for i, name in enumerate(labels.names)}
+    design_dags = [
+        Dag(tuple((to_design[i], tuple(to_design[p] for p in parents)) for i, parents in dag.families)) for dag in dags
+    ]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
-    ends = np.cumsum([f.cells for f in families])
+    ends = np.cumsum([f.cells for f in families])  # of each member's rows of `theta`
     if len(arrays["theta"]) != ends[-1]:
         raise ValueError("the array 'theta' is not as saved")
     thetas = np.split(arrays["theta"], ends[:-1])
@@ -173,7 +185,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if len(networks) > 1 and not averaged:
         raise ValueError("it has several structures")
     integer("nobs", meta["nobs"], 0)
-    return unpack_model(meta, arrays, design, -1) | {
+    return unpack_model(meta, arrays, design, lowest_group=-1) | {  # -1: a row whose class is missing
         "structure": structure,
         "network": Averaged(networks) if averaged else networks[0],
         "recipe": _unpack_recipe(meta["recipe"], len(n_levels)),

@@ -27,7 +27,25 @@ __all__ = ["plot", "sample", "values", "write_bif"]
 
 
 class FittedNetwork(Protocol):
-    """What these methods read of a fitted network; see `NetworkResults`."""
+    """The attributes of a `NetworkResults` that its methods in this file use; K is the number of classes.
+
+    Attributes
+    ----------
+    structure : Structure or AveragedStructure
+        The graph, or the graphs of an average of networks.
+    network : Network or Averaged
+        The graph or graphs with their probability tables, as arrays.
+    labels : Labels
+        Names of the class (``labels.response``, its levels ``labels.groups``) and of the features with their levels.
+    families : dict
+        For each variable: the variable, its feature parents, the class.
+    shares_in_use : ndarray, shape (K,)
+        Class probabilities: those that the user gave as priors, or else the estimated ones.
+    params, params_se : dict of DataFrame
+        For each variable, its probability table and the standard errors.
+    _errors : (ndarray, ndarray) or None
+        Standard errors as arrays; None if there are none.
+    """
 
     @property
     def structure(self) -> Structure | AveragedStructure: ...
@@ -120,9 +138,9 @@ def plot(
     if var is None:
         return require_single(self.structure, "single graph").plot(ax)
     require_single(self.structure, "single table")
-    self.values(var)
+    self.values(var)  # raises an OptionError for an unknown variable
     table = self.params[var]
-    errors = table * np.nan if self._errors is None else self.params_se[var]
+    errors = table * np.nan if self._errors is None else self.params_se[var]  # nan: no error bars
     return plot_probabilities(var, table, errors, ax)
 
 
@@ -169,6 +187,7 @@ def sample(self: FittedNetwork, n: int, seed: int | np.random.Generator | None =
     0       No   2nd  Male  Adult
     1      Yes  Crew  Male  Adult
     """
+    # level codes of the class (n,) and of the m features (n, m)
     y, codes = draw(self.network, self.shares_in_use, integer("n", n, 0), generator(seed))
     labels = self.labels
     columns = {labels.response: (y, labels.groups)}

@@ -1,6 +1,7 @@
 """Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a title.
 
-MANB, WANBIA and AWNB are variants of the estimates: averaged over feature subsets, or with weighted features.
+K is the number of classes, m that of features. MANB, WANBIA and AWNB are variants of the estimates: averaged over
+feature subsets, or with weighted features.
 """
 
 from __future__ import annotations
@@ -27,16 +28,21 @@ __all__ = ["feature_facts", "network_facts", "network_text"]
 def network_text(structure: Structure | AveragedStructure, n_parameters: int, design: Design) -> str:
     """Return the text that is printed at the prompt: the structure, and the treatment of missing values."""
     n_arcs, n_networks = (structure.narcs, None) if isinstance(structure, Structure) else (None, len(structure.dags))
-    text = structure_text(
-        structure.class_var, len(structure.features), structure.learner, n_arcs, n_networks, n_parameters
+    head = structure_text(
+        structure.class_var,
+        len(structure.features),
+        structure.learner,
+        n_arcs=n_arcs,
+        n_networks=n_networks,
+        n_parameters=n_parameters,
     )
-    missing = f"\n\nMissing values: {missing_text(design.missing, design.incomplete)}" if design.incomplete else ""
-    return text + missing
+    missing_line = f"\n\nMissing values: {missing_text(design.missing, design.incomplete)}" if design.incomplete else ""
+    return head + missing_line
 
 
 def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe) -> dict[str, Any]:
-    """Return the key figures of the summary by title."""
-    log_lik, incomplete = fit.logLik(), fit.design.incomplete
+    """Return the key figures of the summary by title; `recipe` holds the options of the estimate."""
+    log_lik, n_incomplete = fit.logLik(), fit.design.incomplete  # observations with missing values
     method = (
         f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
         if recipe.manb_prior is not None
@@ -58,7 +64,7 @@ def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructu
     return facts | {
         "Parameters": f"{fit.n_parameters}, {method}, smooth = {recipe.smooth:.7g}",
         "Observations": fit.nobs(),
-        **({"Missing values": missing_text(fit.design.missing, incomplete)} if incomplete else {}),
+        **({"Missing values": missing_text(fit.design.missing, n_incomplete)} if n_incomplete else {}),
         "Log-likelihood": float(log_lik),
         "AIC": fit.aic,
         "BIC": fit.bic,
@@ -76,16 +82,19 @@ def feature_facts(
 ) -> pd.DataFrame:
     """Return a row for each feature: number of levels, parents, information about the class, weight.
 
-    `counts` are those of levels and classes, (K, L) for each feature, `arc_posterior` and `feature_weights` (m,).
+    `counts` has a table (K, L) for each feature: the weighted count of each of its L levels in each class.
+    `arc_posterior` (m,) holds the posterior probability of the arc from the class to each feature (MANB),
+    `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), in the order of ``structure.features``; None in
+    other fits.
     """
-    position = {name: i for i, name in enumerate(labels.names)}
+    position = {name: i for i, name in enumerate(labels.names)}  # in `labels` and `counts`
     features = structure.features
     n_levels = [len(labels.levels[position[x]]) for x in features]
     table = pd.DataFrame({"levels": n_levels}, index=label_index(features))
     if isinstance(structure, Structure):
         families = structure.feature_families
         table["feature parents"] = [", ".join(map(str, families[x][1:])) or "-" for x in features]
-    # mutual information of feature and class, from their table of counts (K, L)
+    # mutual information of feature and class: conditional information (K, L, 1) given a third variable of one level
     table["information"] = [conditional_information(counts[position[x]][:, :, None]) for x in features]
     if arc_posterior is not None:
         table["arc posterior"] = arc_posterior

@@ -21,7 +21,7 @@ __all__ = ["cLogLik", "logLik", "score"]
 
 
 def _encode_new(design: Design, newdata: Any) -> Sample:
-    """Encode a table of features and class; rows that the design drops for missing values are left out."""
+    """Return a table of features and class as level codes, without rows that the design drops for missing values."""
     newdata = to_frame(newdata, "newdata")
     codes, missing = design.encode(newdata)
     y = design.encode_response(newdata)
@@ -64,7 +64,7 @@ def cLogLik(self: ClassifierResults, newdata: Any = None) -> float:
     -37.62
     """
     rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
-    scores = self._encoded_scores(rows.codes, rows.missing, None, None)
+    scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
     return sum_at_class(log_probabilities(scores), rows)
 
 
@@ -103,7 +103,7 @@ def score(
     >>> round(fit.score(titanic, weights="Freq"), 4)
     0.7892
     """
-    if kind is None or not isinstance(kind, str):
+    if kind is None or not isinstance(kind, str):  # score(newdata, weights): each argument is one place too far left
         return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)
     if kind == "accuracy":
         return accuracy_score(self, newdata, weights, priors=priors, costs=costs)

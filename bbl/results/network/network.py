@@ -38,7 +38,7 @@ from bbl.results.network.exports import plot, sample, values, write_bif
 from bbl.results.network.facts import feature_facts, network_facts, network_text
 from bbl.results.network.likelihood import cLogLik, logLik, score
 from bbl.results.network.structure import AveragedStructure, SingleGraph, Structure, require_single
-from bbl.results.network.tables import attribution, by_feature, cell_tables
+from bbl.results.network.tables import attribution, cell_tables, label_by_feature
 from bbl.results.predictions import fitted, importance, predict_batches, predict_rows, residuals
 from bbl.results.report_page import MAX_TABLE_ROWS
 from bbl.rows.sample import Rows, Sample
@@ -98,7 +98,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     stored_errors: tuple[np.ndarray, np.ndarray] | None = None
 
     kind = "network"
-    refusals = lacking(
+    refusals = lacking(  # the capabilities that networks lack, some with the reason
         *OF_MACHINES, *MACHINE_ONLY, "tuning", "coef", pairs=STRUCTURE_LEARNT, third_order=STRUCTURE_LEARNT,
         no_response=NO_RESPONSE, density=NO_RESPONSE, real_weights=NOT_COUNTS,
         effects="Tables of networks have no covariance here",
@@ -122,7 +122,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     # the structure
 
-    def _single(self, attribute: str) -> Structure:
+    def _single_graph(self, attribute: str) -> Structure:
         """Return the graph; an AttributeError if networks are averaged, which have no such `attribute`."""
         if isinstance(self.structure, Structure):
             return self.structure
@@ -131,8 +131,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         )
 
     def __dir__(self) -> list[str]:
-        refused = {"members"} if isinstance(self.structure, Structure) else OF_SINGLE_NETWORKS
-        return sorted({*super().__dir__()} - refused)
+        """Return the attributes without those that only averages, or only single networks, have."""
+        hidden = {"members"} if isinstance(self.structure, Structure) else OF_SINGLE_NETWORKS
+        return sorted({*super().__dir__()} - hidden)
 
     def _require_network(self, noun: str) -> Network:
         """Return the network; an OptionError if networks are averaged, which have no such `noun`."""
@@ -224,23 +225,23 @@ class NetworkResults(SingleGraph, ClassifierResults):
     @property
     def manb_arc_posterior(self) -> pd.Series | None:
         """Posterior probability of the arc from the class to each feature (MANB); None in other fits."""
-        return by_feature(self.features, self.arc_posterior)
+        return label_by_feature(self.features, self.arc_posterior)
 
     @property
     def awnb_weights(self) -> pd.Series | None:
         """Weight of each feature from decision trees (AWNB); None in other fits."""
-        return None if self.recipe.awnb is None else by_feature(self.features, self.feature_weights)
+        return None if self.recipe.awnb is None else label_by_feature(self.features, self.feature_weights)
 
     @property
     def wanbia_weights(self) -> pd.Series | None:
         """Weight of each feature by conditional likelihood (WANBIA); None in other fits."""
-        return None if self.recipe.wanbia is False else by_feature(self.features, self.feature_weights)
+        return None if self.recipe.wanbia is False else label_by_feature(self.features, self.feature_weights)
 
     # scores
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[NetworkResults, float]]:
-        """The fit itself."""
+        """The fits that a bootstrap refits, with their weights: this one alone."""
         return ((self, 1.0),)
 
     @property
@@ -256,12 +257,12 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return class_scores(self.network.log_joint(codes, missing))
 
     def check_likelihood(self) -> None:
-        """Raise nothing: every row has a likelihood."""
+        """Do nothing, where other kinds of models may raise an OptionError: every row has a likelihood."""
 
     def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
         chunks = rows.chunks(BLOCK)
-        return float(sum(sum_at_class(self.network.log_joint(c.codes, c.missing), c) for c in chunks))
+        return float(sum(sum_at_class(self.network.log_joint(chunk.codes, chunk.missing), chunk) for chunk in chunks))
 
     @overload
     def predict(
@@ -326,13 +327,16 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
-        """Estimate the probabilities of the same graphs from the rows `train`."""
+        """Estimate the tables of the same graphs from the rows `train`; `warm` has no effect here."""
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
         return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
-        """Return the same graphs with tables drawn from their Dirichlet posteriors, if they have some."""
+        """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its class shares (K,).
+
+        None if the tables are averaged or weighted, and so have no posterior.
+        """
         if not self.recipe.plain:
             return None
         drawn = draw_tables(self.network, rows, self.recipe.smooth, rng)
@@ -386,8 +390,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the text, one or more lines, and the tables that a notebook shows."""
         features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
-        return f"{self.call}\n\n{self!r}", [first_rows(features, "Features", ".families")]
+        return f"{self.call}\n\n{self!r}", [first_rows(features, "Features", source=".families")]
 
     def __repr__(self) -> str:
         return network_text(self.structure, self.nparams, self.design) + loss_text(self.log_loss)

@@ -2,7 +2,7 @@
 
 The *class* is the response; the other variables are the *features*. A *family* is a variable with its parents; the
 class is a parent of every feature. A `Dag` holds the arcs among the features, which are positions in `columns`.
-`SingleGraph` is what a structure and a fitted network have in common.
+`SingleGraph` holds the attributes that a structure and a fitted network have in common.
 """
 
 from __future__ import annotations
@@ -69,70 +69,70 @@ class Inspection(ABC):
 
 
 class SingleGraph(ABC):
-    """What the graph of one network tells: the families, the arcs, their kind. `Structure` and fitted networks have it.
+    """Mixin of `Structure` and of fitted networks: the families, the arcs and the kind of a single graph.
 
     A family is a tuple of the variable, its feature parents in the order in which they were added, and the class.
     """
 
     @abstractmethod
-    def _single(self, attribute: str) -> Structure:
-        """Return the graph that is asked for `attribute`; an AttributeError if there are several."""
+    def _single_graph(self, attribute: str) -> Structure:
+        """Return the graph; an AttributeError that names the `attribute` asked for if there are several graphs."""
 
     @property
     def feature_families(self) -> dict[Hashable, tuple[Any, ...]]:
         """For each feature: a tuple of the feature and its feature parents."""
-        graph = self._single("feature_families")
+        graph = self._single_graph("feature_families")
         return {graph.columns[i]: (graph.columns[i], *graph._names(parents)) for i, parents in graph.dag.families}
 
     @property
     def families(self) -> dict[Hashable, tuple[Any, ...]]:
         """The family of each variable, by its name; the family of the class is the class alone."""
-        graph = self._single("families")
+        graph = self._single_graph("families")
         families = {name: (*family, graph.class_var) for name, family in graph.feature_families.items()}
         return {**families, graph.class_var: (graph.class_var,)}
 
     @property
     def arcs(self) -> list[tuple[Any, ...]]:
         """Arcs as (from, to), family by family; the arc from the class is the last of a family."""
-        families = self._single("arcs").families
+        families = self._single_graph("arcs").families
         return [(parent, family[0]) for family in families.values() for parent in family[1:]]
 
     @property
     def narcs(self) -> int:
         """Number of arcs."""
-        return len(self._single("narcs").arcs)
+        return len(self._single_graph("narcs").arcs)
 
     @property
     def modelstring(self) -> str:
         """The families as text, ``[X|P1:P2:C]`` each; every variable comes after its parents."""
-        graph = self._single("modelstring")
-        parts = [f"[{graph.class_var}]"]
-        for layer in graph.dag.layers:
+        graph = self._single_graph("modelstring")
+        family_texts = [f"[{graph.class_var}]"]
+        for layer in graph.dag.layers:  # features whose parents are all in the layers before
             for i in layer:
                 parents = ":".join(map(str, (*graph._names(graph.dag.parents[i]), graph.class_var)))
-                parts.append(f"[{graph.columns[i]}|{parents}]")
-        return " ".join(parts)
+                family_texts.append(f"[{graph.columns[i]}|{parents}]")
+        return " ".join(family_texts)
 
     @property
     def is_anb(self) -> bool:
         """Whether the structure is an augmented naive Bayes: True, for the class is a parent of every feature."""
-        self._single("is_anb")
+        self._single_graph("is_anb")  # raises an AttributeError for an average
         return True
 
     @property
     def is_nb(self) -> bool:
         """Whether the structure is naive Bayes: no arcs among the features."""
-        return self._single("is_nb").dag.most_parents == 0
+        return self._single_graph("is_nb").dag.most_parents == 0
 
     @property
     def is_ode(self) -> bool:
         """Whether the structure is a one-dependence estimator: no feature has two feature parents."""
-        return self._single("is_ode").dag.most_parents <= 1
+        return self._single_graph("is_ode").dag.most_parents <= 1
 
     @property
     def is_semi_naive(self) -> bool:
         """Whether any two features of a connected component have an arc between them."""
-        return self._single("is_semi_naive").dag.is_semi_naive
+        return self._single_graph("is_semi_naive").dag.is_semi_naive
 
     def is_kde(self, k: int) -> bool:
         """Return whether no feature has more than `k` feature parents.
@@ -144,7 +144,7 @@ class SingleGraph(ABC):
         >>> graph.is_kde(0), graph.is_kde(1)
         (False, True)
         """
-        return self._single("is_kde").dag.most_parents <= integer("k", k, 0)
+        return self._single_graph("is_kde").dag.most_parents <= integer("k", k, 0)
 
     def to_networkx(self) -> Any:
         """Return the graph as a ``networkx.DiGraph`` whose graph attribute ``class`` is the name of the class.
@@ -156,7 +156,7 @@ class SingleGraph(ABC):
         >>> sorted(graph.to_networkx().edges)
         [('a', 'b'), ('c', 'a'), ('c', 'b')]
         """
-        graph = self._single("to_networkx")
+        graph = self._single_graph("to_networkx")
         digraph = require_networkx().DiGraph(**{"class": graph.class_var})
         digraph.add_nodes_from(graph.vars)
         digraph.add_edges_from(graph.arcs)
@@ -175,7 +175,7 @@ class SingleGraph(ABC):
           "c" -> "a";
         }
         """
-        graph = self._single("to_dot")
+        graph = self._single_graph("to_dot")
         lines = [f"  {quoted(name)};" for name in graph.vars]
         lines += [f"  {quoted(parent)} -> {quoted(child)};" for parent, child in graph.arcs]
         return "\n".join(["digraph {", *lines, "}"])
@@ -197,12 +197,13 @@ class Structure(SingleGraph, Inspection):
     '[c] [a|c] [b|a:c]'
     """
 
-    def _single(self, attribute: str) -> Structure:
+    def _single_graph(self, attribute: str) -> Structure:
+        """Return the structure itself, which is a single graph."""
         return self
 
     @property
     def dag(self) -> Dag:
-        """The structure on positions of `columns`."""
+        """The arcs among the features, as positions in `columns`."""
         return self.dags[0]
 
     def _names(self, positions: tuple[int, ...]) -> tuple[Any, ...]:
@@ -244,6 +245,7 @@ class AveragedStructure(Inspection):
     @property
     def members(self) -> dict[Hashable, Structure]:
         """The graphs, by the name of the feature that is the parent of all others (None without features)."""
+        # `aode` puts the parent of all other features first
         names = [self.columns[dag.features[0]] if len(dag.features) else None for dag in self.dags]
         return {
             name: Structure(self.class_var, self.columns, (dag,)) for name, dag in zip(names, self.dags, strict=True)
@@ -261,7 +263,7 @@ def make_structure(
     options: Mapping[str, Any] | None = None,
     score_log: tuple[float, ...] = (),
 ) -> Structure | AveragedStructure:
-    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; arguments as their fields."""
+    """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; see `Inspection`."""
     averages = learner is not None and LEARNERS[learner].averages
     return (AveragedStructure if averages else Structure)(class_var, columns, dags, learner, options or {}, score_log)
 

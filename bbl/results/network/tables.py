@@ -18,23 +18,28 @@ from bbl.report.network.text import bif_text
 from bbl.report.text import label_text
 from bbl.results.explanation import Attribution
 
-__all__ = ["attribution", "by_feature", "cell_tables", "interchange_text"]
+__all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature"]
 
 
 def cell_tables(
     labels: Labels, network: Network, cell_values: np.ndarray, class_values: np.ndarray
 ) -> dict[Hashable, pd.DataFrame]:
-    """Return one number per cell (cells, K) as a table for each feature, and one per class (K,) as that of the class.
+    """Return a table for each variable: `cell_values` (cells, K) for the features, `class_values` (K,) for the class.
 
-    Rows are the joint levels of feature parents and class, columns the levels of the feature.
+    Rows are the joint levels of feature parents and class, columns the levels of the feature. The class has one row.
     """
     frames = {}
     for f, (i, parents) in enumerate(network.dag.families):
+        # from the axes (parents..., feature, class) to (parents..., class, feature)
         table = np.moveaxis(network.families.table(cell_values, f), -2, -1)
-        names = [*(labels.names[p] for p in parents), labels.response]
-        levels = [*(labels.levels[p] for p in parents), labels.groups]
+        row_names = [*(labels.names[p] for p in parents), labels.response]
+        row_levels = [*(labels.levels[p] for p in parents), labels.groups]
         columns = label_index(labels.levels[i], labels.names[i])
-        index = label_index(levels[0], names[0]) if not parents else pd.MultiIndex.from_product(levels, names=names)
+        index = (
+            label_index(row_levels[0], row_names[0])
+            if not parents
+            else pd.MultiIndex.from_product(row_levels, names=row_names)
+        )
         frames[labels.names[i]] = pd.DataFrame(table.reshape(-1, table.shape[-1]), index, columns)
     frames[labels.response] = pd.DataFrame(
         class_values[None].copy(), columns=label_index(labels.groups, labels.response)
@@ -42,8 +47,8 @@ def cell_tables(
     return frames
 
 
-def by_feature(features: tuple, values: np.ndarray | None) -> pd.Series | None:
-    """Return values (m,) labelled by feature; None if there are none."""
+def label_by_feature(features: tuple, values: np.ndarray | None) -> pd.Series | None:
+    """Return `values` (m,), one per feature, as a series by the names `features`; None if there are none."""
     return None if values is None else pd.Series(values, index=label_index(features))
 
 
@@ -56,16 +61,21 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     tables, titles = {}, []
     for f, (i, parents) in enumerate(network.families.families):
         log_p = log_table(network.families.table(network.theta, f))
-        tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)
+        tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)  # the class first
         parent_names = ", ".join(names[p] for p in parents)
         titles.append(f"{names[i]} | {parent_names}" if parent_names else names[i])
-    return Attribution(titles, tables, [variables[-1:] for variables in tables], log_table(network.prior))
+    return Attribution(
+        names=titles,
+        terms=tables,
+        shown=[family_features[-1:] for family_features in tables],
+        constant=log_table(network.prior),
+    )
 
 
 def interchange_text(labels: Labels, families: dict[Hashable, tuple[Any, ...]], network: Network) -> str:
     """Return the network in the Interchange Format for Bayesian Networks; `families` are those of its structure."""
-    tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}
-    for f, i in enumerate(network.dag.features):
+    tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}  # axes (parents..., class, variable)
+    for f, i in enumerate(network.dag.features):  # family f is that of feature i
         tables[labels.names[i]] = np.moveaxis(network.families.table(network.theta, f), -2, -1)
     levels = {**dict(zip(labels.names, labels.levels, strict=True)), labels.response: labels.groups}
     return bif_text(families, levels, tables)

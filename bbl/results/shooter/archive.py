@@ -1,7 +1,8 @@
 """Model file of a sparse regression: `pack` to a dict and arrays, `unpack` with every value checked.
 
 A *term* is a product of predictors, stored as the rising positions of its predictors; its *order* is their number. K is
-the number of groups. The *path* is the table of the penalties that were tried.
+the number of groups, m that of predictors; *contrasts* are the K - 1 log odds of groups. The *path* is the table of the
+penalties that were tried.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from bbl.results.array_table import FINITE, POSITIVE, ArraySpec
 
 __all__ = ["PATH", "pack", "unpack"]
 
-PATH = {  # columns of the path and their types
+PATH = {  # columns of the path and their types; `ShooterResults` explains them
     "point": int, "order": int, "penalty": float, "loss": float, "objective": float, "terms": int,
     "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
 }  # fmt: skip
 
 
 TABLE = {
-    "orders": ArraySpec("i", ("terms",), (1, "m+1")),
-    "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # term after term
-    "entered": ArraySpec("i", ("terms",)),
+    "orders": ArraySpec("i", ("terms",), (1, "m+1")),  # number of predictors of each term
+    "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # positions, term after term
+    "entered": ArraySpec("i", ("terms",)),  # row of the path in which each term entered the model
     "weights_of_terms": ArraySpec("f", ("weights", "contrasts"), FINITE),  # term after term
     "intercept": ArraySpec("f", ("contrasts",), FINITE),
-    "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),
+    "shares": ArraySpec("f", ("K",), POSITIVE, sum_tolerance=1e-6),  # of the groups in the training rows
     "path": ArraySpec("f", ("points", len(PATH))),
 }
 
@@ -44,12 +45,12 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "refitted": fit.refitted,
         "penalty": fit.penalty,
         "penalties": list(fit.penalties),
-        "separating": [terms.index(t) for t in fit.separating],
+        "separating": [terms.index(term) for term in fit.separating],  # positions of the terms that separate groups
         "nobs": fit.nobs(),
     }
     arrays = {
-        "orders": np.array([len(t) for t in terms], dtype=np.int64),
-        "predictors": np.array([i for t in terms for i in t], dtype=np.int64),
+        "orders": np.array([len(term) for term in terms], dtype=np.int64),
+        "predictors": np.array([i for term in terms for i in term], dtype=np.int64),
         "entered": np.asarray(fit.entered, dtype=np.int64),
         "weights_of_terms": np.concatenate([np.empty((0, len(fit.intercept))), *fit.chosen.values()]),
         "intercept": fit.intercept,
@@ -72,7 +73,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if not np.isin(arrays["entered"], path.index).all():
         raise ValueError("its terms entered at points that its path does not have")
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
-    if len(penalties) < max(map(len, terms), default=1):
+    if len(penalties) < max(map(len, terms), default=1):  # one for each order
         raise ValueError("its penalties are not as saved")
     return unpack_model(meta, arrays, design) | {
         "chosen": chosen,
@@ -88,23 +89,28 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
-    """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its predictors i."""
+    """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its predictors i.
+
+    `n_levels` (m,) holds the numbers of levels L_i; a ValueError if the arrays are inconsistent.
+    """
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
     if orders.sum() != len(predictors):
         raise ValueError("its terms are not as saved")
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
-    if len(set(terms)) < len(terms) or any(a >= b for t in terms for a, b in pairwise(t)):
+    # terms must be different, and each must have its predictors in rising order
+    if len(set(terms)) < len(terms) or any(before >= after for t in terms for before, after in pairwise(t)):
         raise ValueError("its terms are not as saved")
-    sizes = [math.prod(int(n_levels[i]) - 1 for i in t) for t in terms]
-    if len(weights) != sum(sizes):
+    n_features = [math.prod(int(n_levels[i]) - 1 for i in t) for t in terms]
+    if len(weights) != sum(n_features):
         raise ValueError("its weights are not as saved")
-    return dict(zip(terms, np.split(weights, np.cumsum(sizes)[:-1]), strict=True)) if terms else {}
+    return dict(zip(terms, np.split(weights, np.cumsum(n_features)[:-1]), strict=True)) if terms else {}
 
 
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
-    """Return the path as a frame, from an array (points, columns of `PATH`)."""
+    """Return the path as a frame, from an array (rows, columns of `PATH`); a ValueError at an impossible value."""
     frame = pd.DataFrame(values, columns=list(PATH))
+    # one row is that of the fit; nan has no integer, as these columns are
     if frame["chosen"].sum() != 1 or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all():
         raise ValueError("its path is not as saved")
     return frame.astype(PATH)

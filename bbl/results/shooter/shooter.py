@@ -1,8 +1,9 @@
 """ShooterResults: a fitted sparse logistic regression on products of predictors.
 
 A *term* is a set of predictors, given as the tuple of their positions; its *features* are products of contrasts of
-their levels, its *order* the number of predictors. K is the number of groups. A *gauge* is a choice of coefficients
-that give equal probabilities: *reference*, zero at the first level of a predictor, or *zero-sum* over its levels.
+their levels, its *order* the number of predictors. K is the number of groups, L_i the number of levels of predictor i.
+A *gauge* is a choice among all coefficients that give equal probabilities: *reference*, zero at the first level of a
+predictor, or *zero-sum* over its levels.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bbl.report.markup import Section
 from bbl.report.notebook import first_rows
 from bbl.report.page import Part, figure_html
 from bbl.report.shooter.plot import plot_path, plot_terms
-from bbl.report.shooter.summary import shooter_summary, shooter_text, some_terms, weight_frame
+from bbl.report.shooter.summary import list_terms, shooter_summary, shooter_text, weight_frame
 from bbl.report.text import label_text, missing_text
 from bbl.results.classifier import ClassifierResults
 from bbl.results.classifier_facts import loss_facts, loss_text, priors_facts
@@ -43,7 +44,7 @@ __all__ = ["CHOOSE", "ShooterResults"]
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
 NO_ERRORS = "The terms of shooter() are chosen by the same rows, which neither a covariance nor refits account for"
-SEARCHED = "shooter looks for interactions itself"
+SEARCHES_TERMS = "shooter looks for interactions itself"
 
 
 @final
@@ -56,8 +57,10 @@ class ShooterResults(ClassifierResults):
     call, design, training, index
         As in `BBLResults`.
     chosen : dict of tuple of int to ndarray, shape (d, K - 1)
-        Weights of the features (`bbl.sparse.products`) of each chosen term.
+        For each chosen term, the weights of its d features (`bbl.sparse.products`), ``d = prod(L_i - 1)``, in each of
+        the K - 1 links.
     intercept : ndarray, shape (K - 1,)
+        Constant of each link.
     refitted : bool
         Whether the weights of the chosen terms were fitted again without penalty.
     separating : tuple of tuples of int
@@ -103,9 +106,9 @@ class ShooterResults(ClassifierResults):
     shares: np.ndarray
 
     kind = "shooter"
-    refusals = lacking(
+    refusals = lacking(  # the capabilities that these fits lack, some with the reason
         *OF_MACHINES, *MACHINE_ONLY, "priors", "sample", "missing_marginal", "missing_marginal_batches", "crossVal",
-        pairs=SEARCHED, third_order=SEARCHED, no_response=NO_RESPONSE, density=NO_RESPONSE,
+        pairs=SEARCHES_TERMS, third_order=SEARCHES_TERMS, no_response=NO_RESPONSE, density=NO_RESPONSE,
         effects=NO_ERRORS, effects_bootstrap=NO_ERRORS, batches="shooter() needs all rows in memory",
         real_weights=NOT_COUNTS,
     )  # fmt: skip
@@ -126,7 +129,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[()]:
-        """Nothing: the fit cannot be repeated."""
+        """The fits that a bootstrap refits: none, as the choice of terms is not repeated."""
         return ()
 
     @property
@@ -152,8 +155,11 @@ class ShooterResults(ClassifierResults):
         return pd.Series([orders.count(k) for k in index], index=index, name="terms")
 
     @property
-    def _zero_sum(self) -> dict[tuple[int, ...], np.ndarray]:
-        """Zero-sum log odds against the first group, (L_1, ..., L_k, K - 1) for each term; () is the intercept."""
+    def _zero_sum_tables(self) -> dict[tuple[int, ...], np.ndarray]:
+        """Log odds of each term against the first group in the zero-sum gauge, (L_1, ..., L_k, K - 1).
+
+        The term () is the intercept, (K - 1,).
+        """
         intercept: dict[tuple[int, ...], np.ndarray] = {(): log_odds(self.intercept)}
         return intercept | {t: log_odds(zero_sum_table(t, self.design.n_levels, w)) for t, w in self.chosen.items()}
 
@@ -174,14 +180,15 @@ class ShooterResults(ClassifierResults):
         contribution to the link in the zero-sum gauge, in which terms are penalised and chosen (``coef("zero-sum")``).
         It does not depend on which level is the first; with two levels and groups it is the size of w.
         """
+        # features have mean square 1 and are orthogonal over the joint levels: the root mean square is the norm of w
         strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
-        order = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))
-        tables = reference_tables(self._zero_sum)
-        frame = weight_frame(self.labels, {t: tables[t] for t in order}, first=1)
+        terms = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))  # strongest first
+        tables = reference_tables(self._zero_sum_tables)
+        frame = weight_frame(self.labels, {t: tables[t] for t in terms}, first=1)
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
-        n_rows = [len(self.chosen[t]) for t in order]
-        frame.insert(3, "step", np.repeat([entered[t] for t in order], n_rows).astype(int))
-        frame.insert(4, "strength", np.repeat([strength[t] for t in order], n_rows).astype(float))
+        n_rows = [len(self.chosen[t]) for t in terms]  # of each term in the frame: prod(L_i - 1)
+        frame.insert(3, "step", np.repeat([entered[t] for t in terms], n_rows).astype(int))
+        frame.insert(4, "strength", np.repeat([strength[t] for t in terms], n_rows).astype(float))
         return frame
 
     def coef(self, gauge: str = "reference") -> pd.DataFrame:
@@ -210,8 +217,8 @@ class ShooterResults(ClassifierResults):
         """
         choice("gauge", gauge, ("reference", "zero-sum"))
         if gauge == "zero-sum":
-            return weight_frame(self.labels, self._zero_sum, first=0)
-        tables = reference_tables(self._zero_sum)
+            return weight_frame(self.labels, self._zero_sum_tables, first=0)
+        tables = reference_tables(self._zero_sum_tables)
         return weight_frame(self.labels, {t: tables[t] for t in sorted(tables, key=lambda t: (len(t), t))}, first=1)
 
     # scores
@@ -221,14 +228,14 @@ class ShooterResults(ClassifierResults):
         from scipy.special import log_softmax
 
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
-        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
+        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)  # K scores from K - 1 links
 
     def check_likelihood(self) -> None:
-        """Raise nothing: the groups of all rows have a likelihood."""
+        """Do nothing, where other kinds of models may raise an OptionError: all rows have a likelihood."""
 
     def log_likelihood(self, rows: Sample) -> float:
-        """Return the weighted log-likelihood of the groups given the predictors."""
-        log_p = log_probabilities(self._encoded_scores(rows.codes, rows.missing, None, None))
+        """Return the log-likelihood of the groups given the predictors, summed over the weighted rows."""
+        log_p = log_probabilities(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:
@@ -237,9 +244,12 @@ class ShooterResults(ClassifierResults):
         The sum differs from ``ln P(y | x)`` by a constant that all groups share.
         """
         names = [label_text(x) for x in self.labels.names]
-        tables = {t: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for t, w in self._zero_sum.items()}
+        # the first group, whose log odds are 0, is inserted, and the axis of groups put first
+        tables = {t: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for t, w in self._zero_sum_tables.items()}
         constant = tables.pop(()).astype(float)
-        return Attribution([":".join(names[i] for i in t) for t in tables], tables, list(tables), constant)
+        return Attribution(
+            names=[":".join(names[i] for i in t) for t in tables], terms=tables, shown=list(tables), constant=constant
+        )
 
     @property
     def _advice(self) -> str:
@@ -264,18 +274,18 @@ class ShooterResults(ClassifierResults):
         >>> list(fit.summary().tables)
         ['fit', 'terms']
         """
-        chosen = self.path[self.path["chosen"]].iloc[0]
+        path_row = self.path[self.path["chosen"]].iloc[0]  # the row of this fit
         counts = self.order_counts
         facts: dict[str, Any] = {
             "Terms": f"{counts.sum()} ({', '.join(f'{n} of order {k}' for k, n in counts.items())})",
             "Penalty": f"{self.penalty}, " + ", ".join(f"{v:.4g}" for v in self.penalties) + " on the sum of losses",
             "Weights": "without penalty" if self.refitted else "penalised",
-            "Optimality": f"conditions hold to {chosen['violation']:.1e} of the penalty",
+            "Optimality": f"conditions hold to {path_row['violation']:.1e} of the penalty",
             "Parameters": self.n_parameters,
             "Observations": self.nobs(),
         }
         if self.separating:
-            facts["Separated by"] = some_terms(self.labels, self.separating)
+            facts["Separated by"] = list_terms(self.labels, self.separating)
         if self.design.incomplete:
             facts["Missing values"] = missing_text(self.design.missing, self.design.incomplete)
         facts |= priors_facts(self.labels.groups, self.priors) | loss_facts(self.log_loss)
@@ -318,7 +328,7 @@ class ShooterResults(ClassifierResults):
             return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), ax=ax)
         if kind == "path":
             return plot_path(self.path, ax)
-        terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)
+        terms = self.terms.drop_duplicates("predictors").head(MAX_DRAWN)  # one row for each term
         names = [":".join(map(str, predictors)) for predictors in terms["predictors"]]
         return plot_terms(names, terms["order"].to_numpy(), terms["strength"].to_numpy(), len(self.chosen), ax)
 
@@ -338,7 +348,8 @@ class ShooterResults(ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        return repr(self), [first_rows(self.terms, "Terms, the strongest first", ".terms")]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        return repr(self), [first_rows(self.terms, "Terms, the strongest first", source=".terms")]
 
     def __repr__(self) -> str:
         return shooter_text(self.call, self.labels, self.order_counts, self.refitted) + loss_text(self.log_loss)

@@ -1,6 +1,6 @@
 """AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged with weights.
 
-K is the number of groups, M that of members.
+K is the number of groups, M that of members. `MethodTraits` are the properties of a fit's method.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = "Members of an average are fitted to the same rows, and have no covariance between them"
 NOT_A_SUM = "An average has no scores that are sums over terms"
 
-TABLE = {
+TABLE = {  # arrays of a model file, besides those of the members
     "member_weights": ArraySpec("f", ("members",), POSITIVE, sum_tolerance=1e-9),
     "losses": ArraySpec("f", ("members",)),
     "priors": PRIORS,
@@ -82,7 +82,7 @@ class AverageResults(ClassifierResults):
     losses: np.ndarray
 
     kind = "average"
-    refusals = lacking(
+    refusals = lacking(  # the capabilities that averages lack, some with the reason
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
         likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM, effects=NO_COVARIANCE,
     )  # fmt: skip
@@ -105,11 +105,11 @@ class AverageResults(ClassifierResults):
     def names(self) -> list[str]:
         """Names of the members: their methods, numbered if several members have the same method."""
         methods = [member._traits.name for member in self.members]
-        total, n_before = Counter(methods), Counter[str]()
+        n_members, n_before = Counter(methods), Counter[str]()  # of each method: in all, and so far
         names = []
         for method in methods:
             n_before[method] += 1
-            names.append(f"{method} {n_before[method]}" if total[method] > 1 else method)
+            names.append(f"{method} {n_before[method]}" if n_members[method] > 1 else method)
         return names
 
     @property
@@ -144,7 +144,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _member_traits(self) -> list[MethodTraits]:
-        """Properties of the members' methods."""
+        """Properties of each member's method."""
         return [member._traits for member in self.members]
 
     @property
@@ -154,13 +154,14 @@ class AverageResults(ClassifierResults):
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        # for each member a mask (n,) of the rows that it leaves to the others, or None
-        silent = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
+        # for each member a mask (n,) of the rows that it does not score, as values are missing; None if it scores all
+        abstaining = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
+        # in rows that it does not score, a member gets no known value
         scores = [
-            member.class_scores(codes, hide_rows(missing, rows))
-            for member, rows in zip(self.members, silent, strict=True)
+            member.class_scores(codes, hide_rows(missing, unscored))
+            for member, unscored in zip(self.members, abstaining, strict=True)
         ]
-        return averaged_scores(scores, self.member_weights, silent)
+        return averaged_scores(scores, self.member_weights, abstaining)
 
     @property
     def _advice(self) -> str:
@@ -180,7 +181,7 @@ class AverageResults(ClassifierResults):
         Raises
         ------
         OptionError
-            If a member is no Boltzmann machine, whose terms are not told.
+            If a member is no Boltzmann machine, as other models have no table of relevant terms.
 
         Examples
         --------
@@ -190,15 +191,15 @@ class AverageResults(ClassifierResults):
         >>> fit.relevant().round(3).head(3)["order"].tolist()
         [1, 1, 1]
         """
-        told = [member.relevant for member in self.members if hasattr(member, "relevant")]
-        if len(told) < len(self.members):
+        methods = [member.relevant for member in self.members if hasattr(member, "relevant")]
+        if len(methods) < len(self.members):
             raise OptionError("relevant() is told by Boltzmann machines, and a member of this average is none.")
         frames = [
-            tell()["order"].to_frame().assign(weight=weight)
-            for tell, weight in zip(told, self.member_weights, strict=True)
+            relevant()["order"].to_frame().assign(weight=weight)
+            for relevant, weight in zip(methods, self.member_weights, strict=True)
         ]
-        used = pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
-        return used.sort_values("weight", ascending=False, kind="stable")
+        terms = pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
+        return terms.sort_values("weight", ascending=False, kind="stable")
 
     def log_likelihood(self, rows: Rows) -> NoReturn:
         """Raise the OptionError of `check_likelihood`."""
@@ -258,17 +259,22 @@ class AverageResults(ClassifierResults):
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
         table = self.tuning.astype({"log_loss": float, "weight": float})
         return fit_summary(
-            self.call, self.labels, likelihood_ratio(self._counts, 0.0), facts, [Section("Members", table, note)]
+            self.call,
+            self.labels,
+            likelihood_ratio(self._counts, prior_count=0.0),
+            facts,
+            [Section("Members", table, note)],
         )
 
     def _convergence_text(self) -> str:
-        """Return whether the members converged, and the names of those that stop early, as text."""
+        """Return ``yes`` or ``no`` for `converged`, and the names of the members that stop early by design."""
         early = [name for name, traits in zip(self.names, self._member_traits, strict=True) if traits.stops_early]
         return ("yes" if self.converged else "no") + (f"; {', '.join(early)}: stops early" if early else "")
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the text, one or more lines, and the tables that a notebook shows."""
         heading = f"Average of {len(self.members)} members"
-        return f"{self.call}{loss_text(self.log_loss)}", [first_rows(self.tuning.round(4), heading, ".tuning")]
+        return f"{self.call}{loss_text(self.log_loss)}", [first_rows(self.tuning.round(4), heading, source=".tuning")]
 
     def __repr__(self) -> str:
         return f"{self.call}\n\nAverage of {len(self.members)} members:\n{self.tuning.round(4).to_string()}" + (
@@ -318,14 +324,19 @@ class AverageResults(ClassifierResults):
 
         The arrays of member k have the prefix ``m{k}_``.
         """
-        packed = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
+        # the members have the same training rows, which are stored once
+        contents = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
             "missing": self.design.missing,
-            "members": [{"kind": m.kind, **contents[0]} for m, contents in zip(self.members, packed, strict=True)],
+            "members": [{"kind": m.kind, **content[0]} for m, content in zip(self.members, contents, strict=True)],
             **pack_loss(self.log_loss),
         }
-        arrays = {f"m{k}_{name}": a for k, (_, member_arrays) in enumerate(packed) for name, a in member_arrays.items()}
+        arrays = {
+            f"m{k}_{name}": array
+            for k, (_, member_arrays) in enumerate(contents)
+            for name, array in member_arrays.items()
+        }
         arrays |= {"member_weights": self.member_weights, "losses": self.losses}
         if self.priors is not None:
             arrays["priors"] = self.priors
@@ -337,24 +348,26 @@ class AverageResults(ClassifierResults):
         check_types(meta, {"call": str})
         if not meta["members"]:
             raise ValueError("it has no members")
-        classes = {cls.kind: cls for cls in ClassifierResults.__subclasses__()}  # `bbl.load` imports all of them
-        members, remaining_arrays = [], dict(arrays)
-        for k, stored in enumerate(meta["members"]):
-            prefix, member_meta = f"m{k}_", dict(stored)
+        # by kind; `bbl.load` imports all of them
+        classes = {model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()}
+        members, average_arrays = [], dict(arrays)  # the arrays of the members are taken out of `average_arrays`
+        for k, stored_member in enumerate(meta["members"]):
+            prefix, member_meta = f"m{k}_", dict(stored_member)
             names = [name for name in arrays if name.startswith(prefix)]
-            member_arrays = {name.removeprefix(prefix): remaining_arrays.pop(name) for name in names}
+            member_arrays = {name.removeprefix(prefix): average_arrays.pop(name) for name in names}
             members.append(classes[member_meta.pop("kind")].unpack(member_meta, member_arrays))
         first = members[0]
         if any(m.labels != first.labels for m in members):
             raise ValueError("its members are not of the same groups and predictors")
-        check_arrays(remaining_arrays, TABLE, K=len(first.labels.groups), members=len(members))
-        missing = meta.get("missing", first.design.missing)  # old files lack it, as all members had the same policy
+        check_arrays(average_arrays, TABLE, K=len(first.labels.groups), members=len(members))
+        # old files lack the policy for missing values, as all members had the same one
+        missing = meta.get("missing", first.design.missing)
         if missing not in {member.design.missing for member in members}:
             raise ValueError("what it does with missing values is not as saved")
         design = replace(first.design, missing=missing)
         return cls(
-            meta["call"], design, first.training, first.index, tuple(members), remaining_arrays["member_weights"],
-            remaining_arrays["losses"], stored=first.stored, priors=remaining_arrays.get("priors"),
+            meta["call"], design, first.training, first.index, tuple(members), average_arrays["member_weights"],
+            average_arrays["losses"], stored=first.stored, priors=average_arrays.get("priors"),
             stored_loss=unpack_loss(meta),
         )  # fmt: skip
 

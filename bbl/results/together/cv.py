@@ -1,7 +1,8 @@
 """CVResults: the result of a cross-validation.
 
-A *setting* is a value of the tuned option. The *validated rows* are the held-out rows of all folds, one fold after
-another: N rows, each predicted by the model that was fitted to the other folds.
+A *setting* is a value of the tuned option; S of them are compared. The *validated rows* are the held-out rows of all
+folds, one fold after another: N rows, each predicted by the model that was fitted to the other folds. K is the number
+of groups.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ __all__ = ["CVResults", "score_frame"]
 def score_frame(
     table: np.ndarray, score: str, column: str, settings: float | Sequence[float] | np.ndarray
 ) -> pd.DataFrame:
-    """Return a frame of S settings, named `column`, with their scores (S, 1), or AUC and its limits (S, 3)."""
+    """Return a row for each of S `settings`, in a column named `column`, then its scores.
+
+    `table` holds the scores (S, 1), or if `score` is ``"auc"`` the AUC and its lower and upper limit (S, 3).
+    """
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
     return frame
@@ -68,9 +72,9 @@ class CVResults(Notebook):
         Validated rows of each fold, as positions in the data, in the order of `pooled`. A row of weight w stands for w
         copies, and is in every fold that has some of them; the weights in `observed` count the copies.
     scored : Scored
-        Class scores of the validated rows at every setting, with their groups and weights.
+        Class scores (S, N, K) of the validated rows at every setting, with their groups `y` and weights (N,).
     calibrate : str
-        Calibration of the scores before settings were compared.
+        How scores were calibrated before settings were compared: ``"none"``, ``"offset"`` or ``"temperature"``.
     model : BBLResults, DensityResults or AverageResults
         The refit on all rows at `regstar`, or, as in R, the fit of the last fold.
 
@@ -108,7 +112,7 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the validated rows at `regstar`."""
+        """Calibrated class scores (N, K) of the validated rows at `regstar`; K is 1 without a response."""
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
 
     @property
@@ -119,8 +123,8 @@ class CVResults(Notebook):
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
-            name = "log_pl" if self.score == "pnll" else "log_prob"
-            return pd.DataFrame(self._best_scores, index=index, columns=[name])
+            column = "log_pl" if self.score == "pnll" else "log_prob"
+            return pd.DataFrame(self._best_scores, index=index, columns=[column])
         return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, None))
 
     @property
@@ -157,15 +161,15 @@ class CVResults(Notebook):
         4      0.9       offset     0.791    0.495  0.321  0.745
         5      0.9  temperature     0.791    0.495  0.321  0.745
         """
-        self._need_classes("compare")
-        scored, name = self.scored, self.cvframe.columns[0]
+        self._require_response("compare")
+        scored, setting_name = self.scored, self.cvframe.columns[0]
         rows = []
-        for setting, raw_scores in zip(self.cvframe[name], scored.scores, strict=True):
-            for kind in CALIBRATE:
-                scores = calibrated(scored, raw_scores, kind)
-                row = {name: setting, "calibrate": kind}
+        for setting, raw_scores in zip(self.cvframe[setting_name], scored.scores, strict=True):
+            for calibration in CALIBRATE:
+                scores = calibrated(scored, raw_scores, calibration)
+                row = {setting_name: setting, "calibrate": calibration}
                 log_p = log_probabilities(scores)
-                row |= {k: measure(log_p, scored.y, scored.weights) for k, measure in SCORES.items()}
+                row |= {title: measure(log_p, scored.y, scored.weights) for title, measure in SCORES.items()}
                 if scores.shape[1] == 2:
                     row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
                 rows.append(row)
@@ -211,8 +215,8 @@ class CVResults(Notebook):
         predicted: pd.DataFrame | pd.Series = self.model.predict(newdata, type, unseen, priors=priors, costs=costs)
         return predicted
 
-    def _need_classes(self, name: str) -> None:
-        """Raise a ClassError that names the method `name` if the model has no response."""
+    def _require_response(self, name: str) -> None:
+        """Raise a ClassError that names the calling method, `name`, if the model has no response."""
         if not self.model.design.classes:
             raise ClassError(
                 f"{name}() is of the probabilities of classes, and {self.model.formula!r} has no response; cvframe has "
@@ -235,11 +239,11 @@ class CVResults(Notebook):
         >>> round(cv.evaluate().accuracy, 3)
         0.782
         """
-        self._need_classes("evaluate")
+        self._require_response("evaluate")
         share("level", level)
         scored, labels, response = self.scored, self.model.labels, self.model.design.response
         scores = self._best_scores
-        if priors is not None:
+        if priors is not None:  # scores use the shares of the groups in the training rows
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
@@ -274,10 +278,10 @@ class CVResults(Notebook):
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
-        tuned = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
-        if tuned is None:
+        tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
+        if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)
-        symbol, title, logarithmic = tuned.symbol, tuned.title, tuned.logarithmic
+        symbol, title, logarithmic = tuned_option.symbol, tuned_option.title, tuned_option.logarithmic
         return plot.plot_cv(self.cvframe, self.regstar, ax, symbol=symbol, title=title, logarithmic=logarithmic)
 
     @verb
@@ -312,19 +316,22 @@ class CVResults(Notebook):
         2
         >>> plt.close()
         """
-        self._need_classes("plot_calibration")
+        self._require_response("plot_calibration")
         scored = self.scored
-        p = np.exp(log_probabilities(self._best_scores))
-        return plot_calibration(self.model.labels, p, scored.y, scored.weights, bins=bins, groups=groups, axes=axes)
+        probabilities = np.exp(log_probabilities(self._best_scores))
+        return plot_calibration(
+            self.model.labels, probabilities, scored.y, scored.weights, bins=bins, groups=groups, axes=axes
+        )
 
     @property
     def _warning(self) -> str:
-        """Warning about a log-loss above that of the shares of the groups; empty if it is not."""
+        """Warning if the log-loss is above that of the shares of the groups; else empty."""
         return verdict(cast(ClassifierResults, self.model).log_loss) if self.model.design.classes else ""
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        head = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
-        return head, [first_rows(self.cvframe, "Scores", ".cvframe", self._warning)]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        text_lines = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
+        return text_lines, [first_rows(self.cvframe, "Scores", source=".cvframe", note=self._warning)]
 
     def __repr__(self) -> str:
         warning = f"\n\n{fill(self._warning, WIDTH, break_on_hyphens=False)}" if self._warning else ""

@@ -50,17 +50,20 @@ class EnrichmentResults(Notebook):
     n_known: int
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        head, ranks = self._texts()
-        return head, [first_rows(self.table, "", ".table", ranks)]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        pair_counts, rank_test = self._texts()
+        return pair_counts, [first_rows(self.table, "", source=".table", note=rank_test)]
 
     def _texts(self) -> tuple[str, str]:
-        """Return (the numbers of pairs, the test of the ranks) in words."""
-        ranks = f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
+        """Return two sentences: the numbers of pairs, and the test of the ranks."""
+        rank_test = (
+            f"A known pair comes before another one with probability {self.area:.4g} (rank test: p = {self.p:.3g})"
+        )
         if self.n_known == self.n_pairs:
-            ranks = "All pairs are known, so there are no others that they could come before: no rank test."
-        head = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
-        return head, ranks
+            rank_test = "All pairs are known, so there are no others that they could come before: no rank test."
+        pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
+        return pair_counts, rank_test
 
     def __repr__(self) -> str:
-        head, ranks = self._texts()
-        return f"{head}\n\n{table_text(self.table)}\n\n{ranks}"
+        pair_counts, rank_test = self._texts()
+        return f"{pair_counts}\n\n{table_text(self.table)}\n\n{rank_test}"

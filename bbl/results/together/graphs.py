@@ -88,14 +88,18 @@ class GraphsResults(Notebook):
         >>> plt.close()
         """
         position = {name: i for i, name in enumerate(self.variables)}
-        ends = self.edges[["variable", "variable2"]].map(position.__getitem__).to_numpy()
-        return plot_edges(self.variables, ends, self.edges["probability"].to_numpy(), ax)
+        node_pairs = self.edges[["variable", "variable2"]].map(position.__getitem__).to_numpy()
+        return plot_edges(self.variables, node_pairs, self.edges["probability"].to_numpy(), ax)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        return "", [first_rows(self.table, self._title(), ".table"), first_rows(self.edges, "Edges", ".edges")]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        return "", [
+            first_rows(self.table, self._title(), source=".table"),
+            first_rows(self.edges, "Edges", source=".edges"),
+        ]
 
     def _title(self) -> str:
-        """Return how many graphs the table has, and of how many."""
+        """Return the title of the table: how many graphs it has, and of how many that were compared."""
         count = f"all {self.n_graphs:,} graphs" if self.is_exhaustive else f"{self.n_graphs:,} graphs that a search met"
         noun = "the best" if len(self.table) == 1 else f"the {len(self.table)} best"
         return f"{noun.capitalize()} of {count}"

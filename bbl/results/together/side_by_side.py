@@ -25,7 +25,7 @@ from bbl.results.model import ModelResults
 
 __all__ = ["model_table"]
 
-STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # p-value below which a coefficient gets these stars
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # (p-value, stars of a coefficient whose p is below)
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
 
@@ -34,36 +34,38 @@ def model_table(
 ) -> ModelTable:
     """Return the table of `bbl.etable`, a column for each fit; arguments as there.
 
-    `of` chooses the coefficients: of each group, of the pooled fit, or the differences of a pair of groups.
+    `of` chooses the coefficients: of each group, of the pooled fit, or the differences of a pair of groups. `keep` has
+    the predictors whose coefficients are shown, None for all; `pairs` and `stars` say whether couplings and stars are;
+    `digits` is the number of decimals.
     """
-    named = check_fits(fits)
+    fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
         raise BBLTypeError(
             f"of must be 'group', 'pooled' or a pair of groups; got a fitted {type(of).__name__}. Give all models in "
             "one list: etable([fit, other]).",
             argument="of",
         )
-    for fit in named.values():
-        resolve_of(of, list(fit.labels.groups), pooled=True)
+    for fit in fits_by_name.values():
+        resolve_of(of, list(fit.labels.groups), pooled=True)  # raises an OptionError if a fit has no such groups
     pairs, stars, digits = flag("pairs", pairs), flag("stars", stars), integer("digits", digits, 0, 12)
-    predictors = {name for fit in named.values() for name in fit.labels.names}
+    predictors = {name for fit in fits_by_name.values() for name in fit.labels.names}
     for name in () if keep is None else keep:
         if name not in predictors:
             raise OptionError(f"keep names {name!r}, which is no predictor of these models.", argument="keep")
-    coefficients = [_coefficients(fit, of, keep, pairs) for fit in named.values()]
+    coefficients = [_coefficients(fit, of, keep, pairs) for fit in fits_by_name.values()]
     keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
     keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
-    cells: dict[str, list[str]] = {}
-    first = next(iter(named.values()))
-    names = distinct_names(map(label_text, named))
-    for name, fit, fit_coefficients in zip(names, named.values(), coefficients, strict=True):
+    cells: dict[str, list[str]] = {}  # the column of each fit
+    first = next(iter(fits_by_name.values()))  # criteria are shown of fits that are comparable with it
+    names = distinct_names(map(label_text, fits_by_name))
+    for name, fit, fit_coefficients in zip(names, fits_by_name.values(), coefficients, strict=True):
         cells[name] = [_cell(fit_coefficients.get(key), stars, digits) for key in keys] + _facts(fit, first, digits)
     index = [_row_name(group, levels) for _, _, group, levels in keys] + list(FACTS)
     frame = pd.DataFrame(cells, index=pd.Index(index, dtype=object), dtype=object)
     note = "Standard errors in brackets."
     if stars:
         note += " p < 0.05: *, 0.01: **, 0.001: ***; without a star too where there is no test."
-    if not all(is_comparable(fit, first) for fit in named.values()):
+    if not all(is_comparable(fit, first) for fit in fits_by_name.values()):
         note += " AIC, BIC and clAIC are shown of models with as many observations and the same variables as the first."
     response = label_text(first.labels.response)
     return ModelTable(frame, f"Models of {response}", note, len(FACTS))
@@ -73,20 +75,24 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
     """Return {(group number, order, group, levels): (estimate, standard error, p)} for all coefficients of a fit.
 
     `levels` is a tuple of (predictor, level), `order` its length. Without `pairs`, couplings are left out; with `keep`,
-    coefficients of other predictors. Models other than Boltzmann machines have none.
+    coefficients of other predictors. Models other than Boltzmann machines have none. A machine without standard errors
+    has nan for these and p.
     """
     if not isinstance(fit, MachineResults):
         return {}
     try:
         table = without_reference(fit.inference().table(of))
     except BBLError:
-        if of != "group":
+        if of != "group":  # only the coefficients of groups are there without standard errors
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups, coefficients = list(dict.fromkeys(table["group"])), {}
-    predictors, codes = (table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level"))
+    predictors, predictor_levels = (
+        table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level")
+    )
     columns = (table[c] for c in ("group", "estimate", "se", "p"))
-    for group, estimate, se, p, *term in zip(*columns, predictors, codes, strict=True):
+    # `term` holds the predictors and the levels of a row, missing where it has fewer
+    for group, estimate, se, p, *term in zip(*columns, predictors, predictor_levels, strict=True):
         levels = tuple((name, level) for name, level in zip(*term, strict=True) if not absent(name))
         if (len(levels) == 1 or pairs) and (keep is None or all(name in keep for name, _ in levels)):
             coefficients[groups.index(group), len(levels), group, levels] = (estimate, se, p)
@@ -94,7 +100,7 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
 
 
 def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) -> str:
-    """Return ``group: predictor=level : ...``."""
+    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs (predictor, level)."""
     return f"{label_text(group)}: " + " : ".join(f"{label_text(name)}={label_text(level)}" for name, level in levels)
 
 
@@ -113,5 +119,5 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
     if isinstance(fit, ClassifierResults):
         with suppress(BBLError):  # a model that was loaded without training rows
             accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
-    texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]
-    return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *texts, accuracy]
+    criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]  # logLik ... clAIC
+    return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *criterion_texts, accuracy]

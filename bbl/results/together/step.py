@@ -52,7 +52,8 @@ class StepResults(Notebook):
     candidates: pd.DataFrame
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        return "", [first_rows(self.path, "Steps", ".path", f"Chosen: {label_text(self.fit.formula)}")]
+        """Return the text, one or more lines, and the tables that a notebook shows."""
+        return "", [first_rows(self.path, "Steps", source=".path", note=f"Chosen: {label_text(self.fit.formula)}")]
 
     def __repr__(self) -> str:
         return f"{table_text(self.path)}\n\nChosen: {label_text(self.fit.formula)}"

@@ -58,7 +58,7 @@ def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, s
 
 
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
-    """Return the posterior probability of the arc from the class to a feature, from the counts (r, K) of both.
+    """Return the posterior probability of the arc from the class to a feature of r levels, from the counts (r, K).
 
     Compares the Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq. 8); `smooth` is the
     prior count of every cell, `prior` the arc's prior probability.
@@ -67,11 +67,15 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 
     if prior in (0.0, 1.0):
         return prior
-    a, r = smooth, len(counts)
+    prior_count, n_levels = smooth, len(counts)  # of each cell; of the feature
 
     def log_evidence(n: np.ndarray) -> np.ndarray:
-        """Return the log evidence of counts (r, ...) of r levels."""
-        return gammaln(r * a) - gammaln(n.sum(axis=0) + r * a) + (gammaln(n + a) - gammaln(a)).sum(axis=0)
+        """Return the log evidence (...) of the counts (r, ...) of the feature's levels."""
+        return (
+            gammaln(n_levels * prior_count)
+            - gammaln(n.sum(axis=0) + n_levels * prior_count)
+            + (gammaln(n + prior_count) - gammaln(prior_count)).sum(axis=0)
+        )
 
     log_bayes_factor = log_evidence(counts).sum() - log_evidence(counts.sum(axis=1))
     return float(expit(log_bayes_factor + logit(prior)))
@@ -90,9 +94,9 @@ def naive_average(
     tables = [families.table(counts, f) for f in range(len(families.families))]
     posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
     arc_probability = posterior[families.cell_family][:, None]  # (cells, 1)
-    with_arc = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
+    with_arc = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, smooth)
     pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)
-    without_arc = dirichlet(pooled, families.sums(pooled), families.cell_widths, smooth)
+    without_arc = dirichlet(pooled, families.sum_over_levels(pooled), families.cell_widths, smooth)
     theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
     return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior
 

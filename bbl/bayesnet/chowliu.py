@@ -48,19 +48,19 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     i, j = np.triu_indices(m, 1)
     candidates = np.flatnonzero(weights[i, j] >= -TIE)
     order = candidates[falling_order(weights[i, j][candidates])]
-    root, edges = list(range(m)), []
+    representative, edges = list(range(m)), []
 
-    def find(k: int) -> int:
-        """Return the root of the tree of node k."""
-        while root[k] != k:
-            root[k] = k = root[root[k]]
+    def find_tree(k: int) -> int:
+        """Return the node that stands for the tree of node k (union-find; paths are halved on the way)."""
+        while representative[k] != k:
+            representative[k] = k = representative[representative[k]]
         return k
 
-    for e in order:
-        a, b = find(int(i[e])), find(int(j[e]))
+    for edge in order:
+        a, b = find_tree(int(i[edge])), find_tree(int(j[edge]))
         if a != b:
-            root[b] = a
-            edges.append((int(i[e]), int(j[e])))
+            representative[b] = a
+            edges.append((int(i[edge]), int(j[edge])))
             if len(edges) == m - 1:
                 break
     return edges
@@ -83,12 +83,12 @@ def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     before it of largest mutual information with it given the class, in falling order. Ties go to the first column.
     """
     m = len(n_levels)
-    upper, _ = pair_information(sample, n_levels, K)
-    information = upper + upper.T
+    upper_triangle, _ = pair_information(sample, n_levels, K)
+    information = upper_triangle + upper_triangle.T
     order = falling_order(class_information(sample, n_levels, K))
     parents: dict[int, tuple[int, ...]] = {}
-    for place, i in enumerate(order):
-        candidates = np.sort(order[:place])
+    for n_before, i in enumerate(order):
+        candidates = np.sort(order[:n_before])
         best = candidates[falling_order(information[i, candidates])[:kdbk]]
         parents[int(i)] = tuple(int(p) for p in best)
     return Dag(tuple((i, parents[i]) for i in range(m)))

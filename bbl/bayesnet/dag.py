@@ -66,25 +66,25 @@ class Dag:
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
         """Connected components (supernodes), ordered by their first feature; features in the order of the model."""
-        root = {i: i for i in self.features}
+        representative = {i: i for i in self.features}
 
-        def find(i: int) -> int:
+        def find_component(i: int) -> int:
             """Return the feature that stands for the component of feature i (union-find)."""
-            while root[i] != i:
-                root[i] = i = root[root[i]]
+            while representative[i] != i:
+                representative[i] = i = representative[representative[i]]
             return i
 
         for p, i in self.arcs:
-            root[find(p)] = find(i)
+            representative[find_component(p)] = find_component(i)
         members: dict[int, list[int]] = {}
         for i in self.features:
-            members.setdefault(find(i), []).append(i)
+            members.setdefault(find_component(i), []).append(i)
         return tuple(map(tuple, members.values()))
 
     @property
     def is_semi_naive(self) -> bool:
         """Whether every component is complete: each two of its features are joined by an arc."""
-        n_arcs = (sum(len(self.parents[i]) for i in component) for component in self.components)
+        n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
         return all(2 * n == len(c) * (len(c) - 1) for n, c in zip(n_arcs, self.components, strict=True))
 
     def ancestors(self, i: int) -> set[int]:
@@ -133,5 +133,5 @@ def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None =
                 if j not in parents:
                     parents[j] = (i,)
                     reached.append(j)
-    by_position = Dag(tuple((i, parents[i]) for i in range(m)))
-    return Dag(tuple((i, parents[i]) for component in by_position.components for i in component))
+    forest = Dag(tuple((i, parents[i]) for i in range(m)))
+    return Dag(tuple((i, parents[i]) for component in forest.components for i in component))

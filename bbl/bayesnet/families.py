@@ -56,7 +56,7 @@ class Families:
         self.n_levels = [int(L) for L in n_levels]
         scope: list[int] = []
         stride: list[int] = []
-        scope_start, start, cells = [0], [0], 0  # of each family, in `scope` and in the cells
+        scope_start, start, cells = [0], [0], 0  # where each family starts in `scope` and in the cells
         for i, parents in self.families:
             size = 1
             for v in (i, *reversed(parents)):
@@ -110,12 +110,12 @@ class Families:
 
     @cached_property
     def widths(self) -> np.ndarray:
-        """Levels r of the feature of each of the J parent configurations, shape (J,)."""
+        """Number of levels of the feature of each of the J parent configurations of all families, shape (J,)."""
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
-    def sums(self, flat: np.ndarray) -> np.ndarray:
-        """Return in each cell (cells, K) the sum of `flat` over the feature's levels in its parent configuration."""
+    def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
+        """Return, for each cell of `flat` (cells, K), the sum over the cells of its parent configuration."""
         if not self.cells:
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
@@ -124,7 +124,7 @@ class Families:
 
     @cached_property
     def cell_widths(self) -> np.ndarray:
-        """Levels r of the feature of each cell, shape (cells,)."""
+        """Number of levels of the feature of each cell, shape (cells,)."""
         return np.repeat(self.widths, self.widths)
 
     @cached_property
@@ -133,7 +133,7 @@ class Families:
         return np.repeat(np.arange(len(self.families)), np.diff(self.start))
 
     def zeros(self) -> np.ndarray:
-        """Return empty tables (cells, K)."""
+        """Return tables of zeros, (cells, K) for each copy, one copy after the other."""
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
@@ -150,14 +150,14 @@ class Families:
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
-        """Return in each cell (cells, K) the sum of `values` (n, K) over its rows."""
+        """Return, for each cell (cells, K), the sum of `values` (n, K) over the rows that are in it."""
         out = self.zeros()
         if len(codes):
             kernel.spread(codes, gaps(missing, codes), values, *self._cell_index, out)
         return out
 
     def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
-        """Add to each row of `out` (n, K) the entries of `table` (cells, K) in its families without gaps."""
+        """Add to each row of `out` (n, K) the entries of `table` (cells, K) for its families without missing values."""
         if len(codes):
             kernel.score(codes, gaps(missing, codes), table, *self._cell_index, out)
         return out
@@ -173,7 +173,8 @@ def gaps(missing: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
 def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth: float) -> np.ndarray:
     """Return ``(N_ijk + a) / (N_ij + r_i a)`` of shape (cells, K), and ``1 / r_i`` where the denominator is zero.
 
-    `counts` and `totals`, both (cells, K), hold N_ijk and N_ij; `widths` (cells,) holds r_i; `smooth` is a.
+    `counts` (cells, K) holds N_ijk, the rows in each cell; `totals` (cells, K) N_ij, those in its parent configuration;
+    `widths` (cells,) r_i, the number of levels of its feature; `smooth` is the prior count a of a cell.
     """
     widths = widths[:, None]
     denominator = totals + widths * smooth
@@ -187,6 +188,6 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + r_C a)``, shape (K,), over the rows of known class."""
+    """Return ``(N_c + a) / (N + K a)``, shape (K,), over the N rows of known class; `smooth` is the prior count a."""
     counts = class_counts(sample, K)
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

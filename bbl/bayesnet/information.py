@@ -19,7 +19,7 @@ UNITS = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
 CELLS = 2**22  # cells of pair tables that are counted row by row at a time
 PACKED_CELLS = 2**24  # cells of pair tables that are counted by bits at a time: 128 MiB
 PACKED_LEVELS = 32  # mean levels up to which bits are faster than rows: a pair takes L * L / 64 words a row
-PACKED_WEIGHTED_LEVELS = 8  # the same for weighted rows, which take up to 8 bits each, or matrix products
+PACKED_WEIGHTED_LEVELS = 8  # `PACKED_LEVELS` of weighted rows, which take up to 8 bits each, or matrix products
 
 
 def _xlogx(p: np.ndarray) -> np.ndarray:
@@ -48,8 +48,8 @@ def conditional_information(counts: np.ndarray) -> float:
     return float(H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1))))
 
 
-def _runs(n_levels: np.ndarray, K: int, cells: int) -> Iterator[list[int]]:
-    """Yield runs of successive features; the pair tables of a run with all later features have at most `cells` cells.
+def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
+    """Yield runs of successive features whose pair tables with all later features have at most `max_cells` cells.
 
     A feature whose tables alone have more cells is a run by itself. The last feature is in no run.
     """
@@ -58,7 +58,7 @@ def _runs(n_levels: np.ndarray, K: int, cells: int) -> Iterator[list[int]]:
     run_cells = 0
     for i, L in enumerate(n_levels[:-1]):
         feature_cells = int(L) * int(levels_from[i]) * K
-        if run and run_cells + feature_cells > cells:
+        if run and run_cells + feature_cells > max_cells:
             yield run
             run, run_cells = [], 0
         run.append(i)
@@ -80,8 +80,9 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     n_levels = np.asarray(n_levels, dtype=np.intp)
     m = len(n_levels)
     information, weight = np.zeros((m, m)), np.zeros((m, m))
-    packed = n_levels.sum() <= m * (PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS)
-    for i, later, tables in (_packed_tables if packed else _counted_tables)(sample, n_levels, K):
+    counts_by_bits = n_levels.sum() <= m * (PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS)
+    for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(sample, n_levels, K):
+        # `tables` (later features, levels of i, levels of later features, K); as in `conditional_information`
         weight[i, later] = tables.sum(axis=(1, 2, 3))
         information[i, later] = (
             entropy(tables.sum(axis=2), (1, 2))
@@ -92,11 +93,11 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     return information, weight
 
 
-def _later_by_levels(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
-    """Yield the features after `i` in sets of equal numbers of levels."""
-    later = n_levels[i + 1 :]
-    for L in np.unique(later):
-        yield i + 1 + np.flatnonzero(later == L)
+def _group_later_features(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
+    """Yield arrays of the features after `i` that have the same number of levels."""
+    later_levels = n_levels[i + 1 :]
+    for L in np.unique(later_levels):
+        yield i + 1 + np.flatnonzero(later_levels == L)
 
 
 def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
@@ -105,38 +106,41 @@ def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tupl
     The tables (later features, levels of i, levels of the later feature, K) are counted row by row.
     """
     m = len(n_levels)
-    for run in _runs(n_levels, K, CELLS):
+    for run in _split_features(n_levels, K, CELLS):
         pairs = Families([(j, (i,)) for i in run for j in range(i + 1, m)], n_levels, K)
         counts = pairs.count(sample)
         first_pair = 0  # position of the pair (i, i + 1)
         for i in run:
-            for later in _later_by_levels(n_levels, i):
+            for later in _group_later_features(n_levels, i):
                 yield i, later, np.stack([pairs.table(counts, first_pair + int(j) - i - 1) for j in later])
             first_pair += m - i - 1
 
 
 def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield the same as `_counted_tables`, counted by bits of 64 rows at a time (large weights: by matrix products)."""
+    """Yield what `_counted_tables` yields, with tables counted by bits of 64 rows at a time.
+
+    Large weights are counted by matrix products.
+    """
     level_start = np.concatenate(([0], np.cumsum(n_levels)))
-    for run in _runs(n_levels, K, PACKED_CELLS):
-        start = level_start - level_start[run[0]]
-        counts = _level_pairs(sample, n_levels, K, run)
+    for run in _split_features(n_levels, K, PACKED_CELLS):
+        start = level_start - level_start[run[0]]  # first column of each feature in `counts`
+        counts = _count_level_pairs(sample, n_levels, K, run)
         for i in run:
             feature_counts = counts[:, start[i] : start[i + 1]]
-            for later in _later_by_levels(n_levels, i):
+            for later in _group_later_features(n_levels, i):
                 columns = start[later][:, None] + np.arange(n_levels[later[0]])
                 yield i, later, np.ascontiguousarray(feature_counts[:, :, columns].transpose(2, 1, 3, 0))
 
 
-def _level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
+def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
     """Return the counts of pairs of levels, shape (K, levels of the run, levels of the run and all later features).
 
-    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later features. A single later
-    feature is counted together with the run.
+    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later features. If only one
+    feature is later, it is counted together with the run.
     """
     m, run_levels = len(n_levels), int(n_levels[run].sum())
-    later = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
-    block_edges = [run[0], *later, m]
+    block_starts = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
+    block_edges = [run[0], *block_starts, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)
@@ -149,8 +153,8 @@ def _level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> 
             for low, high in pairwise(block_edges):
                 is_run = low == run[0]
                 features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
-                with_block = Sample(codes.take(features, axis=1), rows.weights)
-                block_counts = pair_counts(with_block, Layout(n_levels[features] + 1))
+                run_and_block = Sample(codes.take(features, axis=1), rows.weights)
+                block_counts = pair_counts(run_and_block, Layout(n_levels[features] + 1))
                 block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
                 counts[c, :, column : column + block_counts.shape[1]] += block_counts
                 column += block_counts.shape[1]

@@ -29,13 +29,13 @@ class Task:
     Attributes
     ----------
     sample : Sample
-        In memory for learners that validate on folds, else possibly in a file.
+        The training rows: in memory for learners that validate on folds, else possibly in a file.
     n_levels : ndarray, shape (m,)
-        Declared levels.
+        Number of declared levels of each feature.
     K : int
-        Classes.
+        Number of classes.
     rng : numpy.random.Generator
-        For folds and ties.
+        Draws folds, and decides among ties.
     fold_weights : ndarray, shape (k, n), or None
         Weights of the rows that each of k folds validates, else 0; None if the learner draws the folds.
     progress : callable or None
@@ -94,6 +94,7 @@ class Learner:
     learn : callable
         Takes a `Task` and the values of all options, returns `Learnt`.
     options : mapping of name to Option
+        Options that users can give, with their defaults.
     uses_folds : callable
         Takes the options, returns whether structures are validated on folds. If so, all rows have to be in memory and
         the option ``k`` is the number of folds.
@@ -156,7 +157,7 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Search greedily by cross-validated accuracy, with the moves of `learner`."""
+    """Return the result of a greedy search by cross-validated accuracy with the moves of `learner`."""
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
@@ -186,7 +187,7 @@ KDB_OPTIONS = {
 }
 
 
-def _search(learner: str) -> Learner:
+def _make_search_learner(learner: str) -> Learner:
     """Return the learner that searches greedily with the moves of this name."""
     return Learner(learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True)
 
@@ -200,10 +201,10 @@ LEARNERS: dict[str, Learner] = {
             _chow_liu,
             {"score": Option("loglik", lambda value: choice("score", value, SCORES)), "root": Option(None)},
         ),
-        _search("tan_hc"),
-        _search("tan_hcsp"),
-        _search("fssj"),
-        _search("bsej"),
+        _make_search_learner("tan_hc"),
+        _make_search_learner("tan_hcsp"),
+        _make_search_learner("fssj"),
+        _make_search_learner("bsej"),
         Learner("kdb", _kdb, SEARCH_OPTIONS | KDB_OPTIONS, lambda options: options["search"] == "accuracy"),
         Learner("aode", _super_parents, averages=True),
     )

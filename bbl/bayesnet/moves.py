@@ -12,14 +12,14 @@ __all__ = ["MOVES", "Moves"]
 
 @dataclass(frozen=True)
 class Moves:
-    """Limits of a search, and its choice among structures.
+    """What the moves of a search depend on besides the structure: its limits, and its choice among structures.
 
     Attributes
     ----------
     m : int
         Number of features.
     kdbk : int
-        Most feature parents of a feature.
+        Largest number of feature parents of a feature.
     choose : callable
         Takes candidate structures and the current one, returns the position of the best candidate.
     """
@@ -46,7 +46,7 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
     for f, parents in dag.families:
         if parents:
             ancestors = dag.ancestors(f)
-            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]
+            out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]  # no cycle
     by_position = sorted(orphans)
     out += [dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]]
     return out

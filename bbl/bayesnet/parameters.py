@@ -21,7 +21,7 @@ __all__ = ["Fitted", "Recipe", "draw_tables", "fit", "standard_errors"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options of the estimate; at most one of `manb_prior`, `wanbia` and `awnb` is set.
+    """Options of the estimate of tables; at most one of `manb_prior`, `wanbia` and `awnb` is set.
 
     Attributes
     ----------
@@ -108,11 +108,11 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
     ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero.
     """
     families, p = network.families, network.prior
-    strength = families.sums(families.count(sample)) + families.cell_widths[:, None] * smooth
-    class_strength = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
+    concentration = families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth
+    class_total = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
     theta = network.theta
-    errors = np.where(strength > 0, np.sqrt(theta * (1.0 - theta) / (strength + 1.0)), np.nan)
-    return errors, np.sqrt(p * (1.0 - p) / (class_strength + 1.0)) if class_strength > 0 else np.full(len(p), np.nan)
+    errors = np.where(concentration > 0, np.sqrt(theta * (1.0 - theta) / (concentration + 1.0)), np.nan)
+    return errors, np.sqrt(p * (1.0 - p) / (class_total + 1.0)) if class_total > 0 else np.full(len(p), np.nan)
 
 
 def draw_tables(
@@ -128,12 +128,13 @@ def draw_tables(
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))
     prior /= prior.sum()
 
-    def draw(member: Network) -> Network:
+    def draw_member(member: Network) -> Network:
+        """Return a network with tables from the drawn weights and prior counts."""
         families = member.families
         counts = families.count(rows) + rng.gamma(smooth, size=member.theta.shape)
-        theta = dirichlet(counts, families.sums(counts), families.cell_widths, 0.0)
+        theta = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, 0.0)
         return replace(member, prior=prior, theta=theta)
 
     if isinstance(network, Averaged):
-        return Averaged(tuple(draw(member) for member in network.members))
-    return draw(network)
+        return Averaged(tuple(draw_member(member) for member in network.members))
+    return draw_member(network)

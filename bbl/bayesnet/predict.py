@@ -86,7 +86,7 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
-    theta = dirichlet(counts, families.sums(counts), families.cell_widths, smooth)
+    theta = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, smooth)
     return Network(dag, families, class_probabilities(sample, K, smooth), theta)
 
 
@@ -121,13 +121,15 @@ def add_features(
     if missing is None or all(not parents for _, parents in families.families):
         return out  # a missing leaf sums to one
     if all(len(parents) <= 1 for _, parents in families.families):
-        _add_forest(families, theta, codes, missing, out)
+        _add_forest_sums(families, theta, codes, missing, out)
     else:
-        _add_components(families, log_theta, codes, missing, out)
+        _add_component_sums(families, log_theta, codes, missing, out)
     return out
 
 
-def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray) -> None:
+def _add_forest_sums(
+    families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
+) -> None:
     """Add to `out` (n, K) the log of the sum over missing features, where features have one feature parent at most."""
     m, K = codes.shape[1], families.K
     levels, parent = np.ones(m, dtype=np.intp), np.full(m, -1, dtype=np.intp)
@@ -137,9 +139,9 @@ def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missin
         levels[i], stride[i], start[i] = families.n_levels[i], 1, families.start[f]
         if parents:
             parent[i], parent_stride[i] = parents[0], families.n_levels[i]
-    message_start = np.cumsum(levels) - levels
-    scratch = np.empty(2 * K * int(levels.sum()))
-    first_cell = np.zeros(len(codes), dtype=np.intp)  # of each row's copy of the tables
+    message_start = np.cumsum(levels) - levels  # of each feature's message in `scratch`, for one class
+    scratch = np.empty(2 * K * int(levels.sum()))  # of the kernel
+    first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
         first_cell = codes[:, families.context[0]].astype(np.intp) * families.cells
     children_first = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
@@ -148,15 +150,15 @@ def _add_forest(families: Families, theta: np.ndarray, codes: np.ndarray, missin
     kernel.forest(codes, gaps(missing, codes), theta, *forest, scratch, has_message, out)
 
 
-def _add_components(
+def _add_component_sums(
     families: Families, log_theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
     """Add to `out` (n, K) the log of the sum over missing features, by component and by set of missing features."""
-    number = {family: f for f, family in enumerate(families.families)}
+    family_number = {family: number for number, family in enumerate(families.families)}
     dag = Dag(families.families)
-    rank = {i: place for place, i in enumerate(i for layer in dag.layers for i in layer)}
+    topological_rank = {i: position for position, i in enumerate(i for layer in dag.layers for i in layer)}
     for component in dag.components:
-        parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: rank[family[0]])
+        parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]])
         component_missing = missing[:, component]
         rows = np.flatnonzero(component_missing.any(axis=1))
         if not len(rows) or len(component) == 1:
@@ -164,30 +166,35 @@ def _add_components(
         patterns, pattern_of_row = np.unique(component_missing[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
             unknown = frozenset(i for i, is_missing in zip(component, pattern, strict=True) if is_missing)
-            summed = sorted(_summed_families(parents_first, unknown), key=number.__getitem__)
+            summed = sorted(_find_summed_families(parents_first, unknown), key=family_number.__getitem__)
             if summed:
                 pattern_rows = rows[pattern_of_row.ravel() == p]
                 scopes = [unknown.intersection((i, *parents)) for i, parents in summed]
                 order, cells = _elimination_order(scopes, families.n_levels, families.K)
-                block = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
-                for lo in range(0, len(pattern_rows), block):
-                    row_block = pattern_rows[lo : lo + block]
-                    factors = [_reduced(families, log_theta, number[f], codes[row_block], unknown) for f in summed]
-                    out[row_block] += log_sum(factors, order).reshape(len(row_block), families.K)
+                batch_size = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
+                for first in range(0, len(pattern_rows), batch_size):
+                    batch = pattern_rows[first : first + batch_size]
+                    factors = [
+                        _condition_family(families, log_theta, family_number[family], codes[batch], unknown)
+                        for family in summed
+                    ]
+                    out[batch] += log_sum(factors, order).reshape(len(batch), families.K)
 
 
-def _summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
-    """Return the families of a component over which the sum over its unknown features has to go.
+def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
+    """Return the families of a component whose product has to be summed over its unknown features.
 
     These are the families of known features with an unknown parent, and of unknown features with a known descendant:
-    an unknown feature without a known descendant sums to one.
+    the family of an unknown feature without a known descendant sums to one. `parents_first` holds the families of the
+    component, each after those of its parents.
     """
     summed: list[Family] = []
-    needed: set[int] = set()
+    parents_of_summed: set[int] = set()
     for i, parents in reversed(parents_first):
-        if i in needed if i in unknown else not unknown.isdisjoint(parents):
+        # an unknown feature with a known descendant is a parent of a family that is summed
+        if i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents):
             summed.append((i, parents))
-            needed.update(parents)
+            parents_of_summed.update(parents)
     return summed
 
 
@@ -197,7 +204,7 @@ def _elimination_order(scopes: list[frozenset[int]], n_levels: list[int], K: int
     `scopes` holds the unknown features of each family.
     """
     features = sorted(frozenset().union(*scopes))
-    position = {v: place for place, v in enumerate(features)}
+    position = {v: index for index, v in enumerate(features)}
     are_neighbours = np.zeros((len(features), len(features)), dtype=bool)
     for scope in scopes:
         positions = [position[v] for v in scope]
@@ -211,13 +218,16 @@ def _elimination_order(scopes: list[frozenset[int]], n_levels: list[int], K: int
         f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
         "Use fewer feature parents, or leave out rows with so many missing values.",
     )
-    return [features[place] for place in order], cells
+    return [features[index] for index in order], cells
 
 
-def _reduced(families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]) -> Factor:
-    """Return the unknown variables of family `f`, and its log table at the known features of each row.
+def _condition_family(
+    families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]
+) -> Factor:
+    """Return family `f` as a factor of its unknown variables: these, and its log table at the known features of rows.
 
-    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side by side.
+    The table has shape (n * K, levels of the unknown variables...), with the classes of a row side by side, for n rows
+    `codes`; `unknown` holds the unknown features of the component.
     """
     i, parents = families.families[f]
     table, scope = families.table(log_theta, f), [*parents, i]

@@ -21,21 +21,23 @@ def draw(
     members = network.members if isinstance(network, Averaged) else (network,)
     member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
     n_levels = members[0].families.n_levels
-    y = _categories(np.broadcast_to(shares, (n, len(shares))), rng)
+    y = _draw_levels(np.broadcast_to(shares, (n, len(shares))), rng)
     codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
         rows = np.flatnonzero(member_of_row == k)
         family_of = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:
             for i in layer:
+                # (levels of the parents..., K, levels of the feature)
                 table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
-                codes[rows, i] = _categories(table[parent_codes], rng)
+                codes[rows, i] = _draw_levels(table[parent_codes], rng)
     return y, codes
 
 
-def _categories(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one level for each row of `p` (n, r), level probabilities up to a factor."""
-    edges = np.cumsum(p, axis=1)
-    uniform = rng.random(len(p)) * edges[:, -1]
-    return np.minimum((uniform[:, None] >= edges).sum(axis=1), p.shape[1] - 1)
+    cumulative = np.cumsum(p, axis=1)
+    uniform = rng.random(len(p)) * cumulative[:, -1]
+    # the minimum is for products that are rounded up to the last sum
+    return np.minimum((uniform[:, None] >= cumulative).sum(axis=1), p.shape[1] - 1)

@@ -30,6 +30,21 @@ class Validation:
 
     `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of unknown class
     (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of every cell.
+
+    Attributes
+    ----------
+    sample : Sample
+        The N validated rows; the last column of their codes, after the m features, is the fold.
+    fold : ndarray of int, shape (N,)
+        Fold that validates each row.
+    context : (int, int)
+        The column of the fold and the number of folds, as `Families` takes them.
+    fold_totals : ndarray, shape (k,)
+        Weight of the rows of each fold.
+    log_prior : ndarray, shape (N, K)
+        Log probabilities of the classes in the training rows of each row's fold.
+    cache : dict of Unit to ndarray, shape (N, K)
+        Contributions of units that were computed, `cached_bytes` in all.
     """
 
     def __init__(
@@ -37,7 +52,7 @@ class Validation:
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
         fold_weights = fold_weights[fold_weights.any(axis=1)]
-        fold, row = np.nonzero(fold_weights)
+        fold, row = np.nonzero(fold_weights)  # (N,) each: a row of the sample counts in every fold that validates it
         m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
         self.n_levels, self.context = [*map(int, n_levels), k], (m, k)
@@ -51,9 +66,11 @@ class Validation:
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        counts = (fold_counts.sum(axis=0) - fold_counts).T  # of the classes in the training rows of each fold (K, k)
+        counts = (
+            fold_counts.sum(axis=0) - fold_counts
+        ).T  # (K, k): weights of the classes in each fold's training rows
         share = dirichlet(counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth)
-        self.log_prior = np.ascontiguousarray(log_table(share).T[fold])  # of the classes for each row (N, K)
+        self.log_prior = np.ascontiguousarray(log_table(share).T[fold])
         self.cache: dict[Unit, np.ndarray] = {}
         self.cached_bytes = 0
 
@@ -74,7 +91,7 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K) to the log joint; tables are of the rows outside a row's fold.
+        """Return a unit's contribution (N, K) to the log joint, for each row by tables of the rows outside its fold.
 
         The fold is one more column of the codes, after the features; `context` is its position and number of levels.
         """
@@ -84,7 +101,7 @@ class Validation:
         fold_counts = counts.reshape(n_folds, families.cells, self.K)
         training_counts = (fold_counts.sum(axis=0) - fold_counts).reshape(counts.shape)
         cell_widths = np.tile(families.cell_widths, n_folds)
-        theta = dirichlet(training_counts, families.sums(training_counts), cell_widths, self.smooth)
+        theta = dirichlet(training_counts, families.sum_over_levels(training_counts), cell_widths, self.smooth)
         out = np.zeros((self.sample.n, self.K))
         return add_features(families, theta, log_table(theta), self.sample.codes, self.sample.missing, out)
 
@@ -95,20 +112,24 @@ class Validation:
         out = np.empty(len(candidates))
         for position, dag in enumerate(candidates):
             units = self.units(dag)
-            removed = base_units - units
-            if removed not in unchanged_sums:
-                unchanged_sums[removed] = self._sum(self.log_prior, base_units & units)
-            new = sorted(units - base_units)
-            unchanged = unchanged_sums[removed]
-            changed = self.contribution(new[0]) if len(new) == 1 else self._sum(np.zeros_like(self.log_prior), new)
-            n_right = np.zeros(len(self.fold_totals))
-            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, n_right)
-            out[position] = (n_right / self.fold_totals).mean()
+            removed_units = base_units - units
+            if removed_units not in unchanged_sums:
+                unchanged_sums[removed_units] = self._add_contributions(self.log_prior, base_units & units)
+            new_units = sorted(units - base_units)
+            unchanged = unchanged_sums[removed_units]
+            changed = (
+                self.contribution(new_units[0])
+                if len(new_units) == 1
+                else self._add_contributions(np.zeros_like(self.log_prior), new_units)
+            )
+            weight_right = np.zeros(len(self.fold_totals))
+            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, weight_right)
+            out[position] = (weight_right / self.fold_totals).mean()
             if progress is not None:
                 progress()
         return out
 
-    def _sum(self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
+    def _add_contributions(self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
         """Return `initial` (N, K) plus the contributions of the units."""
         total = initial.copy()
         for unit in sorted(units):
@@ -138,21 +159,21 @@ def climb(
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)
-    moves = Moves(m, kdbk, lambda candidates, base: _best(validation.scores(candidates, base, progress), rng)[0])
+    moves = Moves(m, kdbk, lambda candidates, base: _choose_best(validation.scores(candidates, base, progress), rng)[0])
     dag = naive(()) if learner == "fssj" else naive(range(m))
     score_log: list[float] = []
     candidates = [dag]
-    while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):
-        position, score = _best(validation.scores(candidates, dag, progress), rng)
+    while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):  # an accuracy of 1 cannot rise
+        best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
         if score_log and score - epsilon < score_log[-1] - TIE:
             break
-        dag = candidates[position]
+        dag = candidates[best]
         score_log.append(score)
         candidates = MOVES[learner](moves, dag)
     return dag, score_log
 
 
-def _best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
+def _choose_best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
     """Return the position of the largest score, drawn at random among equal ones, and the score."""
     tied = np.flatnonzero(scores > scores.max() - EQUAL)
     position = int(tied[0] if len(tied) == 1 else rng.choice(tied))

@@ -13,19 +13,19 @@ from bbl.rows.sample import Sample
 __all__ = ["split_depths"]
 
 MAX_DEPTH = 30  # nodes deeper than this are not split
-MAX_LEVELS_FOR_SUBSETS = 12  # above, only the r - 1 divisions of ordered levels are tried, not all subsets
+MAX_LEVELS_FOR_SUBSETS = 12  # of more levels r, only the r - 1 divisions of ordered levels are tried, not all subsets
 MIN_GAIN_SHARE = 1e-10  # a split has to gain more than this share of the largest gain so far: less is rounding
 
 
 @dataclass
 class _Node:
-    """A node: its rows, the splits above it, its misclassified rows, and the feature and children of its split."""
+    """A node of a tree."""
 
-    rows: np.ndarray
-    depth: int
-    risk: float = 0.0
-    feature: int = -1
-    children: list[_Node] = field(default_factory=list)
+    rows: np.ndarray  # positions of its rows
+    depth: int  # number of splits above it
+    risk: float = 0.0  # number of its rows that are misclassified if it is a leaf
+    feature: int = -1  # feature of its split; -1 without a split
+    children: list[_Node] = field(default_factory=list)  # left and right; empty for a leaf
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
@@ -35,6 +35,7 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
     the left; the one of largest decrease in entropy is taken. Rows in which the feature is missing go to neither child.
     A split whose leaves misclassify no fewer rows is undone.
     """
+    # rows of known class with a known feature
     rows = drawn[sample.response[drawn] >= 0]
     if sample.missing is not None:
         rows = rows[~sample.missing[rows].all(axis=1)]
@@ -67,7 +68,7 @@ def _grow(sample: Sample, families: Families) -> _Node:
         node.risk = float(len(node.rows) - class_counts.max())
         if len(node.rows) < 2 or not node.risk or node.depth > MAX_DEPTH:
             continue
-        gain, feature, left_levels = _best_split(families, families.count(node_sample))
+        gain, feature, left_levels = _find_best_split(families, families.count(node_sample))
         if left_levels is None or not gain > MIN_GAIN_SHARE * largest_gain:
             continue
         largest_gain = max(largest_gain, gain)
@@ -94,12 +95,15 @@ def _prune(root: _Node) -> None:
 
 
 @cache
-def _subsets(r: int) -> np.ndarray:
-    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go left."""
+def _list_subsets(r: int) -> np.ndarray:
+    """Return all divisions of `r` levels in two, shape (2 ** (r - 1) - 1, r): 1 for levels that go left, else 0.
+
+    The last level always goes right: a division and its mirror image are the same split.
+    """
     return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
 
 
-def _best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.ndarray | None]:
+def _find_best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.ndarray | None]:
     """Return the gain (rows times decrease in entropy), feature and left levels (r,) of the best split of a node.
 
     `counts` (cells, K) holds the tables of `families`. Without a split the answer is ``(0.0, -1, None)``.
@@ -110,42 +114,48 @@ def _best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.
     for r in np.unique(n_levels[n_levels > 1]):
         features = np.flatnonzero(n_levels == r)
         tables = np.stack([families.table(counts, int(f)) for f in features])
-        divisions = _divisions(tables)
+        divisions = _list_divisions(tables)
         left = divisions @ tables  # (features, divisions, K)
         parent = tables.sum(axis=1)
         right = parent[:, None] - left
-        gains = _impurity(parent)[:, None] - _impurity(left) - _impurity(right)
+        gains = _total_entropy(parent)[:, None] - _total_entropy(left) - _total_entropy(right)
+        # both sides need a row
         gains[(left.sum(axis=2) < 1) | (right.sum(axis=2) < 1)] = -np.inf
         best = gains.argmax(axis=1)
         for k, i in enumerate(features):
             best_gain[i] = gains[k, best[k]]
+            # one set of divisions for each feature, or one for all
             left_levels[int(i)] = divisions[k % len(divisions), best[k]].astype(bool)
     feature = int(best_gain.argmax()) if len(best_gain) else -1
     return (float(best_gain[feature]), feature, left_levels.get(feature)) if left_levels else (0.0, -1, None)
 
 
-def _divisions(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions to try for F features with counts (F, r, K): 1 for levels that go left.
+def _list_divisions(tables: np.ndarray) -> np.ndarray:
+    """Return the divisions to try for F features of r levels with counts `tables` (F, r, K): 1 for levels that go left.
 
-    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions.
+    The shape is (F, divisions, r), or (1, divisions, r) if all features have the same divisions. With two classes the
+    division of largest gain is one of the r - 1 divisions of the levels in the order of their share of a class (Breiman
+    et al. 1984, theorem 4.5), so that other subsets need not be tried.
     """
     _, r, K = tables.shape
     if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
-        return _subsets(r)[None].astype(float)
-    total = tables.sum(axis=2)
-    share = tables / np.where(total > 0, total, 1.0)[:, :, None]
+        return _list_subsets(r)[None].astype(float)
+    level_totals = tables.sum(axis=2)
+    class_shares = tables / np.where(level_totals > 0, level_totals, 1.0)[:, :, None]
     if K > 2:  # order levels by the first principal component of their class shares (Coppersmith, Hong & Hosking 1999)
-        centred = (share - share.mean(axis=1, keepdims=True)) * np.sqrt(total)[:, :, None]
-        axis = np.linalg.svd(centred, full_matrices=False)[2][:, 0]
-        key = (share @ axis[:, :, None])[:, :, 0]
+        centred = (class_shares - class_shares.mean(axis=1, keepdims=True)) * np.sqrt(level_totals)[:, :, None]
+        component = np.linalg.svd(centred, full_matrices=False)[2][:, 0]
+        level_key = (class_shares @ component[:, :, None])[:, :, 0]
     else:
-        key = share[:, :, 0]
-    rank = np.argsort(np.argsort(np.where(total > 0, key, np.inf), axis=1, kind="stable"), axis=1)
+        level_key = class_shares[:, :, 0]
+    # argsort gives the levels in order, argsort of that the rank of each level; levels without rows come last
+    rank = np.argsort(np.argsort(np.where(level_totals > 0, level_key, np.inf), axis=1, kind="stable"), axis=1)
+    # division t sends the t levels of lowest rank left
     return (rank[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
 
 
-def _impurity(counts: np.ndarray) -> np.ndarray:
-    """Return rows times entropy over the last axis, the classes: shape (..., K) to (...)."""
+def _total_entropy(counts: np.ndarray) -> np.ndarray:
+    """Return the number of rows times the entropy of their classes, (...), for class counts (..., K)."""
     # in this form the ties of small nodes are rounded as R's are
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)

@@ -18,15 +18,15 @@ from bbl.stats.scores import log_probabilities
 __all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_weights", "weighted"]
 
 
-def _powered(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; `weights` w (m,), ``0 ** 0 = 1``."""
     powered = theta ** weights[families.cell_family][:, None]
-    return powered / families.sums(powered)
+    return powered / families.sum_over_levels(powered)
 
 
 def weighted(network: Network, weights: np.ndarray) -> Network:
     """Return the network with each feature's table raised to its weight; `weights` (m,) in the order of the model."""
-    return replace(network, theta=_powered(network.families, network.theta, weights))
+    return replace(network, theta=_raise_to_weights(network.families, network.theta, weights))
 
 
 class ConditionalLikelihood:
@@ -34,6 +34,15 @@ class ConditionalLikelihood:
 
     The unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class. Weighted tables are
     renormalised; the gradient therefore has log-probabilities centred at their means under the weighted tables.
+
+    Attributes
+    ----------
+    sample : Sample
+        The rows of known class.
+    base : Network
+        Naive Bayes without weights.
+    counts, log_theta : ndarray, shape (cells, K)
+        Counts of the rows in the cells of the tables, and the logarithms of the tables of `base`.
     """
 
     def __init__(self, sample: Sample, n_levels: np.ndarray, K: int):
@@ -45,13 +54,14 @@ class ConditionalLikelihood:
     def __call__(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient (m,) at the weights (m,)."""
         sample, families = self.sample, self.base.families
-        theta = _powered(families, self.base.theta, weights)
+        theta = _raise_to_weights(families, self.base.theta, weights)
         log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))
         log_joint = families.score(np.log(theta), sample.codes, sample.missing, log_prior)
         log_p = log_probabilities(log_joint)  # of the classes, (n, K)
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
+        # expected counts of the cells, if classes are drawn from their probabilities in each row
         expected = families.spread(sample.codes, sample.missing, np.exp(log_p) * sample.weights[:, None])
-        centred = self.log_theta - families.sums(theta * self.log_theta)
+        centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
         cell_gradient = ((expected - self.counts) * centred).sum(axis=1)
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
@@ -99,17 +109,17 @@ def bootstrap(sample: Sample, trees: int, share: float, rng: np.random.Generator
     ]
 
 
-def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows: list[np.ndarray]) -> np.ndarray:
+def tree_weights(sample: Sample, n_levels: np.ndarray, K: int, rows_of_trees: list[np.ndarray]) -> np.ndarray:
     """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
 
-    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a split. `rows`
-    holds the row indices of each tree.
+    d is the least depth at which a tree splits by the feature, 1 at the root and inf without such a split.
+    `rows_of_trees` holds the row indices of each tree.
 
     References
     ----------
     Hall M (2007). Knowledge-Based Systems 20(2), 120-126.
     """
-    depths = np.array([split_depths(sample, n_levels, K, drawn) for drawn in rows])
+    depths = np.array([split_depths(sample, n_levels, K, drawn) for drawn in rows_of_trees])
     if not np.isfinite(depths).any():
         raise DataError(
             "AWNB cannot weight the features: no tree has a split, so none of them tells the classes apart. Leave "

@@ -18,7 +18,7 @@ from bbl.rows.on_disk import Rows
 __all__ = ["N_CHAINS", "N_STEPS", "AnnealedLogZ", "annealed_log_z", "annealing_seconds", "annealing_start"]
 
 N_STEPS = 500  # temperatures
-N_CHAINS = 512
+N_CHAINS = 512  # independent chains, each of which gives one weight
 # measured by benchmarks.studies.annealing
 UPDATE_SECONDS = 2e-8  # to update a predictor of a chain
 COUPLING_SECONDS = 1e-10  # added to that for each non-reference level of the model
@@ -49,7 +49,8 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
     """Return the fields (D,) of the independent model that annealing starts from: half those of naive Bayes.
 
-    Flatter than the data, so that chains start near every mode; the naive Bayes model itself misses rare modes.
+    The shares of levels have a prior count of 1. Half the fields are flatter than the data, so that chains start near
+    every mode; the naive Bayes model itself misses rare modes.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -88,22 +89,22 @@ def annealed_log_z(
     Examples
     --------
     >>> layout = Layout([2, 2])
-    >>> found = annealed_log_z(layout, np.array([0.5, -1.0, 3.0]), np.zeros(2), rng=1)
-    >>> bool(abs(found.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * found.standard_error)
+    >>> estimate = annealed_log_z(layout, np.array([0.5, -1.0, 3.0]), np.zeros(2), rng=1)
+    >>> bool(abs(estimate.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * estimate.standard_error)
     True
     """
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
     independent = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
     start_energy = Energy(independent, np.asarray(start, dtype=float)[None])
-    log_w = np.zeros(n_chains)
+    log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
         # at b = 0 predictors are independent, so one sweep is an exact draw
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
         E_start = start_energy(codes)[:, 0]
-        # for b > 0 the sweep returns the energy (1 - b) E_start + b E
+        # for b > 0 the chains hold the energy (1 - b) E_start + b E
         E = (chains.current_energy - (1.0 - b[t]) * E_start) / b[t] if t else chains.energy(codes)
         log_w += (b[t + 1] - b[t]) * (E - E_start)
     max_log_w = log_w.max()

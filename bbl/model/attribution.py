@@ -20,7 +20,7 @@ Factors = Mapping[Scope, np.ndarray]
 
 
 def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
-    """Return factors in the zero-sum gauge, and the constant that they leave.
+    """Return factors in the zero-sum gauge, and the constant that the change of gauge splits off.
 
     Parameters
     ----------
@@ -33,6 +33,7 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
         The same energies up to the constant: main effects of predictors, and interactions beyond those of fewer
         predictors (Hoeffding's decomposition under equal weights of all levels).
     constant : ndarray, shape (K,)
+        Sum of the means of all tables.
 
     Examples
     --------
@@ -48,6 +49,8 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
         for k in range(len(scope) + 1):
             for kept_axes in combinations(range(len(scope)), k):
                 averaged_axes = tuple(1 + axis for axis in range(len(scope)) if axis not in kept_axes)
+                # the part of the table that belongs to this subset of the scope: the mean over the other axes,
+                # less its own means along each kept axis
                 effect = table.mean(axis=averaged_axes) if averaged_axes else table
                 for axis in range(1, k + 1):
                     effect = effect - effect.mean(axis=axis, keepdims=True)
@@ -61,14 +64,17 @@ def zero_sum_factors(factors: Iterable[tuple[Scope, np.ndarray]]) -> tuple[dict[
 
 
 def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-    """Return the contributions (n, K, T) of T terms to K scores of rows `codes` (n, m); zero if a member is missing."""
+    """Return the contributions (n, K, T) of T terms to K scores of rows `codes` (n, m).
+
+    The contribution of a term is zero in rows in which one of its predictors is `missing` (n, m).
+    """
     check_memory(
         8.0 * len(codes) * K * len(terms), f"Explaining {len(codes)} rows by {len(terms)} terms", "Explain fewer rows."
     )
     out = np.zeros((len(codes), K, len(terms)))
     for t, (scope, table) in enumerate(terms.items()):
-        levels = tuple(codes[:, i].astype(np.intp) for i in scope)
-        out[:, :, t] = np.moveaxis(table, 0, -1)[levels]
+        scope_codes = tuple(codes[:, i].astype(np.intp) for i in scope)
+        out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]
         if missing is not None:
             out[missing[:, list(scope)].any(axis=1), :, t] = 0.0
     return out

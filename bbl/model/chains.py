@@ -26,11 +26,11 @@ from bbl.rows.sample import Sample, code_dtype
 
 __all__ = ["Chains", "GibbsDraws", "gibbs"]
 
-SLICE_SECONDS = 0.1  # of sweeps between checks for Ctrl-C
+SLICE_SECONDS = 0.1  # duration of a slice of sweeps, between two checks for Ctrl-C
 PACK_BY_LEVELS = 128  # chains of a pack if vectors run over levels
 PACK_BY_CHAINS = 64  # chains of a pack if vectors run over chains; the states of a pack should stay in the cache
-PACK_OF_MANY_LEVELS = 32  # the same of a model with more than `MANY_LEVELS` levels
-MANY_LEVELS = 256
+PACK_OF_MANY_LEVELS = 32  # chains of a pack if vectors run over chains and the model has over `MANY_LEVELS` levels
+MANY_LEVELS = 256  # non-reference levels of all predictors
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class GibbsDraws:
     energy: np.ndarray | None = None  # (n_chains, n_draws) of float32: energies of `draws`
 
 
-# sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes), energies
+# sweeps per draw, sweeps since the last draw, index of the next draw, draws (chains, draws, bytes of a state),
+# energies (chains, draws)
 Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 
@@ -81,6 +82,7 @@ class Chains:
     J : array_like, shape (D, D)
         Symmetric couplings, zero between levels of one predictor (see `bbl.model.pairwise.to_matrix`).
     n_levels : array_like of int, shape (m,)
+        Number of levels of each predictor.
     n_chains : int
     rng : numpy.random.Generator, int or None
     n_jobs : int, default 1
@@ -104,11 +106,12 @@ class Chains:
         self.n_jobs = n_workers(n_jobs)
         rng = generator(rng)
         m, D = len(self.n_levels), len(self.h)
-        width = self.n_levels.astype(float) - 1.0
-        n_vectors = np.ceil(width / 16.0)
-        # vectors of 16 floats over levels or over chains: loading one costs about as much as five multiply-adds
-        self.by_levels = bool(D * width.sum() / 16.0 > 5.0 * m * n_vectors.sum())
-        self.lanes = kernel.lanes()
+        n_nonreference = self.n_levels.astype(float) - 1.0
+        n_vectors = np.ceil(n_nonreference / 16.0)  # vectors that hold the levels of each predictor
+        # Vectors of 16 floats run over levels or over chains, whichever costs less for a sweep of a chain: D D / 16
+        # multiply-adds over chains, a load of `n_vectors` for each two predictors over levels; a load costs about five.
+        self.by_levels = bool(D * n_nonreference.sum() / 16.0 > 5.0 * m * n_vectors.sum())
+        self.lanes = kernel.lanes()  # floats of a vector on this processor
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
         check_memory(
             4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
@@ -119,8 +122,8 @@ class Chains:
         self._packs = self._make_packs(rng.integers(0, 2**32, size=(self.n_chains, 4), dtype=np.uint32))
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states, given a seed (n_chains, 4) for each chain."""
-        unit, m = kernel.pack_size(), len(self.n_levels)
+        """Return packs of chains with random states, given `seeds` (n_chains, 4): a row for each chain."""
+        unit, m = kernel.pack_size(), len(self.n_levels)  # the width of a pack is a multiple of `unit`
         chains_per_worker = -(-self.n_chains // self.n_jobs)  # wide packs are faster, but every worker should get one
         by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
         width = min(PACK_BY_LEVELS if self.by_levels else by_chains, -(-chains_per_worker // unit) * unit)
@@ -153,8 +156,8 @@ class Chains:
         h, J = to_floats("h", h), self.J if keeps_J else to_floats("J", J)
         check_shapes(h, J, len(self.h))
         if not keeps_J:  # even for the same array, whose values may have changed
-            layout = (self.n_levels, self.start, self.by_levels, self.lanes)
-            self._table = kernel.pack_couplings(J, *layout, table=self._table)
+            table_format = (self.n_levels, self.start, self.by_levels, self.lanes)
+            self._table = kernel.pack_couplings(J, *table_format, table=self._table)
         if values is not None and self.more is not None:
             values = to_floats("values", values)
             if values.shape != self.more.values.shape:
@@ -162,13 +165,13 @@ class Chains:
             self.more = self.more._replace(values=values)
             self._terms = (self.more.terms, values.astype(np.float32))
         self.h, self.J = h, J
-        for p in self._packs:
-            p.best.fill(-np.inf)
+        for pack in self._packs:
+            pack.best.fill(-np.inf)
 
     def restart(self, codes: np.ndarray) -> None:
         """Replace the states of the chains by `codes` (n_chains, m)."""
-        for p in self._packs:
-            p.codes[:, : p.stop - p.first] = codes[p.first : p.stop].T
+        for pack in self._packs:
+            pack.codes[:, : pack.stop - pack.first] = codes[pack.first : pack.stop].T
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return moments of the current states of the chains, ``(means, counts)``.
@@ -183,26 +186,27 @@ class Chains:
     def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
         """Advance all chains by `n_sweeps` sweeps; return ``(bits, n)``: the n states after each sweep, as bits.
 
-        The bits (D, words) of uint64 tell whether a state has a level (see `bbl._ext.model.moments`), states in
-        arbitrary order. `best_codes` is not updated. Each thread of `crew` takes a pack of chains; `n_jobs` should be
-        their number.
+        The bits (D, words) of uint64 tell for each non-reference level whether a state has it (see
+        `bbl._ext.model.moments`), states in arbitrary order. `best_codes` is not updated. Each thread of `crew` takes a
+        pack of chains; `n_jobs` should be their number.
         """
-        pack_sizes = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
-        bits = np.zeros((len(self.h), sum(pack_sizes)), dtype=np.uint64)
-        fields, ends = self.h.astype(np.float32), np.cumsum(pack_sizes)
+        # each sweep of a pack starts a new word of 64 bits, one bit a chain
+        words_of_packs = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
+        bits = np.zeros((len(self.h), sum(words_of_packs)), dtype=np.uint64)
+        fields, word_ends = self.h.astype(np.float32), np.cumsum(words_of_packs)
         tasks = [
-            (pack, fields, n_sweeps, bits, int(end - pack_words))
-            for pack, pack_words, end in zip(self._packs, pack_sizes, ends, strict=True)
+            (pack, fields, n_sweeps, bits, int(word_end - pack_words))
+            for pack, pack_words, word_end in zip(self._packs, words_of_packs, word_ends, strict=True)
         ]
-        (Crew(1) if crew is None else crew).run(self._advance_marking, tasks)
+        (Crew(1) if crew is None else crew).run(self._advance_and_mark, tasks)
         return bits, self.n_chains * n_sweeps
 
-    def _advance_marking(self, p: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int) -> None:
+    def _advance_and_mark(self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int) -> None:
         """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word` on."""
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
-        no_better = np.full_like(p.best, np.inf)  # keeps `best_codes` as they are
-        state = (p.codes, p.stream, p.energy, no_better, p.best_codes, n_sweeps)
-        kernel.run(*model, *state, bits=bits, first_word=first_word, chains=p.stop - p.first, terms=self._terms)
+        no_better = np.full_like(pack.best, np.inf)  # keeps `best_codes` as they are
+        state = (pack.codes, pack.stream, pack.energy, no_better, pack.best_codes, n_sweeps)
+        kernel.run(*model, *state, bits=bits, first_word=first_word, chains=pack.stop - pack.first, terms=self._terms)
 
     def sweep(
         self,
@@ -230,43 +234,46 @@ class Chains:
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
         draw_bytes = None if draws is None else draws.view(np.uint8)
-        done, slice_sweeps = 0, 1
-        while done < n_sweeps:
-            n_slice, began = min(slice_sweeps, n_sweeps - done), perf_counter()
+        n_done, slice_sweeps = 0, 1
+        while n_done < n_sweeps:
+            n_slice, began = min(slice_sweeps, n_sweeps - n_done), perf_counter()
             recording = None
             if draw_bytes is not None and energy is not None:
-                recording = (thin, done % thin, done // thin, draw_bytes, energy)
-            tasks = [(p, fields, beta, n_slice, recording) for p in self._packs]
+                recording = (thin, n_done % thin, n_done // thin, draw_bytes, energy)
+            tasks = [(pack, fields, beta, n_slice, recording) for pack in self._packs]
             run_tasks(self._advance, tasks, self.n_jobs, shared=True)
-            done += n_slice
-            acceleration = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
-            slice_sweeps = max(1, int(n_slice * min(acceleration, 8.0)))
+            n_done += n_slice
+            # the next slice should take `SLICE_SECONDS`, but has at most 8 times as many sweeps as this one
+            growth = SLICE_SECONDS / max(perf_counter() - began, 1e-9)
+            slice_sweeps = max(1, int(n_slice * min(growth, 8.0)))
 
-    def _advance(self, p: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None) -> None:
+    def _advance(self, pack: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None) -> None:
         """Advance a pack by `n_sweeps` sweeps; record its draws if `recording` is given."""
         model = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
-        state = (p.codes, p.stream, p.energy, p.best, p.best_codes, n_sweeps)
+        state = (pack.codes, pack.stream, pack.energy, pack.best, pack.best_codes, n_sweeps)
         if recording is None:
             kernel.run(*model, *state, terms=self._terms)
         else:
-            thin, since, first, draws, energies = recording
-            chains = slice(p.first, p.stop)
-            kernel.run(*model, *state, thin, since, first, draws[chains], energies[chains], terms=self._terms)
+            thin, sweeps_since_draw, next_draw, draws, energies = recording
+            chains = slice(pack.first, pack.stop)
+            kernel.run(
+                *model, *state, thin, sweeps_since_draw, next_draw, draws[chains], energies[chains], terms=self._terms
+            )
 
     @property
     def codes(self) -> np.ndarray:
         """Current states (n_chains, m)."""
-        return np.concatenate([p.codes[:, : p.stop - p.first].T for p in self._packs])
+        return np.concatenate([pack.codes[:, : pack.stop - pack.first].T for pack in self._packs])
 
     @property
     def current_energy(self) -> np.ndarray:
         """Energies (n_chains,) of the current states under the fields and `beta` of the last sweep, float32."""
-        return np.concatenate([p.energy[: p.stop - p.first] for p in self._packs])
+        return np.concatenate([pack.energy[: pack.stop - pack.first] for pack in self._packs])
 
     @property
     def best_codes(self) -> np.ndarray:
         """Visited state of highest energy of each chain (n_chains, m); the first of equal ones in single precision."""
-        return np.concatenate([p.best_codes[:, : p.stop - p.first].T for p in self._packs])
+        return np.concatenate([pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs])
 
     def energy(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of `codes` (n, m) in double precision."""
@@ -317,8 +324,8 @@ def gibbs(
 
     Examples
     --------
-    >>> found = gibbs([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], n_sweeps=100, rng=1)
-    >>> found.best.tolist(), found.best_energy
+    >>> samples = gibbs([0.5, -1.0], [[0.0, 3.0], [3.0, 0.0]], [2, 2], n_sweeps=100, rng=1)
+    >>> samples.best.tolist(), samples.best_energy
     ([1, 1], 2.5)
     """
     n_sweeps, burn_in = integer("n_sweeps", n_sweeps, 1), integer("burn_in", burn_in, 0)
@@ -338,7 +345,13 @@ def gibbs(
     chains.sweep(n_sweeps, thin or 0, draws, energy)
     chain_best = chains.best_codes
     chain_energy = chains.energy(chain_best)
-    top = int(np.argmax(chain_energy))
+    best_chain = int(np.argmax(chain_energy))
     return GibbsDraws(
-        chain_best[top].copy(), float(chain_energy[top]), chain_best, chain_energy, chains.codes, draws, energy
+        chain_best[best_chain].copy(),
+        float(chain_energy[best_chain]),
+        chain_best,
+        chain_energy,
+        chains.codes,
+        draws,
+        energy,
     )

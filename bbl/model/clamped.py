@@ -22,10 +22,10 @@ from bbl.model.moments import one_hot
 __all__ = ["MARGINS", "Clamped", "exact_margins", "gibbs_margins", "margins", "mean_field_margins"]
 
 MARGINS = ("auto", "exact", "gibbs", "mf")
-AUTO_CELLS = 2**19  # up to so many table cells for all margins of a row "auto" is exact
+AUTO_CELLS = 2**19  # most table cells, for all margins of a row, at which "auto" is exact
 MAX_CELLS = 3e7  # table cells for all margins of a row that "exact" may need
 BLOCK_CELLS = 2**20  # table cells of the rows that are treated at a time
-CHAINS = 32
+CHAINS = 32  # Gibbs chains of a row
 BURN_IN = 50  # sweeps before the first draw
 SWEEPS = 200  # after the burn-in
 THIN = 5  # sweeps between draws
@@ -52,17 +52,17 @@ class Clamped:
     ----------
     layout : Layout
     unknown : ndarray of int, shape (u,)
-        In rising order.
+        Predictors, in rising order.
 
     Attributes
     ----------
     layout : Layout
-        Of the smaller model.
+        Layout of the smaller model.
 
     Examples
     --------
-    >>> given = Clamped(Layout([2, 2]), np.array([0]))
-    >>> given.theta(np.array([1.0, 2.0, 4.0]), np.array([[0, 1], [0, 0]], dtype=np.uint8))
+    >>> clamped = Clamped(Layout([2, 2]), np.array([0]))
+    >>> clamped.theta(np.array([1.0, 2.0, 4.0]), np.array([[0, 1], [0, 0]], dtype=np.uint8))
     array([[5.],
            [1.]])
     """
@@ -70,45 +70,53 @@ class Clamped:
     def __init__(self, layout: Layout, unknown: np.ndarray):
         self._full_layout = layout
         columns = term_columns(layout)
-        # column in the smaller model of each level of an unknown predictor; D for other levels and for column -1
+        # column in the smaller model of each level of an unknown predictor; D for other levels, and at index -1, which
+        # stands in `columns` for a predictor that a parameter does not have
         new_column = np.full(layout.D + 1, layout.D)
-        u_columns = layout.columns(unknown)
-        new_column[u_columns] = np.arange(len(u_columns))
-        unknown_levels = np.sort(new_column[columns], axis=0)  # (order, size): of each parameter, padded with D
+        unknown_columns = layout.columns(unknown)
+        new_column[unknown_columns] = np.arange(len(unknown_columns))
+        # (order, size): columns in the smaller model of the levels of each parameter, the unknown ones first, then D
+        unknown_levels = np.sort(new_column[columns], axis=0)
         self._source = np.flatnonzero(unknown_levels[0] < layout.D)  # parameters with an unknown predictor
         unknown_levels = unknown_levels[:, self._source]
         source_columns = columns[:, self._source]
-        # columns of the known levels of each source parameter; D and -1 stand for a column of ones
+        # (order, sources): columns of the known levels of each source parameter; D and -1 are the last column of the
+        # indicators in `theta`, a column of ones
         self._known_columns = np.where(new_column[source_columns] < layout.D, layout.D, source_columns)
+        # position in `unknown` of the predictor of each column of the smaller model
         predictor_of_column = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
-        order = (unknown_levels < layout.D).sum(axis=0)
-        orders = [k for k in range(2, layout.order + 1) if (order == k).any()]
-        terms = [np.unique(predictor_of_column[unknown_levels[:k, order == k]].T, axis=0) for k in orders]
+        n_unknown = (unknown_levels < layout.D).sum(axis=0)  # unknown predictors of each source parameter
+        # orders of the smaller model's terms: distinct sets of k unknown predictors that share a parameter
+        unknown_counts = [k for k in range(2, layout.order + 1) if (n_unknown == k).any()]
+        terms = [np.unique(predictor_of_column[unknown_levels[:k, n_unknown == k]].T, axis=0) for k in unknown_counts]
         self.layout = Layout(layout.n_levels[unknown], terms)
-        base = len(u_columns) + 1  # parameters of both models are matched by the levels that they belong to
-        source_keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(u_columns)), base)
-        small_columns = term_columns(self.layout)
-        pad = np.full((max(0, len(unknown_levels) - len(small_columns)), small_columns.shape[1]), -1)
-        small_columns = np.concatenate([small_columns, pad])[: len(unknown_levels)]
-        small_keys = _keys(np.where(small_columns < 0, len(u_columns), small_columns), base)
-        by_key = np.argsort(small_keys)
-        self._target = by_key[np.searchsorted(small_keys[by_key], source_keys)]  # parameter of the smaller model
+        # parameters of both models are matched by keys: the columns of their unknown levels as digits to this radix
+        radix = len(unknown_columns) + 1
+        source_keys = _keys(np.where(unknown_levels < layout.D, unknown_levels, len(unknown_columns)), radix)
+        target_columns = term_columns(self.layout)
+        # keys of both models have as many digits
+        padding = np.full((max(0, len(unknown_levels) - len(target_columns)), target_columns.shape[1]), -1)
+        target_columns = np.concatenate([target_columns, padding])[: len(unknown_levels)]
+        target_keys = _keys(np.where(target_columns < 0, len(unknown_columns), target_columns), radix)
+        by_key = np.argsort(target_keys)
+        # parameter of the smaller model to which each source parameter contributes
+        self._target = by_key[np.searchsorted(target_keys[by_key], source_keys)]
 
     def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m)."""
         X = np.column_stack([one_hot(codes, self._full_layout), np.ones(len(codes))])
-        value = theta[self._source]
+        source_theta = theta[self._source]
         out = np.empty((len(codes), self.layout.size))
         for row, x in zip(out, X, strict=True):
-            row[:] = np.bincount(self._target, value * x[self._known_columns].prod(axis=0), self.layout.size)
+            row[:] = np.bincount(self._target, source_theta * x[self._known_columns].prod(axis=0), self.layout.size)
         return out
 
 
-def _keys(columns: np.ndarray, base: int) -> np.ndarray:
-    """Return a number (T,) for each column of `columns` (order, T), equal only for equal columns; entries < `base`."""
-    key = np.zeros(columns.shape[1], dtype=object if base ** len(columns) > 2**62 else np.int64)
+def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
+    """Return a key (T,) for each column of `columns` (order, T): its entries, which are below `radix`, as digits."""
+    key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
-        key = key * base + column
+        key = key * radix + column
     return key
 
 
@@ -131,8 +139,8 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     if method in ("auto", "exact"):
         components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
         if components is not None:
-            rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
-            blocks = [theta[first : first + rows] for first in range(0, len(theta), rows)]
+            block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
+            blocks = [theta[first : first + block_rows] for first in range(0, len(theta), block_rows)]
             return np.concatenate([exact_margins(layout, block, components) for block in blocks])
         if method == "exact":
             raise OptionError(
@@ -146,18 +154,18 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 
 def _components(layout: Layout, limit: float) -> list[Component] | None:
-    """Return the components of a layout, None if all their margins take over `limit` table cells."""
+    """Return the components of a layout, None if the margins of all predictors take more than `limit` table cells."""
     from scipy.sparse.csgraph import connected_components
 
-    n, component_of = connected_components(layout.mask, directed=False)
+    n_components, component_of = connected_components(layout.mask, directed=False)
     components: list[Component] = []
     cost = 0.0
-    for c in range(n):
+    for c in range(n_components):
         members = np.flatnonzero(component_of == c)
         elimination = elimination_order(layout.n_levels[members], layout.mask[np.ix_(members, members)], limit)
         if elimination is None:
             return None
-        cost += elimination[1] * (len(members) if len(members) > 1 else 0)
+        cost += elimination[1] * (len(members) if len(members) > 1 else 0)  # one elimination for each margin
         if cost > limit:
             return None
         components.append(Component(members, members[elimination[0]].tolist(), elimination[1]))
@@ -186,7 +194,10 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r <- .2 r + .8 P(x | r)``."""
+    """Return the mean-field `margins` r (D,) of one model: the fixed point of ``r = P(x | means r of the others)``.
+
+    Each iteration takes 0.8 of a step to the right-hand side (`DAMPING`).
+    """
     fields = Fields(layout, theta)
     r = normalised(theta[None, : layout.D], layout)[1]
     for _ in range(MEAN_FIELD_ITERATIONS):

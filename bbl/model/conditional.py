@@ -11,7 +11,7 @@ from bbl.model.layout import Layout
 
 __all__ = ["conditionals", "normalised"]
 
-FEW_LEVELS = 8  # besides the reference level, that are taken one after the other
+FEW_LEVELS = 8  # non-reference levels of each predictor up to which a loop over levels is faster than `reduceat`
 
 
 def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -38,22 +38,31 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
 
 
 def normalised(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the results of `conditionals`, given the fields (n, layout.D) of all levels."""
+    """Return the log-normalisers and probabilities of `conditionals`, given the fields (n, layout.D) of all levels.
+
+    The largest field of a predictor is subtracted before exponentials are taken, so that they cannot overflow.
+    """
     varies = layout.n_levels > 1
-    start, width = layout.start[:-1][varies], layout.n_levels[varies] - 1
+    start, n_nonreference = layout.start[:-1][varies], layout.n_levels[varies] - 1
     # the reference level has field 0
-    largest = np.maximum(_reduced(np.maximum, field, start, width), 0.0)
-    P = np.exp(field - np.repeat(largest, width, axis=1))
-    total = np.exp(-largest) + _reduced(np.add, P, start, width)
-    P /= np.repeat(total, width, axis=1)
+    largest = np.maximum(_reduce_levels(np.maximum, field, start, n_nonreference), 0.0)
+    P = np.exp(field - np.repeat(largest, n_nonreference, axis=1))
+    total = np.exp(-largest) + _reduce_levels(np.add, P, start, n_nonreference)
+    P /= np.repeat(total, n_nonreference, axis=1)
     return largest + np.log(total), P
 
 
-def _reduced(ufunc: np.ufunc, of_levels: np.ndarray, start: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return ``ufunc.reduceat(of_levels, start, axis=1)``, at a tenth of its cost for few levels."""
-    if not len(width) or (width != width[0]).any() or width[0] > FEW_LEVELS:
-        return ufunc.reduceat(of_levels, start, axis=1)
-    out = of_levels[:, :: width[0]].copy()
-    for a in range(1, width[0]):
-        ufunc(out, of_levels[:, a :: width[0]], out=out)
+def _reduce_levels(
+    ufunc: np.ufunc, level_values: np.ndarray, start: np.ndarray, n_nonreference: np.ndarray
+) -> np.ndarray:
+    """Reduce `level_values` (n, D) over the levels of each predictor: (n, number of predictors).
+
+    The result is ``ufunc.reduceat(level_values, start, axis=1)``, at a tenth of its cost if all predictors have the
+    same, small number of levels. `start` and `n_nonreference` hold each predictor's first column and number of columns.
+    """
+    if not len(n_nonreference) or (n_nonreference != n_nonreference[0]).any() or n_nonreference[0] > FEW_LEVELS:
+        return ufunc.reduceat(level_values, start, axis=1)
+    out = level_values[:, :: n_nonreference[0]].copy()
+    for a in range(1, n_nonreference[0]):
+        ufunc(out, level_values[:, a :: n_nonreference[0]], out=out)
     return out

@@ -29,6 +29,7 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     mask : ndarray of bool, shape (m, m)
         Which variables share a table; symmetric, the diagonal is ignored.
     limit : float
+        Largest cost to accept.
 
     Examples
     --------
@@ -39,7 +40,7 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     ([0, 1, 2], 14.0)
     """
     m = len(n_levels)
-    log_L = np.log(np.asarray(n_levels, dtype=float))
+    log_L = np.log(np.asarray(n_levels, dtype=float))  # of each variable's number of levels
     if not mask.any():
         order = np.argsort(log_L, kind="stable").tolist()
         cost = float(sum(math.exp(log_L[i]) for i in order))
@@ -52,7 +53,7 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     order, cost = [], 0.0
     for _ in range(m):
         i = int(np.argmin(np.where(remaining, log_cells, np.inf)))
-        cells = math.exp(min(log_cells[i], 700.0))
+        cells = math.exp(min(log_cells[i], 700.0))  # exp(710) overflows
         cost += cells
         if cost > limit:
             return None
@@ -68,8 +69,8 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     """Return the log of the sum, over the variables in `order`, of the product of the factors' exponentials.
 
-    Each step adds up the tables of a variable, smallest first, and takes the log-sum-exp over its levels, for all
-    models at once.
+    Each step adds up the tables that have the variable, smallest first, and takes the log-sum-exp over its levels, for
+    all models at once.
 
     Parameters
     ----------
@@ -89,7 +90,8 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     >>> np.exp(log_sum([((0, 1), weight)], [0, 1])), np.exp(log_sum([((0, 1), weight)], [1]))
     (array([10.]), array([[3., 7.]]))
     """
-    # each factor, and each message (the table that a step leaves), waits for the first step that sums out its variables
+    # each factor, and each message (the table that a step leaves), is used by the first step that sums out one of its
+    # variables; `last_step` stands for the sum of what is left at the end
     step_of = {i: step for step, i in enumerate(order)}
     last_step = len(order)
     input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
@@ -110,13 +112,13 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     return _add_up(message_factors[last_step] + input_factors[last_step], ())[1]
 
 
-def _add_up(factors: list[Factor], first: tuple[int, ...]) -> Factor:
-    """Return the sum of tables as a factor with axes (model, *first, other variables in rising order)."""
+def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
+    """Return the sum of tables as a factor with axes (model, *leading, other variables in rising order)."""
     factors = sorted(factors, key=lambda factor: factor[1].ndim)
     scope: tuple[int, ...] = ()
     total = None
     for table_scope, table in factors:
-        union = (*first, *sorted((set(scope) | set(table_scope)) - set(first)))
+        union = (*leading, *sorted((set(scope) | set(table_scope)) - set(leading)))
         aligned = _align(table, table_scope, union)
         total = aligned if total is None else _align(total, scope, union) + aligned
         scope = union

@@ -16,7 +16,7 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["Energy", "energies", "known_energy"]
 
-BLOCK = 65536  # rows of a chunk
+CHUNK_ROWS = 65536
 
 
 class Energy:
@@ -27,6 +27,17 @@ class Energy:
     layout : Layout
     theta : ndarray, shape (K, layout.size)
         One parameter vector per model.
+
+    Attributes
+    ----------
+    h : ndarray, shape (D, K)
+        Fields of the D non-reference levels.
+    J : ndarray, shape (D, D, K)
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) without pairs.
+    higher : Higher or None
+        The terms of three predictors and more.
+    values : ndarray, shape (higher.size, K)
+        Their couplings; not set if `higher` is None.
 
     Examples
     --------
@@ -72,16 +83,16 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
     """Return the total weight of the rows without missing values, and their weighted sum of energies under one model.
 
-    For a file without missing values and a model of pairs it follows from counts of levels and pairs; other files are
-    read in blocks.
+    For a file without missing values and a model of pairs both follow from counts of levels and pairs; other files are
+    read in chunks.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
             return sample.total, _energy_of_counts(sample, layout, theta)
-        totals = [known_energy(block, layout, theta) for block in sample.blocks(BLOCK)]
+        totals = [known_energy(chunk, layout, theta) for chunk in sample.blocks(CHUNK_ROWS)]
         return sum(total for total, _ in totals), sum(energy for _, energy in totals)
-    rows = cast(Sample, sample).complete_rows
-    return rows.total, float(rows.weights @ energies(rows.codes, layout, theta[None])[:, 0])
+    known_rows = cast(Sample, sample).complete_rows
+    return known_rows.total, float(known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0])
 
 
 def _energy_of_counts(sample: Rows, layout: Layout, theta: np.ndarray) -> float:

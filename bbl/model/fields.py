@@ -18,8 +18,8 @@ from bbl.parallel import serial_blas
 
 __all__ = ["Fields", "pseudo_log_likelihood"]
 
-ROWS = 2048  # of a chunk
-CHUNK_CELLS = 2**22  # products of indicators that are formed at a time
+ROWS = 2048  # rows of a chunk
+CHUNK_CELLS = 2**22  # products of indicators (rows times parameters) that are formed at a time
 
 
 class Fields:
@@ -45,7 +45,8 @@ class Fields:
         self.D = layout.D
         pairs = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
         self.h, self.J = to_matrix(pairs, theta[: pairs.size])
-        # for each order k and member: columns of the k - 1 other members (k - 1, T); couplings (T, D) by its column
+        # For each order k and axis of the T nonzero couplings: columns of the k - 1 other members (k - 1, T), and the
+        # couplings (T, D), each in the column of the member on this axis.
         self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
             columns = term_columns(layout)
@@ -90,8 +91,8 @@ def pseudo_log_likelihood(
     array([-0.0092])
     """
     if layout.support is not None:
-        gone = np.zeros(codes.shape, dtype=bool) if missing is None else missing
-        return _one_by_one(layout, theta, codes, gone)
+        is_missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
+        return _sum_log_conditionals(layout, theta, codes, is_missing)
     out = np.zeros(len(codes))
     is_complete = np.ones(len(codes), dtype=bool) if missing is None else ~missing.any(axis=1)
     if is_complete.any():
@@ -103,12 +104,15 @@ def pseudo_log_likelihood(
             out[rows] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
         rows = np.flatnonzero(~is_complete)
-        out[rows] = _one_by_one(layout, theta, codes[rows], missing[rows])
+        out[rows] = _sum_log_conditionals(layout, theta, codes[rows], missing[rows])
     return out
 
 
-def _one_by_one(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
-    """Return the `pseudo_log_likelihood` (n,) of rows with missing values, or of a model with structural zeros."""
+def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each of its levels.
+
+    It serves rows with missing values and models with structural zeros, which `Fields` does not know.
+    """
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
     for i in range(layout.m):
         known_rows = np.flatnonzero(~missing[:, i])
@@ -119,6 +123,7 @@ def _one_by_one(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: n
             level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]
         largest = level_energy.max(axis=1, keepdims=True)
         level_energy -= np.where(np.isneginf(largest), 0.0, largest)  # a row that cannot occur stays at -inf
+        # the sum is at least 1, except for a row that cannot occur: 1 in place of 0 keeps its log finite
         log_p = level_energy - np.log(np.maximum(np.exp(level_energy).sum(axis=1, keepdims=True), 1.0))
         out[known_rows] += log_p[np.arange(len(known_rows)), codes[known_rows, i]]
     return out

@@ -7,6 +7,9 @@ reference gauge on the choice of the reference level. *Simplex coding* holds the
 the reference gauge, in the same order: each level of predictor i is a corner of a regular simplex, a row of the
 contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C have unit norm, so that
 a coupling has the variance of the entries of B for any numbers of levels. With two levels, this is the Ising model.
+
+In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P and Q the same for
+levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``.
 """
 
 from __future__ import annotations
@@ -67,16 +70,17 @@ def contrasts(L: int) -> np.ndarray:
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
     """Return, for each predictor, a basis (L - 1, L - 1) whose columns are orthonormal contrasts of its levels.
 
-    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o``, of the indicators
-    ``o`` (L - 1,) of an observed level, are the contrasts of that level up to a constant vector. Another reference
-    level only rotates the contrasts.
+    Row a - 1 holds the contrasts of level a, less those of the reference level. So ``basis.T @ o`` holds the contrasts
+    of an observed level up to a constant vector, if ``o`` (L - 1,) are its indicators. Another reference level only
+    rotates the contrasts.
     """
-    contrasts_and_norms = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
-    return [(C[1:] - C[0]) * norm for C, norm in contrasts_and_norms]
+    # the scale makes the columns of C orthonormal, since C'C is L / (L - 1) times the identity
+    contrasts_and_scales = [(contrasts(L), np.sqrt(1.0 - 1.0 / L)) for L in layout.n_levels.tolist()]
+    return [(C[1:] - C[0]) * scale for C, scale in contrasts_and_scales]
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, B being block diagonal with `bases`."""
+    """Replace M (D, D), over non-reference levels, by ``B' M B`` in place, for the block diagonal B of the `bases`."""
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
         M[:, a:b] = M[:, a:b] @ basis
@@ -97,48 +101,49 @@ def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, 
 
     Yields
     ------
-    rows : ndarray of intp, shape (n,)
+    pair_rows : ndarray of intp, shape (n,)
         Rows of `layout.pairs`.
     cells : ndarray of intp, shape (n, (L_i - 1) (L_j - 1))
         Positions of their couplings in the parameter vector.
     L_i, L_j : int
     """
     levels = layout.n_levels[layout.pairs]
-    for a, b in np.unique(levels, axis=0):
-        rows = np.flatnonzero((levels == (a, b)).all(axis=1))
-        yield rows, layout.pair_start[rows, None] + np.arange((a - 1) * (b - 1)), int(a), int(b)
+    for L_i, L_j in np.unique(levels, axis=0):
+        pair_rows = np.flatnonzero((levels == (L_i, L_j)).all(axis=1))
+        yield pair_rows, layout.pair_start[pair_rows, None] + np.arange((L_i - 1) * (L_j - 1)), int(L_i), int(L_j)
 
 
 def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
     """Yield ``(tables, cells, (columns_i, columns_j), C, R)`` for the n pairs (i, j) of each shape of table.
 
-    `tables` (..., n, L_i - 1, L_j - 1) are those of `theta` (..., size), `cells` as in `equal_tables`, the columns of
-    fields (n, L_i - 1) and (n, L_j - 1); C and R are the contrasts of i and j. The maps below use them less the row of
-    the reference level, ``P = C[1:] - C[0]`` and ``Q = R[1:] - R[0]``.
+    `tables` (..., n, L_i - 1, L_j - 1) are the couplings in `theta` (..., size), `cells` (n, (L_i - 1) (L_j - 1)) their
+    positions, `columns_i` (n, L_i - 1) and `columns_j` (n, L_j - 1) the positions of the fields of i and j, C (L_i,
+    L_i - 1) and R (L_j, L_j - 1) the contrasts of i and j.
     """
     if layout.order > 2:
         raise ValueError("these gauges are of pairs")
-    lead = theta.shape[:-1]
-    for rows, cells, a, b in equal_tables(layout):
-        if a > 1 and b > 1:
-            i, j = layout.pairs[rows].T
-            field_columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-            tables = theta[..., cells].reshape(*lead, len(rows), a - 1, b - 1)
-            yield tables, cells, field_columns, contrasts(a), contrasts(b)
+    leading_shape = theta.shape[:-1]
+    for pair_rows, cells, L_i, L_j in equal_tables(layout):
+        if L_i > 1 and L_j > 1:
+            i, j = layout.pairs[pair_rows].T
+            field_columns = layout.start[i, None] + np.arange(L_i - 1), layout.start[j, None] + np.arange(L_j - 1)
+            tables = theta[..., cells].reshape(*leading_shape, len(pair_rows), L_i - 1, L_j - 1)
+            yield tables, cells, field_columns, contrasts(L_i), contrasts(L_j)
 
 
 def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the columns of each predictor with more than one level, and its contrasts."""
+    """Yield the positions of the fields of each predictor with more than one level, and its contrasts."""
     for i in np.flatnonzero(layout.n_levels > 1):
         yield slice(int(layout.start[i]), int(layout.start[i + 1])), contrasts(int(layout.n_levels[i]))
 
 
-def _add(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+def _add_at(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
     """Add `values` (..., n, A) to the `columns` (n, A) of `out` (..., size) in place; columns may repeat."""
     np.add.at(out, (..., columns), values)  # type: ignore[arg-type]
 
 
-def _flat(tables: np.ndarray) -> np.ndarray:  # joins the last two axes
+def _flatten_tables(tables: np.ndarray) -> np.ndarray:
+    """Return `tables` (..., A, B) as (..., A B)."""
     return tables.reshape(*tables.shape[:-2], -1)
 
 
@@ -148,7 +153,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     layout : Layout
-        Of fields and pairs.
+        Layout of fields and pairs.
     simplex : ndarray, shape (..., layout.size)
         Parameters in simplex coding; leading axes (draws, say) are kept.
 
@@ -169,9 +174,9 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
         PB = P @ B
-        out[..., cells] = _flat(PB @ Q.T)
-        _add(out, columns_i, PB @ R[0])
-        _add(out, columns_j, (C[0] @ B) @ Q.T)
+        out[..., cells] = _flatten_tables(PB @ Q.T)
+        _add_at(out, columns_i, PB @ R[0])
+        _add_at(out, columns_j, (C[0] @ B) @ Q.T)
     return out
 
 
@@ -185,17 +190,21 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """
     out, fields = np.zeros(theta.shape), theta[..., : layout.D].astype(float)
     for J, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, theta):
-        a, b = len(C), len(R)
-        out[..., cells] = _flat((C[1:].T @ J) @ R[1:]) * ((a - 1.0) * (b - 1.0) / (a * b))
-        _add(fields, columns_i, J.sum(axis=-1) / b)
-        _add(fields, columns_j, J.sum(axis=-2) / a)
+        L_i, L_j = len(C), len(R)
+        # the factors invert C'C = L / (L - 1) times the identity
+        out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * ((L_i - 1.0) * (L_j - 1.0) / (L_i * L_j))
+        _add_at(fields, columns_i, J.sum(axis=-1) / L_j)
+        _add_at(fields, columns_j, J.sum(axis=-2) / L_i)
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = fields[..., field_columns] @ C[1:] * ((len(C) - 1.0) / len(C))
     return out
 
 
 def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
-    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the reference gauge."""
+    """Return the gradient (..., size) in simplex coding, given the gradient (..., size) in the reference gauge.
+
+    The map is the transpose of `to_reference`.
+    """
     out = np.zeros(gradient.shape)
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = gradient[..., field_columns] @ (C[1:] - C[0])
@@ -205,13 +214,13 @@ def simplex_gradient(layout: Layout, gradient: np.ndarray) -> np.ndarray:
         B = (P.T @ G) @ Q
         B += (gradient[..., columns_i] @ P)[..., :, None] * R[0]
         B += C[0][:, None] * (gradient[..., columns_j] @ Q)[..., None, :]
-        out[..., cells] = _flat(B)
+        out[..., cells] = _flatten_tables(B)
     return out
 
 
 def reference_covariance(layout: Layout, covariance: np.ndarray) -> np.ndarray:
     """Return the covariance (size, size) in the reference gauge, given that in simplex coding."""
-    return to_reference(layout, to_reference(layout, covariance).T)
+    return to_reference(layout, to_reference(layout, covariance).T)  # the map is applied to one axis, then to the other
 
 
 def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
@@ -226,9 +235,9 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
         P = (C[1:] - C[0]) ** 2
         Q = (R[1:] - R[0]) ** 2
         PV = P @ V
-        out[..., cells] = _flat(PV @ Q.T)
-        _add(out, columns_i, PV @ R[0] ** 2)
-        _add(out, columns_j, (C[0] ** 2 @ V) @ Q.T)
+        out[..., cells] = _flatten_tables(PV @ Q.T)
+        _add_at(out, columns_i, PV @ R[0] ** 2)
+        _add_at(out, columns_j, (C[0] ** 2 @ V) @ Q.T)
     return out
 
 
@@ -248,11 +257,11 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
         out[field_columns] = factor_variance[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
     pair_rows = (rows for rows, _, a, b in equal_tables(layout) if a > 1 and b > 1)
     for rows, (B, cells, (columns_i, columns_j), C, R) in zip(pair_rows, _stacked_tables(layout, simplex), strict=True):
-        P, Q, variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
+        P, Q, pair_variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
         PB = P @ B
-        out[cells] = _flat(variance[:, None, None] * (PB @ Q.T) ** 2)
-        _add(out, columns_i, variance[:, None] * (PB @ R[0]) ** 2)
-        _add(out, columns_j, variance[:, None] * ((C[0] @ B) @ Q.T) ** 2)
+        out[cells] = _flatten_tables(pair_variance[:, None, None] * (PB @ Q.T) ** 2)
+        _add_at(out, columns_i, pair_variance[:, None] * (PB @ R[0]) ** 2)
+        _add_at(out, columns_j, pair_variance[:, None] * ((C[0] @ B) @ Q.T) ** 2)
     return out
 
 
@@ -277,12 +286,12 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
            [0. , 0.5, 0. ],
            [0. , 0. , 0.5]])
     """
-    share = level_shares(layout)
-    field_map = np.append(1.0, share)
+    shares = level_shares(layout)
+    field_map = np.append(1.0, shares)  # a zero-sum field is this combination of the columns
     Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
         pair_columns = slice(1 + lo, 1 + hi)
-        Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (share[lo] if hi > lo else 0.0))
+        Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0))
     return Q
 
 
@@ -295,7 +304,7 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     Parameters
     ----------
     layout : Layout
-        Of pairs.
+        Layout of fields and pairs.
     theta : ndarray, shape (layout.size,)
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)

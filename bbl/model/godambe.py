@@ -56,10 +56,11 @@ class RowInfluence(ABC):
         """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that were fitted."""
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return influences that also serve functions of undetermined parameters, where these are determined.
+        """Return ``(influences, directions)`` for functions of the parameters, if some parameters are not determined.
 
-        Functions that do not change in some directions (size, d), the second item, have the errors that follow from
-        these influences. Without directions the influences are what they were.
+        Rows may determine a function of parameters that they do not determine one by one. `directions` (size, d) are
+        those in which parameters can move without a change of the fit: a function that does not change along them has
+        the errors that follow from `influences`. Here there are no such directions, and the influences are unchanged.
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -115,15 +116,16 @@ class Influence(RowInfluence):
         self._zero_sum = zero_sum
         column_penalties = np.append(lambdah, penalties(layout, lambda_))
         penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else column_penalties
-        self._flat_index = [_flat_indices(layout, i) for i in range(layout.m)]
+        self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
         self._penalty_gradient, self._inverse = [], []
         self.determined = np.ones(layout.size, dtype=bool)
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
-            self.determined[self._flat_index[i][0][~is_determined]] = False
-        self._offset = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
+            self.determined[self._flat_positions[i][0][~is_determined]] = False
+        # the part of psi_i that comes from the gradient of the penalty
+        self._penalty_shift = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
         """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's gradient (p,).
@@ -131,6 +133,7 @@ class Influence(RowInfluence):
         `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of `penalty_metric`.
         """
         columns, L = self._columns[i], int(self.layout.n_levels[i])
+        # theta (L - 1, columns): the site solution; M and Q as in `penalty_metric`
         theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
         if self._zero_sum:
             M = np.eye(L - 1) - 1.0 / L
@@ -138,122 +141,147 @@ class Influence(RowInfluence):
             H += np.kron(M, Q)
             return (M @ theta @ Q).ravel()
         factors = np.tile(penalty[columns], L - 1)
-        H.flat[:: len(H) + 1] += factors
+        H.flat[:: len(H) + 1] += factors  # the diagonal
         return factors * theta.ravel()
 
-    def _residuals(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights ``W/W_i`` if usable (m, n)."""
+    def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights (m, n) of the rows for each site.
+
+        A weight is ``W/W_i`` if the row is usable for site i, else 0.
+        """
         layout, usable = self.layout, usable_rows(rows, self.layout)
         Z, probabilities = site_design(rows.codes, layout, self.site_theta)
         residuals, prior_share = (
             Z[:, 1 : 1 + layout.D] - probabilities,
             np.repeat(self._prior_share, layout.n_levels - 1),
         )
-        if prior_share.any():
+        if prior_share.any():  # the targets are not the indicators but these moved towards 1 / L by the prior's share
             residuals += prior_share * (1.0 / np.repeat(layout.n_levels, layout.n_levels - 1) - Z[:, 1 : 1 + layout.D])
         return Z, residuals, np.ascontiguousarray((usable * (self.total / self._totals)).T)
 
-    def _add_site(self, i: int, of_rows: tuple, index: np.ndarray, share: np.ndarray, out: np.ndarray) -> None:
-        """Add `share` (p,) times ``psi_i W/W_i`` to the rows `index` (p,) of `out` (., n); see `_residuals`."""
-        Z, residuals, weights = of_rows
-        of_levels = np.ascontiguousarray(residuals[:, self.layout.start[i] : self.layout.start[i + 1]])
+    def _add_site(self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray) -> None:
+        """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (., n) in place.
+
+        `row_arrays` are the results of `_row_arrays` for the n rows of data.
+        """
+        Z, residuals, weights = row_arrays
+        site_residuals = np.ascontiguousarray(residuals[:, self.layout.start[i] : self.layout.start[i + 1]])
         kernel.add_influences(
-            Z, self._columns[i], of_levels, weights[i], self._inverse[i], self._offset[i], index, share, out
+            Z,
+            self._columns[i],
+            site_residuals,
+            weights[i],
+            self._inverse[i],
+            self._penalty_shift[i],
+            out_rows,
+            shares,
+            out,
         )
 
-    def _site(self, i: int, of_rows: tuple) -> np.ndarray:
-        """Return ``psi_i W/W_i`` (p, n)."""
+    def _site_influence(self, i: int, row_arrays: tuple) -> np.ndarray:
+        """Return ``psi_i W/W_i`` (p, n), given the results of `_row_arrays` for n rows."""
         p = len(self._inverse[i])
-        psi = np.zeros((p, len(of_rows[0])))
-        self._add_site(i, of_rows, np.arange(p), np.ones(p), psi)
+        psi = np.zeros((p, len(row_arrays[0])))
+        self._add_site(i, row_arrays, np.arange(p), np.ones(p), psi)
         return psi
 
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, layout.size) of rows on fields and averaged couplings."""
         influence = np.zeros((self.layout.size, rows.n))  # transposed, for contiguous sums
-        of_rows = self._residuals(rows)
-        for i, (flat_index, share) in enumerate(self._flat_index):
+        row_arrays = self._row_arrays(rows)
+        for i, (positions, shares) in enumerate(self._flat_positions):
             if self._zero_sum:
-                psi = self._site(i, of_rows)
-                influence[flat_index] += psi * share[:, None]
+                psi = self._site_influence(i, row_arrays)
+                influence[positions] += psi * shares[:, None]
                 self._add_to_fields(influence, i, psi.T)
             else:
-                self._add_site(i, of_rows, flat_index, share, influence)
+                self._add_site(i, row_arrays, positions, shares, influence)
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) what averaging in the zero-sum gauge makes of psi_i (n, p) in the fields.
+        """Add to `influence` (size, n) the changes of fields that come with psi_i (n, p) from averaging couplings.
 
-        Each of the two sites of a pair has half of its coupling. The half of site i that the average gives away goes
-        into the fields as its mean over the levels of the other predictor (see `bbl.model.gauge.reference_fields`):
+        The average of a pair has half of the coupling of each of its sites, and fields stay the same in the zero-sum
+        gauge. So the half of site i that the average drops goes into the fields of the reference gauge, as its mean
+        over the levels of the other predictor (see `bbl.model.gauge.reference_fields`):
         ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
         layout, columns = self.layout, self._columns[i][1:] - 1
         L = int(layout.n_levels[i])
-        J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]
+        J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]  # (n, L - 1, columns): influences on couplings
         influence[layout.start[i] : layout.start[i + 1]] += 0.5 * (J @ level_shares(layout)[columns]).T
         influence[columns] -= 0.5 / L * J.sum(axis=1).T
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the Godambe covariance of each table."""
+        """Return the Godambe covariance of each table of fields, then of couplings."""
         return term_covariances(self.layout, self.blocks(rows))
 
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the Godambe covariance of all parameters."""
+        """Return the Godambe covariance (layout.size, layout.size) of all parameters."""
         out = np.zeros((self.layout.size, self.layout.size))
         for psi, w in self.blocks(rows):
             out += (psi.T * w) @ psi
         return out
 
-    def joint(self, rows: Sample, coupled: dict[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of some couplings in the site solutions, before they are averaged.
+    def site_coupling_covariance(
+        self, rows: Sample, selected_columns: dict[int, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the covariance of selected couplings in the site solutions, before couplings are averaged.
 
         Parameters
         ----------
         rows : Sample
-        coupled : dict of predictor to ndarray of bool, shape (D,)
-            For each site, the regressor columns whose couplings are wanted, with all levels of the site.
+        selected_columns : dict of int to ndarray of bool, shape (D,)
+            For each site, the regressor columns whose couplings are selected, those with all levels of the site.
 
         Returns
         -------
         covariance : ndarray, shape (q, q)
-            Of the q couplings, site by site in the order of `coupled`.
+            Covariance of the q couplings, site by site in the order of `selected_columns`.
         independent : ndarray, shape (q, q)
             The same if the sites were independent regressions with a correct likelihood: the blocks of ``H^-1 / W_i``.
         """
-        position = self.site_positions(coupled)
-        sizes = [len(index) for index in position.values()]
+        positions_by_site = self.site_coupling_positions(selected_columns)
+        sizes = [len(positions) for positions in positions_by_site.values()]
         covariance, independent = np.zeros((sum(sizes), sum(sizes))), np.zeros((sum(sizes), sum(sizes)))
         for chunk in rows.blocks(ROWS):
-            psi = self.of_sites(chunk, position)
+            psi = self.site_influences(chunk, positions_by_site)
             covariance += (psi.T * chunk.weights) @ psi
         bounds = np.cumsum([0, *sizes])
-        for (i, chosen), a, b in zip(position.items(), bounds[:-1], bounds[1:], strict=True):
-            independent[a:b, a:b] = self._inverse[i][np.ix_(chosen, chosen)] / self._totals[i]
+        for (i, positions), a, b in zip(positions_by_site.items(), bounds[:-1], bounds[1:], strict=True):
+            independent[a:b, a:b] = self._inverse[i][np.ix_(positions, positions)] / self._totals[i]
         return covariance, independent
 
-    def site_positions(self, coupled: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Return the positions of couplings among the parameters of their sites; `coupled` as in `joint`."""
-        position = {}
-        for i, is_coupled in coupled.items():
-            chosen = np.append(False, is_coupled[self._columns[i][1:] - 1])  # the fields come first
-            position[i] = np.flatnonzero(np.tile(chosen, self.layout.n_levels[i] - 1))
-        return position
+    def site_coupling_positions(self, selected_columns: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return, for each site, the positions (q_i,) of the selected couplings among its p parameters.
 
-    def of_sites(self, rows: Sample, position: dict[int, np.ndarray]) -> np.ndarray:
-        """Return the influences (n, q) over the total weight of rows on parameters of sites, at `position` in each."""
-        of_rows = self._residuals(rows)
-        psi = np.vstack([self._site(i, of_rows)[at] for i, at in position.items()]).T
+        `selected_columns` is that of `site_coupling_covariance`.
+        """
+        positions_by_site = {}
+        for i, is_selected in selected_columns.items():
+            is_selected_column = np.append(False, is_selected[self._columns[i][1:] - 1])  # the fields come first
+            positions_by_site[i] = np.flatnonzero(np.tile(is_selected_column, self.layout.n_levels[i] - 1))
+        return positions_by_site
+
+    def site_influences(self, rows: Sample, positions_by_site: dict[int, np.ndarray]) -> np.ndarray:
+        """Return the influences (n, q) of rows on q parameters of sites, divided by the total weight.
+
+        For each site, `positions_by_site` lists its parameters among the q: positions among the site's p parameters.
+        """
+        row_arrays = self._row_arrays(rows)
+        psi = np.vstack(
+            [self._site_influence(i, row_arrays)[positions] for i, positions in positions_by_site.items()]
+        ).T
         psi /= self.total
         return psi
 
     def composite(self, rows: Sample) -> tuple[float, float]:
         """Return the log pseudo-likelihood of `rows` and its effective number of parameters.
 
-        The latter is ``tr(K H^-1)``, H being the Hessian and K the covariance of the score (Varin, Reid & Firth 2011,
-        section 2.3); H is block diagonal over sites, so only the blocks of K matter. `rows` may be a part of the fitted
-        rows: the effective number is then the covariance of their score with the estimate, by which the fit raises
-        their log pseudo-likelihood. With missing values each site counts in its usable rows.
+        The effective number is ``tr(K H^-1)``, for the Hessian H and the covariance K of the score (Varin, Reid & Firth
+        2011, section 2.3); H is block diagonal over sites, so only the blocks of K matter. `rows` may be a part of the
+        fitted rows: the effective number is then the covariance of their score with the estimate, by which the fit
+        raises their log pseudo-likelihood. With missing values each site counts in its usable rows.
         """
         layout, site_regressors, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
         value = n_effective = 0.0
@@ -269,27 +297,27 @@ class Influence(RowInfluence):
 
     def _effective_number(self, rows: Sample) -> float:
         """Return the sum of the products of the penalised scores of rows with ``psi_i W/W_i``, over all sites."""
-        of_rows, usable, number = self._residuals(rows), usable_rows(rows, self.layout), 0.0
-        Z, residuals, _ = of_rows
+        row_arrays, usable, number = self._row_arrays(rows), usable_rows(rows, self.layout), 0.0
+        Z, residuals, _ = row_arrays
         for i, columns in enumerate(self._columns):
             residual = residuals[:, self.layout.start[i] : self.layout.start[i + 1]]
             score = (residual[:, :, None] * Z[:, None, columns]).reshape(rows.n, -1) - self._penalty_gradient[i]
             weights = rows.weights * usable[:, i]
-            number += float(weights @ np.einsum("kp,pk->k", score, self._site(i, of_rows)))
+            number += float(weights @ np.einsum("kp,pk->k", score, self._site_influence(i, row_arrays)))
         return number
 
 
-def _flat_indices(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each parameter of site i is in the flat vector (p,), and its weight in the mean over sites (p,)."""
+def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions (p,) of the parameters of site i in the flat vector, and shares (p,) in the mean over sites."""
     site_regressors = regressors(layout)
-    positions = np.arange(layout.size)
-    tables, share = [layout.table(positions, i)[:, None]], [np.ones(1)]
+    all_positions = np.arange(layout.size)
+    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]
     for regressor in np.flatnonzero(site_regressors.mask[i]):
         other_members = site_regressors.scope(int(regressor))
-        tables.append(layout.table(positions, i, *other_members).reshape(len(tables[0]), -1))
-        share.append(np.full(tables[-1].shape[1], 1.0 / (1 + len(other_members))))
-    index = np.concatenate(tables, axis=1)
-    return index.ravel(), np.tile(np.concatenate(share), len(index))
+        tables.append(layout.table(all_positions, i, *other_members).reshape(len(tables[0]), -1))
+        shares.append(np.full(tables[-1].shape[1], 1.0 / (1 + len(other_members))))
+    positions = np.concatenate(tables, axis=1)
+    return positions.ravel(), np.tile(np.concatenate(shares), len(positions))
 
 
 class TermCovariances:
@@ -303,34 +331,34 @@ class TermCovariances:
     def __init__(self, layout: Layout):
         self._table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
         # tables of equal size are stacked: there can be a hundred thousand tables
-        self._of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
-        self._sums = {q: np.zeros((len(tables), q, q)) for q, tables in self._of_size.items()}
+        self._tables_of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
+        self._sums = {q: np.zeros((len(tables), q, q)) for q, tables in self._tables_of_size.items()}
 
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
         """Add rows with influences (n, layout.size), divided by the sum of all weights, and weights (n,)."""
         with np.errstate(over="ignore", invalid="ignore"):  # undetermined parameters have no standard error
-            for q, tables in self._of_size.items():
-                first = self._table_start[tables]
+            for q, tables in self._tables_of_size.items():
+                starts = self._table_start[tables]
                 if q == 1:
-                    self._sums[q][:, 0, 0] += weights @ psi[:, first] ** 2
+                    self._sums[q][:, 0, 0] += weights @ psi[:, starts] ** 2
                 elif q:
-                    of_tables = _tables(psi.T, first, q)
-                    self._sums[q] += (of_tables * weights) @ of_tables.transpose(0, 2, 1)
+                    psi_of_tables = _gather_tables(psi.T, starts, q)
+                    self._sums[q] += (psi_of_tables * weights) @ psi_of_tables.transpose(0, 2, 1)
 
     def by_table(self) -> list[np.ndarray]:
-        """Return the matrices."""
+        """Return the covariance matrices (q, q), in the order of the tables."""
         out = [np.zeros((0, 0))] * len(self._table_start)
-        for q, tables in self._of_size.items():
+        for q, tables in self._tables_of_size.items():
             for k, matrix in zip(tables, self._sums[q], strict=True):
                 out[k] = matrix
         return out
 
 
-def _tables(columns: np.ndarray, first: np.ndarray, q: int) -> np.ndarray:
-    """Return rows ``first[k]`` to ``first[k] + q - 1`` of `columns` (., n) as an array (tables, q, n)."""
-    if (np.diff(first) == q).all():  # without a copy
-        return columns[first[0] : first[-1] + q].reshape(len(first), q, -1)
-    return columns[first[:, None] + np.arange(q)]
+def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
+    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of `rows` (., n) for each table k: (tables, q, n)."""
+    if (np.diff(starts) == q).all():  # without a copy
+        return rows[starts[0] : starts[-1] + q].reshape(len(starts), q, -1)
+    return rows[starts[:, None] + np.arange(q)]
 
 
 def term_covariances(layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:

@@ -21,8 +21,8 @@ Solve = Callable[[np.ndarray], np.ndarray]
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the (pseudo-)inverse (p, p) of a Hessian, and whether each parameter is determined.
 
-    Not determined are parameters whose row of H is zero, and parameters that take part in a combination along which H
-    is zero. For the other parameters the inverse does not depend on the undetermined ones.
+    A parameter is not determined if its row of H is zero, or if it takes part in a combination along which H is zero.
+    For the other parameters the inverse does not depend on the undetermined ones.
     """
     from scipy.linalg import lapack
 
@@ -39,7 +39,7 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
     """Return ``score -> inverse(H)[0] @ score``, whether each parameter is determined, and whether H is regular.
 
-    Of a regular Hessian at a third of the cost of its inverse.
+    For a regular Hessian this takes a third of the time of its inverse.
     """
     from scipy.linalg import lapack
 
@@ -51,15 +51,15 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:
-    """Return whether each parameter is free of directions with less than `min_information`.
+    """Return whether each parameter (p,) takes no part in directions with less information than `min_information`.
 
-    The information in a direction is an eigenvalue of H (p, p) scaled to unit diagonal; a parameter is free of
-    directions on which its squared loadings sum to less than `min_information`.
+    The information in a direction is an eigenvalue of H (p, p) scaled to unit diagonal. A parameter takes no part if
+    its squared loadings on these directions, the eigenvectors, sum to less than `min_information` as well.
     """
-    informative = H.diagonal() > NO_INFORMATION
-    scale = np.sqrt(np.where(informative, H.diagonal(), 1.0))
+    is_informed = H.diagonal() > NO_INFORMATION
+    scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
     eigenvalues, eigenvectors = eigen.eigenvectors(H / np.outer(scale, scale))
-    return informative & ((eigenvectors[:, eigenvalues < min_information] ** 2).sum(axis=1) < min_information)
+    return is_informed & ((eigenvectors[:, eigenvalues < min_information] ** 2).sum(axis=1) < min_information)
 
 
 def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
@@ -74,8 +74,8 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
     scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
     scaled = H / scale[:, None]
     scaled /= scale
-    cholesky, failed = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # the transpose is equal and needs no copy
-    is_regular = not failed and cholesky.diagonal().min() ** 2 > MIN_PIVOT
+    cholesky, failed_at = lapack.dpotrf(scaled.T, lower=1, overwrite_a=1)  # the transpose is equal and needs no copy
+    is_regular = not failed_at and cholesky.diagonal().min() ** 2 > MIN_PIVOT
     return cholesky if is_regular else None, scale, is_informed
 
 

@@ -23,12 +23,14 @@ class Higher:
     members : ndarray of int32, shape (T, k)
         Predictors of each term; -1 where a term has fewer than k.
     stride : ndarray of intp, shape (T, k)
-        Distance of neighbouring levels of each member in the term's table.
+        Distance in the term's flat table between neighbouring levels of each member.
     first : ndarray of intp, shape (T,)
         Start of each table in `cells`.
     site_first : ndarray of intp, shape (m + 1,)
+        Where the terms of each predictor start in `site_term`.
     site_term : ndarray of int32
-        The terms of predictor i are ``site_term[site_first[i] : site_first[i + 1]]``.
+        The terms of each predictor, one predictor after the other: those of predictor i are
+        ``site_term[site_first[i] : site_first[i + 1]]``.
     cells : slice
         Position of all tables in a parameter vector.
     size : int
@@ -36,15 +38,16 @@ class Higher:
     """
 
     def __init__(self, layout: Layout):
-        width = np.diff(layout.start)
+        n_nonreference = np.diff(layout.start)
         max_order = max(layout.order, 3)
         members, stride, first = [], [], []
         for k, (terms, start) in enumerate(zip(layout.terms[1:], layout.term_start[1:], strict=True), 3):
-            pad = ((0, 0), (0, max_order - k))
-            strides = np.column_stack([width[terms[:, a + 1 :]].prod(axis=1) for a in range(k)])
+            padding = ((0, 0), (0, max_order - k))
+            # the last member's levels are neighbours in the table
+            strides = np.column_stack([n_nonreference[terms[:, a + 1 :]].prod(axis=1) for a in range(k)])
             has_parameters = np.diff(start) > 0  # none where a member has one level
-            members.append(np.pad(terms, pad, constant_values=-1)[has_parameters])
-            stride.append(np.pad(strides, pad)[has_parameters])
+            members.append(np.pad(terms, padding, constant_values=-1)[has_parameters])
+            stride.append(np.pad(strides, padding)[has_parameters])
             first.append((start[:-1] - layout.pair_start[-1])[has_parameters])
         no_terms = np.empty((0, max_order), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([no_terms, *members]), dtype=np.int32)
@@ -52,7 +55,7 @@ class Higher:
         self.first = np.concatenate([np.empty(0, dtype=np.intp), *first]).astype(np.intp, copy=False)
         self.cells = slice(int(layout.pair_start[-1]), layout.size)
         self.size = layout.size - self.cells.start
-        term, axis = np.nonzero(self.members >= 0)
+        term, axis = np.nonzero(self.members >= 0)  # of each membership of a predictor in a term
         predictor = self.members[term, axis]
         self.site_term = term[np.argsort(predictor, kind="stable")].astype(np.int32)
         self.site_first = np.concatenate(([0], np.cumsum(np.bincount(predictor, minlength=layout.m)))).astype(np.intp)
@@ -73,7 +76,7 @@ class Tables(NamedTuple):
     """The couplings of one model in higher terms."""
 
     terms: Higher
-    values: np.ndarray  # (terms.size,)
+    values: np.ndarray  # (terms.size,): couplings, table after table
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:

@@ -39,7 +39,7 @@ class JointInfluence(ABC):
     @property
     @abstractmethod
     def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) in which coefficients may move, or move without end, without loss of fit."""
+        """Directions (K, 1 + size, d) along which the fit of coefficients stays the same, or improves without end."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class JointInfluence(ABC):
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients.
 
-        Of undetermined ones it is that of some of the values that fit as well.
+        Undetermined coefficients have the covariance of one choice among the values that fit equally well.
         """
 
     @abstractmethod
@@ -104,13 +104,13 @@ class DifferenceInfluence(RowInfluence):
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size); nan where it is not determined."""
+        """Return the covariance (size, size), nan where it is not determined; `rows` is not used."""
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
     def terms(self, rows: Sample | None = None) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings."""
+        """Return the covariance of each table of fields, then of each table of couplings; `rows` is not used."""
         covariance, cuts = self.covariance(), self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

@@ -73,15 +73,17 @@ class Layout:
         self.n_levels = np.ascontiguousarray(n_levels, dtype=np.int32)
         self.m = len(self.n_levels)
         self.n_ordered = np.zeros(self.m, dtype=np.int32) if n_ordered is None else np.asarray(n_ordered)
-        width = self.n_levels.astype(np.intp) - 1
+        width = self.n_levels.astype(np.intp) - 1  # number D_i of non-reference levels
         self.start = np.zeros(self.m + 1, dtype=np.intp)
         np.cumsum(width, out=self.start[1:])
         self.D = int(self.start[-1])
         self.complete = terms is None
         if terms is not None:
-            self.terms = _by_order(terms, self.m)
+            self.terms = _group_by_order(terms, self.m)
+            # as many distinct pairs as m predictors have, all of positions below m, are all pairs
             has_all_pairs = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
+        # all pairs have (D^2 - sum of D_i^2) / 2 couplings
         self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
         self.n_levels.setflags(write=False)
         self.start.setflags(write=False)
@@ -104,7 +106,8 @@ class Layout:
     __hash__ = None  # type: ignore[assignment]
 
     @cached_property
-    def terms(self) -> tuple[np.ndarray, ...]:  # all pairs, listed on first access; other terms are set by __init__
+    def terms(self) -> tuple[np.ndarray, ...]:
+        """All pairs, listed on first access; other terms are set by `__init__`."""
         check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
         predictors = np.arange(self.m)
         pairs = np.ascontiguousarray(np.argwhere(predictors[:, None] < predictors))
@@ -114,10 +117,10 @@ class Layout:
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
         """Start of each table of each order in the parameter vector: ndarrays of intp, shapes (T_k + 1,)."""
-        width, position, starts = self.n_levels.astype(np.intp) - 1, self.D, []
+        n_nonreference, position, starts = self.n_levels.astype(np.intp) - 1, self.D, []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
-            np.cumsum(width[terms].prod(axis=1), out=start[1:])
+            np.cumsum(n_nonreference[terms].prod(axis=1), out=start[1:])
             start += position
             start.setflags(write=False)
             starts.append(start)
@@ -185,15 +188,15 @@ class Layout:
         return joined
 
     def of_group(self, group: int) -> Layout:
-        """Return the layout of one group, which has structural zeros of its own."""
-        return self if self.support is None else self._supported(self.support.of_group(group))
+        """Return the layout with the structural zeros of one group."""
+        return self if self.support is None else self._with_support(self.support.of_group(group))
 
     @property
     def of_pooled(self) -> Layout:
-        """The layout of the rows of all groups together."""
-        return self if self.support is None else self._supported(self.support.pooled)
+        """The layout with the structural zeros of all groups: combinations that occur in no group."""
+        return self if self.support is None else self._with_support(self.support.pooled)
 
-    def _supported(self, support: Support) -> Layout:
+    def _with_support(self, support: Support) -> Layout:
         """Return the same terms with another `support`."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
@@ -217,9 +220,9 @@ class Layout:
             return Layout(self.n_levels[predictors], n_ordered=n_ordered)
         new_index = np.full(self.m, -1)
         new_index[predictors] = np.arange(len(predictors))
-        among = [new_index[terms] for terms in self.terms]
-        kept = [terms[(terms >= 0).all(axis=1)] for terms in among]
-        return Layout(self.n_levels[predictors], kept, n_ordered=n_ordered)
+        renumbered_terms = [new_index[terms] for terms in self.terms]  # -1 for predictors that are left out
+        kept_terms = [terms[(terms >= 0).all(axis=1)] for terms in renumbered_terms]
+        return Layout(self.n_levels[predictors], kept_terms, n_ordered=n_ordered)
 
     def index(self, *predictors: int) -> int:
         """Return the row of a term in the `terms` of its order, or -1 if these predictors do not interact."""
@@ -228,7 +231,7 @@ class Layout:
             return -1
         if order == 2:
             i, j = sorted(map(int, predictors))
-            if self.complete:
+            if self.complete:  # the position in lexicographic order
                 return i * (2 * self.m - i - 1) // 2 + j - i - 1 if 0 <= i < j < self.m else -1
             keys, key = self._pair_keys, i * self.m + j
             row = int(np.searchsorted(keys, key))
@@ -236,16 +239,18 @@ class Layout:
         return self._higher_rows.get(tuple(sorted(map(int, predictors))), -1)
 
     @cached_property
-    def _pair_keys(self) -> np.ndarray:  # i m + j of each pair, ascending
+    def _pair_keys(self) -> np.ndarray:
+        """Key ``i m + j`` of each pair, ascending."""
         return self.pairs[:, 0] * self.m + self.pairs[:, 1]
 
     @cached_property
-    def _higher_rows(self) -> dict[tuple[int, ...], int]:  # row of each term of order >= 3 in the terms of its order
+    def _higher_rows(self) -> dict[tuple[int, ...], int]:
+        """Row of each term of three predictors or more in the terms of its order."""
         return {tuple(term): row for terms in self.terms[1:] for row, term in enumerate(terms.tolist())}
 
-    def levels_of(self, chosen: np.ndarray) -> set[tuple[int, int]]:
-        """Return the levels, as (predictor, code), of the parameters that are `chosen` (size,)."""
-        tables = [(scope, np.argwhere(self.table(chosen, *scope))) for scope in self.scopes]
+    def levels_of(self, is_selected: np.ndarray) -> set[tuple[int, int]]:
+        """Return the levels, as (predictor, code), of the parameters where `is_selected` (size,) is True."""
+        tables = [(scope, np.argwhere(self.table(is_selected, *scope))) for scope in self.scopes]
         return {(i, int(a) + 1) for scope, cells in tables for cell in cells for i, a in zip(scope, cell, strict=True)}
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
@@ -293,22 +298,25 @@ def term_columns(layout: Layout) -> np.ndarray:
     """
     out = np.full((max(layout.order, 2), layout.size), -1, dtype=np.int32)
     out[0, : layout.D] = np.arange(layout.D)
-    width = np.diff(layout.start)
+    n_nonreference = np.diff(layout.start)
     for terms, start in zip(layout.terms, layout.term_start, strict=True):
         sizes = np.diff(start)
         position = np.arange(start[-1] - start[0], dtype=np.int32)
         position -= np.repeat((start[:-1] - start[0]).astype(np.int32), sizes)  # flat position in the table of the term
         for axis in range(terms.shape[1] - 1, -1, -1):
             predictors = terms[:, axis]
-            axis_length = np.repeat(width[predictors].astype(np.int32), sizes)
+            axis_length = np.repeat(n_nonreference[predictors].astype(np.int32), sizes)
             out[axis, start[0] : start[-1]] = position % axis_length
             out[axis, start[0] : start[-1]] += np.repeat(layout.start[predictors].astype(np.int32), sizes)
             position //= axis_length
     return out
 
 
-def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
-    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and among terms."""
+def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
+    """Return the distinct terms of order 2, 3, ... as arrays (T_k, k), sorted within each term and among terms.
+
+    `terms` is an array (T, k), or a sequence of such arrays and of tuples; m is the number of predictors.
+    """
     arrays: list[np.ndarray] = []
     tuples: dict[int, list] = {}
     for term in (terms,) if isinstance(terms, np.ndarray) else terms:
@@ -317,16 +325,16 @@ def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
         else:
             tuples.setdefault(len(term), []).append(term)
     arrays += [np.array(terms_of_order) for terms_of_order in tuples.values()]
-    of_order: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
+    arrays_by_order: dict[int, list] = {2: [np.empty((0, 2), dtype=np.intp)]}
     for array in arrays:
         if array.size:
-            of_order.setdefault(array.shape[1], []).append(array)
-    if min(of_order) < 2:
+            arrays_by_order.setdefault(array.shape[1], []).append(array)
+    if min(arrays_by_order) < 2:
         raise ValueError("a term needs at least two predictors")
-    by_order = []
-    for order in range(2, max(of_order) + 1):
-        rows = np.concatenate(of_order.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
-        sorted_terms = np.sort(rows, axis=1)
+    sorted_by_order = []
+    for order in range(2, max(arrays_by_order) + 1):
+        unsorted_terms = np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])).astype(np.intp, copy=False)
+        sorted_terms = np.sort(unsorted_terms, axis=1)
         if (sorted_terms[:, 1:] == sorted_terms[:, :-1]).any():
             raise ValueError("a term names a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
@@ -335,12 +343,12 @@ def _by_order(terms, m: int) -> tuple[np.ndarray, ...]:
         else:
             sorted_terms = np.unique(sorted_terms, axis=0)
         sorted_terms.setflags(write=False)
-        by_order.append(sorted_terms)
-    return tuple(by_order)
+        sorted_by_order.append(sorted_terms)
+    return tuple(sorted_by_order)
 
 
-def _with_reference(table: np.ndarray, axes: int) -> np.ndarray:
-    """Return tables (K, L_i - 1, ...) with the zeros of the reference level in front along the last `axes` axes."""
+def _with_reference(table: np.ndarray, n_axes: int) -> np.ndarray:
+    """Return `table` (K, L_i - 1, ...) with zeros for the reference levels on its last `n_axes` axes: (K, L_i, ...)."""
     out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much faster than np.pad
-    out[(slice(None), *(slice(1, None),) * axes)] = table
+    out[(slice(None), *(slice(1, None),) * n_axes)] = table
     return out

@@ -16,7 +16,7 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["MAX_STATES", "map_state", "state_codes", "state_energies"]
 
-MAX_STATES = 2**20
+MAX_STATES = 2**20  # largest number of states that are listed
 
 
 def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
@@ -43,7 +43,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
             f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
             argument="n_levels",
         )
-    E, m = np.zeros(tuple(levels)), len(levels)
+    E, m = np.zeros(tuple(levels)), len(levels)  # tables are added by broadcasting: axis i of E is predictor i
     for i in range(m):
         level_columns = slice(start[i], start[i + 1])
         E += np.pad(h[level_columns], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))
@@ -52,10 +52,10 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
             if table.any():
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
     if more is not None:
-        for members, first in zip(more.terms.members, more.terms.first, strict=True):
+        for members, table_start in zip(more.terms.members, more.terms.first, strict=True):
             scope = members[members >= 0]
             shape = levels[scope] - 1
-            table = np.pad(more.values[first : first + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
+            table = np.pad(more.values[table_start : table_start + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
             E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])
     return E.ravel()
 

@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 LOG_Z = get_args(LogZ)
-OF_ROWS = ("pseudo", "half")  # choices that are means over usable rows
+OF_ROWS = ("pseudo", "half")  # approximations that are means over usable rows
 
-AUTO_CELLS = 2e5  # up to so many table cells per group "auto" is exact
+AUTO_CELLS = 2e5  # most table cells per group at which "auto" is exact
 EXACT_CELLS = 3e7  # table cells per group that "exact" may need
-ROWS = 2048  # of a chunk, if some values are missing
+ROWS = 2048  # rows of a chunk, if some values are missing
 BLOCK = 65536  # rows of a chunk, if no values are missing
 
 
@@ -76,8 +76,8 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
         return "exact" if log_z == "auto" else log_z
     # by numbers of levels and neighbours, so that the choice does not depend on the order of predictors
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
-    is_dear = elimination_order(layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS) is None
-    return fallback if is_dear else "exact"
+    is_costly = elimination_order(layout.n_levels[by_size], layout.mask[np.ix_(by_size, by_size)], AUTO_CELLS) is None
+    return fallback if is_costly else "exact"
 
 
 def approximate_log_z(
@@ -110,12 +110,10 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     only once of the energy: ``k - 1`` times its mean energy is subtracted.
     """
     counts = level_counts(sample, layout.n_levels)
-    all_observed = [bool(n.all()) for n in counts]
-    f = [
-        smoothed([n], float(sample.whole and is_observed))[0]
-        for n, is_observed in zip(counts, all_observed, strict=True)
-    ]
-    mean_indicator = np.concatenate([fi[1:] for fi in f])
+    has_all_levels = [bool(n.all()) for n in counts]
+    f = [smoothed([n], float(sample.whole and has_all))[0] for n, has_all in zip(counts, has_all_levels, strict=True)]
+    mean_indicator = np.concatenate([fi[1:] for fi in f])  # (D,): shares of the non-reference levels
+    # field (D,): log odds of each level in the mean field of the other predictors
     field, J = pair_matrix(layout, theta)
     field += J @ mean_indicator
     log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)
@@ -126,9 +124,9 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
         for member in range(k):
             other_columns = np.delete(columns, member, axis=0)
             np.add.at(field, columns[member], theta[parameters] * mean_indicator[other_columns].prod(axis=0))
-    for i, is_observed in enumerate(all_observed):
-        levels = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
-        log_z += float(-np.log(f[i][0]) if is_observed else np.logaddexp.reduce(levels))
+    for i, has_all in enumerate(has_all_levels):
+        level_fields = np.append(0.0, field[layout.start[i] : layout.start[i + 1]])
+        log_z += float(-np.log(f[i][0]) if has_all else np.logaddexp.reduce(level_fields))
     return log_z
 
 
@@ -144,20 +142,23 @@ def zero_sum_log_z(sample: Rows, layout: Layout, theta: np.ndarray, site_theta: 
         As for `pseudo_log_z`.
     theta : ndarray, shape (layout.size,)
     """
-    factor, share = 0.5 if half else 1.0, level_shares(layout)
+    factor, share = 0.5 if half else 1.0, level_shares(layout)  # of couplings; of each level in the mean over levels
     J = site_theta[:, 1:]
-    mean_coupling = J @ share  # over the levels of the other predictors
-    gauged_theta = site_theta.copy()
-    gauged_theta[:, 0] += (1.0 - factor) * mean_coupling  # so that couplings are scaled in the zero-sum gauge
-    log_z = pseudo_log_z(sample, layout, gauged_theta, half=half)
+    mean_coupling = J @ share  # sum over the other predictors of the mean over their levels
+    shifted_theta = site_theta.copy()
+    shifted_theta[:, 0] += (1.0 - factor) * mean_coupling  # so that couplings are scaled in the zero-sum gauge
+    log_z = pseudo_log_z(sample, layout, shifted_theta, half=half)
+    # mean over rows of the field of each level relative to the reference level; the mean of these over all levels of a
+    # predictor is what the zero-sum gauge subtracts from the fields, and so from ln Z_i
     observed_coupling = (J * _observed_shares(sample, layout)).sum(axis=1)
-    level_field = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
-    energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
-    return log_z + float((energies - level_field) @ share)
+    mean_fields = site_theta[:, 0] + mean_coupling + factor * (observed_coupling - mean_coupling)
+    # the mean of these over all levels is the constant by which energies in the reference gauge exceed zero-sum ones
+    level_energies = theta[: layout.D] + 0.5 * to_sites(layout, theta)[:, 1:] @ share
+    return log_z + float((level_energies - mean_fields) @ share)
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the share of each level (column) in the usable rows of each site, (D, D): a row for each level."""
+    """Return the share (D, D) of each level (column) in the usable rows of a site (row: one for each of its levels)."""
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
         counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(chunk.codes, layout)
@@ -181,7 +182,7 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     """
     regs = regressors(layout)
     if sample.complete:
-        varying = np.flatnonzero(regs.n_levels > 1)
+        varying = np.flatnonzero(regs.n_levels > 1)  # the kernel gets no constants
         n_levels, mask = regs.n_levels[varying], regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
         for chunk in sample.blocks(BLOCK) if len(mask) else ():
@@ -190,16 +191,17 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return log_z / sample.total
     h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
-    by_site, varies = np.zeros(layout.m), layout.n_levels > 1
+    site_sums, varies = np.zeros(layout.m), layout.n_levels > 1
     with serial_blas():
         for chunk in sample.blocks(ROWS):
             log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs), layout, h, J)
-            by_site[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
-    return float((by_site / usable_weight(sample, layout))[varies].sum())
+            site_sums[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
+    return float((site_sums / usable_weight(sample, layout))[varies].sum())
 
 
 def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return eq. (31) for rows that the kernel has prepared; `half` scales couplings of terms of k by 1/k."""
+    """Return eq. (31) for the rows of a kernel's problem; `half` scales couplings of terms of k predictors by 1/k."""
     if not half or layout.order <= 2:
         return problem.log_normaliser(site_theta, half)
+    # couplings are scaled here, and not again in the kernel
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)

@@ -17,9 +17,9 @@ from bbl.parallel import serial_blas
 
 __all__ = ["MarginalEnergy"]
 
-CELLS = 2**19  # a sum over more table cells for a row is annealed
-BLOCK = 2**20  # table cells of the rows that are summed at a time
-ROWS = 4096  # most rows that are summed at a time
+CELLS = 2**19  # most table cells of an exact sum for a row; larger sums are annealed
+BATCH_CELLS = 2**20  # table cells of the rows that are summed at a time
+BATCH_ROWS = 4096  # most rows that are summed at a time
 ANNEALING_STEPS = 100  # errors are then 0.01 to 0.05, at the cost of `CELLS`
 ANNEALING_CHAINS = 256
 
@@ -74,34 +74,41 @@ class MarginalEnergy(Energy):
         patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
             pattern_rows = rows[pattern_of_row.ravel() == p]
-            out[pattern_rows] += self._log_sum(codes[pattern_rows], np.flatnonzero(pattern))
+            out[pattern_rows] += self._sum_out(codes[pattern_rows], np.flatnonzero(pattern))
         return out
 
-    def _log_sum(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m)."""
+    def _sum_out(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the codes (n, m).
+
+        They are ln Z of models of the unknown predictors, a model for each row and each of the K models.
+        """
         layout = self.layout
+        # known predictors whose levels matter: those that share a term or structural zeros with an unknown one
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
-        _, first, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
-        codes = codes[first]  # rows with equal neighbours have equal sums
-        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # of unknown predictors
+        _, first_rows, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
+        codes = codes[first_rows]  # rows with the same levels of the neighbours have the same log-sum
+        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # pairs of two unknown predictors
         pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
-        higher_terms = self._higher_terms(unknown)
+        higher_terms = self._list_higher_terms(unknown)
         terms = [pair_positions, *(positions for _, positions, _ in higher_terms if len(positions) > 1)]
         unknown_layout = Layout(layout.n_levels[unknown], terms)
-        couplings = self._couplings(pairs)
-        zeros = None if layout.support is None else self._zeros(codes, unknown)
-        joined = unknown_layout.mask
-        if zeros is not None:
+        couplings = self._pair_couplings(pairs)
+        structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
+        joined = unknown_layout.mask  # which unknown predictors share a table
+        if structural_zeros is not None:
             joined = joined.copy()
-            joined[np.ix_(zeros[0], zeros[0])] = True
+            joined[np.ix_(structural_zeros[0], structural_zeros[0])] = True
         elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
-        block = ROWS if elimination is None else min(ROWS, max(1, int(BLOCK / (elimination[1] * K))))
+        batch_size = (
+            BATCH_ROWS if elimination is None else min(BATCH_ROWS, max(1, int(BATCH_CELLS / (elimination[1] * K))))
+        )
         out = np.empty((len(codes), K))
-        for lo in range(0, len(codes), block):
-            rows = codes[lo : lo + block]
-            fields = self._fields(rows, unknown)
+        for first in range(0, len(codes), batch_size):
+            rows = codes[first : first + batch_size]
+            fields = self._conditional_fields(rows, unknown)
+            # theta (rows, K, size): the models of the unknown predictors
             if not higher_terms:
                 theta = np.concatenate([fields, np.broadcast_to(couplings, (len(fields), *couplings.shape))], axis=2)
             else:
@@ -114,30 +121,33 @@ class MarginalEnergy(Energy):
                     self._add_couplings(table, rows[:, known_members], unknown_members, known_members)
             theta = theta.reshape(-1, unknown_layout.size)
             if elimination is None:
-                log_z = _annealed(unknown_layout, theta, zeros is not None)
+                log_z = _anneal_log_z(unknown_layout, theta, structural_zeros is not None)
             else:
                 factors = unknown_layout.factors(theta)
-                if zeros is not None:
-                    table = zeros[1][lo : lo + block]
+                if structural_zeros is not None:
+                    # (rows, G, ...) to (rows K, ...), like `theta`
+                    table = structural_zeros[1][first : first + batch_size]
                     table = np.broadcast_to(table, (len(rows), K, *table.shape[2:]))
-                    factors.append((zeros[0], table.reshape(-1, *table.shape[2:])))
+                    factors.append((structural_zeros[0], table.reshape(-1, *table.shape[2:])))
                 log_z = log_sum(factors, elimination[0])
-            out[lo : lo + block] = log_z.reshape(-1, K)
+            out[first : first + batch_size] = log_z.reshape(-1, K)
         return out[context_of_row.ravel()]
 
-    def _zeros(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
-        """Return the structural zeros given known levels: positions in `unknown`, and a table (n, G, L_i, ...) of logs.
+    def _condition_zeros(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
+        """Return the structural zeros given the levels of known predictors, as a factor; None if all these are known.
 
-        None if no predictor that they are about is unknown. A row that cannot occur has zeros alone.
+        The factor holds the positions in `unknown` (u,) of the predictors with structural zeros, and a table
+        (n, G, L_i, ...): 0 for levels that can occur together with the `codes` (n, m) of a row, else -inf. G is the
+        number of groups with zeros of their own. A row that cannot occur has -inf everywhere.
         """
-        assert self.layout.support is not None  # noqa: S101  # it is asked for
-        members, possible = self.layout.support.given(codes, unknown)
+        assert self.layout.support is not None  # noqa: S101  # the caller has checked it
+        members, possible = self.layout.support.condition_on(codes, unknown)
         if not members:
             return None
         with np.errstate(divide="ignore"):
             return tuple(int(p) for p in np.searchsorted(unknown, members)), np.log(possible.astype(float))
 
-    def _higher_terms(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
+    def _list_higher_terms(self, unknown: np.ndarray) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
         """Return the terms of three predictors and more with unknown members, as tuples.
 
         Each holds the unknown members, their positions in `unknown` (u,), and the known members.
@@ -151,33 +161,38 @@ class MarginalEnergy(Energy):
         return out
 
     def _add_couplings(
-        self, out: np.ndarray, known_codes: np.ndarray, unknown: tuple[int, ...], known: list[int]
+        self, out: np.ndarray, known_codes: np.ndarray, unknown_members: tuple[int, ...], known_members: list[int]
     ) -> None:
-        """Add the couplings of a term, at the codes (n, known) of its known members, to `out` (n, K, L - 1, ...)."""
-        table = self.layout.table(self.theta, *known, *unknown)  # (K, levels of known, levels of unknown)
+        """Add the couplings of a term at the codes (n, known members) of its known members to `out` in place.
+
+        The axes of `out` (n, K, L_i - 1, ...) are those of the unknown members. A known member at its reference level
+        makes the couplings zero.
+        """
+        # (K, L_i - 1 of known members, L_i - 1 of unknown members)
+        table = self.layout.table(self.theta, *known_members, *unknown_members)
         rows = np.flatnonzero((known_codes > 0).all(axis=1))
         levels = tuple(known_codes[rows].T.astype(np.intp) - 1)
-        out[rows] += np.moveaxis(table, 0, len(known))[levels] if known else table
+        out[rows] += np.moveaxis(table, 0, len(known_members))[levels] if known_members else table
 
-    def _couplings(self, pairs: np.ndarray) -> np.ndarray:
+    def _pair_couplings(self, pairs: np.ndarray) -> np.ndarray:
         """Return the couplings (K, cells) of some pairs (rows of `layout.pairs`), one table after the other."""
         start = self.layout.pair_start
         cells = np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)])
         return self.theta[:, cells]
 
-    def _fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, levels) of the predictors `unknown`, couplings with known predictors included."""
+    def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """Return the fields (n, K, non-reference levels) of predictors `unknown`, with couplings to known ones."""
         columns = self.layout.columns(unknown)
         h = self.h[columns].T
         if not len(self.J):
             return np.broadcast_to(h, (len(codes), *h.shape))
-        J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)
+        J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)  # one of the two is zero: self.J is triangular
         with serial_blas():
             conditional_fields = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
         return conditional_fields.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
 
 
-def _annealed(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndarray:
+def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndarray:
     """Return ln Z (n,) of models `theta` (n, size) by annealing, always from the same seed."""
     if has_zeros:
         raise OptionError(
@@ -186,5 +201,10 @@ def _annealed(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndarray:
             argument="newdata",
         )
     return np.array(
-        [annealed_log_z(layout, t, 0.5 * t[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0).log_z for t in theta]
+        [
+            annealed_log_z(
+                layout, parameters, 0.5 * parameters[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0
+            ).log_z
+            for parameters in theta
+        ]
     )

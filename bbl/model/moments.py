@@ -36,13 +36,13 @@ MIN_ROWS_WITH_BIT = 128  # fewer rows that share a bit of their weights are coun
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
     """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` for every predictor, (L_i,), with c = `prior_count`.
 
-    ``W_i`` is the weight of the rows in which the predictor is known.
+    ``n_i(x)`` is the weight of the rows at level x, ``W_i`` that of the rows in which the predictor is known.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
 
 def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
-    """Return the `frequencies` of levels, given their counts."""
+    """Return the `frequencies` (L_i,) of the levels of each predictor, given their counts (L_i,)."""
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
@@ -64,8 +64,8 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
 def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels; the diagonal holds the level counts.
 
-    Missing values have the code of the reference level, which is not counted. Counts of whole weights are exact.
-    `workers` threads count rows in a file.
+    Missing values have the code of the reference level, which is not counted. Counts of whole weights are exact. Rows
+    in a file are counted by `workers` threads.
     """
     return sample.pooled.sums("pairs", partial(_block_pair_counts, layout=layout), workers)
 
@@ -95,9 +95,9 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
     bits_present = int(np.bitwise_or.reduce(low_bits))
     for b in (b for b in range(MAX_BITS) if bits_present >> b & 1):
         has_bit = low_bits & (1 << b) > 0
-        rows = np.count_nonzero(has_bit)
-        if rows >= MIN_ROWS_WITH_BIT:
-            codes_with_bit = sample.codes if rows == sample.n else sample.codes[has_bit]
+        n_rows = np.count_nonzero(has_bit)
+        if n_rows >= MIN_ROWS_WITH_BIT:
+            codes_with_bit = sample.codes if n_rows == sample.n else sample.codes[has_bit]
             kernel.shared_counts(codes_with_bit, layout.start, counts, 2.0**b)
             remaining[has_bit] -= 2.0**b
     remaining_rows = np.flatnonzero(remaining)
@@ -105,14 +105,14 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
 
 
 def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of rows in which pairs of predictors, and levels and predictors, are known.
+    """Return the weights of rows in which two predictors are known, and of those in which one has a certain level.
 
     Returns
     -------
     known : ndarray, shape (m, m)
         Weight of the rows in which both predictors are known.
     counts : ndarray, shape (D, m)
-        Weight of the rows with a non-reference level in which the other predictor is known.
+        Weight of the rows with a non-reference level (row of `counts`) in which a predictor (column) is known.
     """
     return sample.pooled.sums("known", partial(_block_known_counts, layout=layout))
 

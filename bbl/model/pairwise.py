@@ -21,7 +21,7 @@ __all__ = [
     "to_matrix",
 ]
 
-LARGEST = 1e30  # absolute parameter, so that energies stay finite in single precision
+LARGEST = 1e30  # absolute value of a parameter up to which energies stay finite in single precision
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -36,17 +36,17 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Compute `cells`."""
+    """Compute the row and the column of `cells`; `col` starts as the position of a coupling in its flat table."""
     i, j = layout.pairs.T
     table_start = layout.pair_start - layout.D
     sizes = table_start[1:] - table_start[:-1]
     start = layout.start.astype(np.int32)  # int32 saves half of the memory, which matters for thousands of levels
     col = np.arange(table_start[-1], dtype=np.int32)
     col -= table_start[:-1].astype(np.int32).repeat(sizes)
-    width = (layout.n_levels[j] - 1).repeat(sizes)
-    row = col // width
+    row_length = (layout.n_levels[j] - 1).repeat(sizes)
+    row = col // row_length
     row += start[i].repeat(sizes)
-    np.remainder(col, width, out=col)
+    np.remainder(col, row_length, out=col)
     col += start[j].repeat(sizes)
     return row, col
 
@@ -79,7 +79,7 @@ def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
-    """Return the flat vector of fields `h` (D,) and couplings `J` (D, D), averaged with their transpose (eq. 18)."""
+    """Return the flat vector of fields `h` (D,) and pair couplings `J` (D, D), averaged with its transpose (eq. 18)."""
     row, col = cells(layout)
     theta = np.empty(layout.size)
     theta[: layout.D] = h
@@ -92,8 +92,8 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
 def check_levels(n_levels) -> np.ndarray:
     """Return `n_levels` as int32 array (m,); raise an error if they are unusable."""
     levels = np.asarray(n_levels)
-    usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
-    if not usable or levels.min() < 2 or levels.max() >= 2**31:
+    is_usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
+    if not is_usable or levels.min() < 2 or levels.max() >= 2**31:
         raise OptionError(
             "n_levels must hold one whole number of at least 2 (and below 2**31) per predictor.", argument="n_levels"
         )

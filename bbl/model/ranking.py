@@ -36,22 +36,26 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
         strength, higher = all_strengths[: len(strength)], all_strengths[len(strength) :]
     else:
         higher = np.empty(0)
-        for rows, cells, a, b in equal_tables(layout):
-            tables = np.zeros((len(rows), a, b))
-            tables[:, 1:, 1:] = theta[cells].reshape(-1, a - 1, b - 1)
-            strength[rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))
+        for pair_rows, cells, L_i, L_j in equal_tables(layout):
+            tables = np.zeros((len(pair_rows), L_i, L_j))
+            tables[:, 1:, 1:] = theta[cells].reshape(-1, L_i - 1, L_j - 1)
+            strength[pair_rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))
     if apc and len(strength):
         strength = _subtract_apc(layout, strength)
     return np.concatenate([strength, higher]) if len(higher) else strength
 
 
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
-    """Return strengths (P,) of pairs less the average-product correction."""
+    """Return the strengths (P,) of pairs less the average-product correction.
+
+    Means of a predictor are over the partners with which it forms a pair. `layout.mask` counts these only if there are
+    no terms of more predictors, and partners of strength zero do not count if there are.
+    """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength
     F += F.T
-    degree = np.maximum(layout.mask.sum(axis=1), 1) if layout.order <= 2 else np.maximum((F > 0).sum(axis=1), 1)
-    mean = F.sum(axis=1) / degree
+    n_partners = np.maximum(layout.mask.sum(axis=1), 1) if layout.order <= 2 else np.maximum((F > 0).sum(axis=1), 1)
+    mean = F.sum(axis=1) / n_partners
     overall = strength.mean()
     return strength - mean[layout.pairs[:, 0]] * mean[layout.pairs[:, 1]] / overall if overall else strength
 
@@ -65,6 +69,6 @@ def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
             for sub_scope in combinations(scope, k):
                 if sub_scope in with_means:
                     with_means[sub_scope] += table.mean(
-                        axis=tuple(a for a, i in enumerate(scope) if i not in sub_scope)
+                        axis=tuple(axis for axis, i in enumerate(scope) if i not in sub_scope)
                     )
     return np.array([np.sqrt((zero_sum(table, len(scope)) ** 2).sum()) for scope, table in with_means.items()])

@@ -28,11 +28,11 @@ class Regressors:
     sets : list of ndarrays of intp, shapes (S_k, k)
         The sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
-        For the terms of order k = 3, 4, ...: number of the set without the first, second, ... member.
+        For the terms of order k = 3, 4, ...: number of the set that lacks the first, second, ... member of the term.
     n_levels : ndarray of int32, shape (m + S,)
         Levels of the predictors, then of the sets.
     start : ndarray of intp, shape (m + S + 1,)
-        First column of each.
+        First column of each predictor and set, then D.
     mask : ndarray of bool, shape (m, m + S)
         Which predictors and sets are regressors of each site.
     D : int
@@ -41,7 +41,7 @@ class Regressors:
     Examples
     --------
     >>> regs = regressors(Layout([2, 3, 2], [(0, 1), (0, 1, 2)]))
-    >>> [found.tolist() for found in regs.sets], regs.n_levels.tolist()
+    >>> [sets.tolist() for sets in regs.sets], regs.n_levels.tolist()
     ([[[0, 1], [0, 2], [1, 2]]], [2, 3, 2, 3, 2, 3])
     >>> regs.codes(np.array([[1, 2, 0]], dtype=np.uint8))
     array([[1, 2, 0, 2, 0, 0]], dtype=uint8)
@@ -57,25 +57,25 @@ class Regressors:
 
     def _add_sets(self, layout: Layout) -> None:
         """Add the sets of all terms of order 3, 4, ..."""
-        n_before, width = layout.m, np.diff(layout.start)
+        n_regressors, n_nonreference = layout.m, np.diff(layout.start)
         n_levels = [layout.n_levels]
-        self.mask = np.zeros(
-            (n_before, n_before), dtype=bool
-        )  # unlike the layout's, without the pairs within higher terms
+        # unlike the layout's, this mask does not join two members of a higher term that are no pair
+        self.mask = np.zeros((n_regressors, n_regressors), dtype=bool)
         i, j = layout.pairs.T
         self.mask[i, j] = self.mask[j, i] = True
         for k, terms in enumerate(layout.terms[1:], 3):
+            # (T, k, k - 1): the set without each member of each term
             member_sets = np.stack([np.delete(terms, a, axis=1) for a in range(k)], axis=1)
             distinct_sets, set_of_member = np.unique(member_sets.reshape(-1, k - 1), axis=0, return_inverse=True)
             set_of_member = set_of_member.reshape(-1, k)
-            n_joint_levels = width[distinct_sets].prod(axis=1)
+            n_joint_levels = n_nonreference[distinct_sets].prod(axis=1)
             self.sets.append(distinct_sets.astype(np.intp))
-            self.set_of_member.append(n_before + set_of_member)
+            self.set_of_member.append(n_regressors + set_of_member)
             n_levels.append((n_joint_levels + 1).astype(np.int32))
             is_regressor = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
             is_regressor[terms, set_of_member] = True
             self.mask = np.concatenate([self.mask, is_regressor], axis=1)
-            n_before += len(distinct_sets)
+            n_regressors += len(distinct_sets)
         self.n_levels = np.concatenate(n_levels)
         self.start = np.concatenate(([0], np.cumsum(self.n_levels.astype(np.intp) - 1)))
         self.D = int(self.start[-1])
@@ -91,6 +91,7 @@ class Regressors:
         if not self.sets:
             return codes
         m, max_levels = self.m, int(self.n_levels.max())
+        # the smallest type that holds the joint levels, but no smaller than that of `codes`
         dtype = np.dtype(np.uint8 if max_levels <= 256 else np.uint16 if max_levels <= 65536 else np.int32)
         out = np.empty((len(codes), len(self.n_levels)), dtype=max(dtype, codes.dtype, key=lambda d: d.itemsize))
         out[:, :m] = codes
@@ -98,10 +99,10 @@ class Regressors:
         for sets in self.sets:
             for members in sets:
                 member_codes = codes[:, members].astype(np.intp)
-                joint = member_codes[:, 0] - 1
+                joint_level = member_codes[:, 0] - 1
                 for a in range(1, len(members)):
-                    joint = joint * width[members[a]] + member_codes[:, a] - 1
-                out[:, column] = np.where((member_codes > 0).all(axis=1), joint + 1, 0)
+                    joint_level = joint_level * width[members[a]] + member_codes[:, a] - 1
+                out[:, column] = np.where((member_codes > 0).all(axis=1), joint_level + 1, 0)
                 column += 1
         return out
 
@@ -114,12 +115,15 @@ class Regressors:
         """Return the `columns` of one site."""
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
-    def positions(self, part: Layout, involved: np.ndarray) -> np.ndarray:
-        """Return the columns of `part`, the layout of some terms of the predictors `involved`."""
-        part_regressors = regressors(part)
+    def positions(self, sub_layout: Layout, predictors: np.ndarray) -> np.ndarray:
+        """Return the columns here of the columns of a smaller layout, which has some terms of some predictors.
+
+        Predictor i of `sub_layout` is ``predictors[i]`` here.
+        """
+        sub_regressors = regressors(sub_layout)
         number_of_set = {self.scope(number): number for number in range(self.m, len(self.n_levels))}
-        part_sets = [tuple(involved[members].tolist()) for sets in part_regressors.sets for members in sets]
-        numbers = [*involved, *(number_of_set[members] for members in part_sets)]
+        sub_sets = [tuple(predictors[members].tolist()) for sets in sub_regressors.sets for members in sets]
+        numbers = [*predictors, *(number_of_set[members] for members in sub_sets)]
         ranges = [np.arange(self.start[number], self.start[number + 1]) for number in numbers]
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
@@ -135,7 +139,7 @@ class Regressors:
         raise IndexError(number)
 
     def members(self, column: int) -> list[tuple[int, int]]:
-        """Return the predictors and level codes of a column, as pairs."""
+        """Return the level that a column stands for, or the joint level: a pair (predictor, code) for each member."""
         number = int(np.searchsorted(self.start, column, side="right")) - 1
         scope = self.scope(number)
         levels = np.unravel_index(column - self.start[number], tuple(self.n_levels[list(scope)] - 1))
@@ -150,21 +154,22 @@ def regressors(layout: Layout) -> Regressors:
     return attributes["_regressors"]
 
 
-def _cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the positions of the couplings of terms of order 2, 3, ... in a matrix (layout.D, D) of all sites.
+def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """Return where couplings are in the matrix (layout.D, D) of all site solutions without their fields.
 
-    An entry by order k = 2, 3, ..., each a list of k pairs (rows, columns): the a-th is that of the couplings as seen
-    from member a of their term as the site, with one number for each coupling. The layout keeps the list.
+    The list has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays, with a number for each
+    coupling of that order. Pair a holds the positions of the couplings in the solution of member a of their term. The
+    layout keeps the list.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
         row, col = pair_cells(layout)
-        attributes["_site_cells"] = [[(row, col), (col, row)], *_cells_of_sets(layout)]
+        attributes["_site_cells"] = [[(row, col), (col, row)], *_site_cells_of_sets(layout)]
     return attributes["_site_cells"]
 
 
-def _cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the `_cells` of terms of order 3, 4, ...: row of the site's level, column of the other members' levels.
+def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """Return `_site_cells` of terms of order 3, 4, ...: row of the site's level, column of the other members' levels.
 
     The other members of a term are a regressor, a set, whose joint level counts the last member's level fastest.
     """
@@ -201,7 +206,7 @@ def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
     regs = regressors(layout)
     out = np.zeros((layout.D, 1 + regs.D))
     out[:, 0] = theta[: layout.D]
-    for cells, start in zip(_cells(layout), layout.term_start, strict=True):
+    for cells, start in zip(_site_cells(layout), layout.term_start, strict=True):
         for row, col in cells:
             out[row, 1 + col] = theta[start[0] : start[-1]]
     return out
@@ -214,18 +219,17 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
     """
     theta, flat_solution = np.empty(layout.size), site_theta.ravel()
     theta[: layout.D] = site_theta[:, 0]
-    for cells, start in zip(_cells(layout), layout.term_start, strict=True):
+    for cells, start in zip(_site_cells(layout), layout.term_start, strict=True):
         couplings = theta[start[0] : start[-1]]
-        for k, (row, col) in enumerate(cells if symmetrize else cells[:1]):
+        for member, (row, col) in enumerate(cells if symmetrize else cells[:1]):
             flat_index = np.multiply(row, site_theta.shape[1], dtype=np.intp)
             flat_index += col
             flat_index += 1
-            if k:
+            if member:
                 couplings += flat_solution.take(flat_index)
             else:
-                flat_solution.take(
-                    flat_index, out=couplings, mode="clip"
-                )  # any mode but "raise", which buffers what it writes
+                # any mode but "raise", which writes to a buffer before it writes to `out`
+                flat_solution.take(flat_index, out=couplings, mode="clip")
         if symmetrize:
             couplings /= len(cells)
     return theta

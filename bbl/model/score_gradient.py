@@ -1,7 +1,8 @@
 """Derivatives of probabilities of groups by the coefficients of class scores: analytic, averaged over rows.
 
-n rows, K groups. The *class score* of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``, with the indicators t_k of the
-parameters of a layout. The *coefficients* of a group are its intercept c_g0, in column 0, and its parameters.
+There are n rows of m predictors, and K groups. The *class score* of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``,
+with the indicators t_k of the parameters of a layout. The *coefficients* of a group are its intercept c_g0, in column
+0, and its parameters.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bbl.model.pairwise import cells
 __all__ = ["MAX_STATES", "ScoreGradient"]
 
 MAX_STATES = 2**20  # states of all missing cells of the rows that are averaged
-ROWS = 4096  # of a chunk whose indicators are products of columns
+ROWS = 4096  # ROWS * ROWS products of indicators (rows times parameters) are formed at a time
 MATRIX_ADVANTAGE = 20  # a matrix product sums so many times faster than products of single columns
 
 
@@ -58,57 +59,78 @@ class ScoreGradient:
             Sum u is over the rows ``starts[u]:starts[u + 1]``.
         """
         K = p.shape[1]
+        # score_derivatives: of P_y by the class score of group g, P_y (1[y=g] - P_g), times the weight of the row
         if missing is None or not missing.any():
             # the same indicators for all groups: derivatives are symmetric in y and g, and sum to zero over g
             y, g = np.triu_indices(K, 1)
-            change = -p[:, y] * p[:, g] * weights[:, None]
+            score_derivatives = -p[:, y] * p[:, g] * weights[:, None]
             out = np.zeros((len(starts) - 1, K, K, 1 + self.layout.size))
-            out[:, y, g] = out[:, g, y] = self._sums(codes, change, starts)
+            out[:, y, g] = out[:, g, y] = self._sum_units(codes, score_derivatives, starts)
             diagonal = np.arange(K)
             out[:, diagonal, diagonal] = -out.sum(axis=2)
             return out
-        change = -p[:, :, None] * p[:, None, :]
-        change[:, np.arange(K), np.arange(K)] += p
+        score_derivatives = -p[:, :, None] * p[:, None, :]
+        score_derivatives[:, np.arange(K), np.arange(K)] += p
         if self.layout.size == self.layout.D and self.layout.support is None:
-            return self._of_independent(codes, missing, change * weights[:, None, None], starts)
-        row, codes, share = self._states(codes, missing)
-        change = (change * weights[:, None, None])[row] * share[:, None, :]
-        starts = np.searchsorted(row, starts)
-        return self._sums(codes, change.reshape(len(codes), -1), starts).reshape(len(starts) - 1, K, K, -1)
+            return self._sums_of_independent(codes, missing, score_derivatives * weights[:, None, None], starts)
+        row, codes, share = self._list_states(codes, missing)
+        score_derivatives = (score_derivatives * weights[:, None, None])[row] * share[:, None, :]
+        starts = np.searchsorted(row, starts)  # of the units among the states
+        return self._sum_units(codes, score_derivatives.reshape(len(codes), -1), starts).reshape(
+            len(starts) - 1, K, K, -1
+        )
 
-    def _of_independent(
-        self, codes: np.ndarray, missing: np.ndarray, change: np.ndarray, starts: np.ndarray
+    def _sums_of_independent(
+        self, codes: np.ndarray, missing: np.ndarray, score_derivatives: np.ndarray, starts: np.ndarray
     ) -> np.ndarray:
-        """Return the sums of predictors that are independent within groups, for `change` (n, K, K).
+        """Return the `sums` (U, K, K, 1 + size) of a model of independent predictors for `score_derivatives` (n, K, K).
 
-        A missing cell has the shares of its predictor's levels in a group, whatever else is known of the row.
+        The indicators of a missing cell are replaced by the shares of the levels of its predictor in a group, which do
+        not depend on what is known of the row.
         """
-        layout, (K, size), q = self.layout, self.theta.shape, change[0].size
-        out = self._sums(np.where(missing, 0, codes).astype(codes.dtype), change.reshape(-1, q), starts)
-        units = itertools.pairwise(starts)
-        amount = np.array([change[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float) for lo, hi in units])
+        layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size
+        out = self._sum_units(np.where(missing, 0, codes).astype(codes.dtype), score_derivatives.reshape(-1, q), starts)
+        unit_bounds = itertools.pairwise(starts)
+        # (U, K K, m): sums of the derivatives over the rows in which each predictor is missing
+        missing_sums = np.array(
+            [score_derivatives[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float) for lo, hi in unit_bounds]
+        )
         predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))  # of each parameter
         log_sum = [
             np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
             for lo, hi in itertools.pairwise(layout.start)
         ]
-        share = np.exp(self.theta - np.array(log_sum).T[:, predictor])
+        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])
         out = out.reshape(len(out), K, K, 1 + size)
-        out[..., 1:] += amount.reshape(len(out), K, K, layout.m)[..., predictor] * share
+        out[..., 1:] += missing_sums.reshape(len(out), K, K, layout.m)[..., predictor] * level_shares
         return out
 
-    def _sums(self, codes: np.ndarray, change: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        """Return the sums (U, q, 1 + size) of ``change z`` over the rows of each unit, for `change` (n, q)."""
-        out = np.empty((len(starts) - 1, change.shape[1], 1 + self.layout.size))
-        if len(codes) == len(out):
-            self._of_rows(codes, change, out)
+    def _sum_units(self, codes: np.ndarray, score_derivatives: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """Return the sums (U, q, 1 + size) of ``score_derivatives[:, k] z`` over the rows of each of U units.
+
+        `score_derivatives` (n, q) has a column k for each of q pairs of groups, and ``z = (1, t(x))``. Unit u has the
+        rows ``starts[u]:starts[u + 1]``.
+        """
+        out = np.empty((len(starts) - 1, score_derivatives.shape[1], 1 + self.layout.size))
+        if len(codes) == len(out):  # each unit is a single row
+            self._write_row_sums(codes, score_derivatives, out)
         else:
             for u, (first, stop) in enumerate(itertools.pairwise(starts)):
-                out[u] = self._sum(codes[first:stop], change[first:stop])
+                out[u] = self._sum_rows(codes[first:stop], score_derivatives[first:stop])
         return out
 
-    def _states(self, codes: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all states of rows with missing cells: (row of each, codes, share (states, K) in its row)."""
+    def _list_states(self, codes: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all states that the missing cells of rows (n, m) can have, sorted by row.
+
+        Returns
+        -------
+        row : ndarray of int, shape (states,)
+            The row of each state.
+        expanded : ndarray, shape (states, m)
+            Its codes.
+        share : ndarray, shape (states, K)
+            Its probability in each group, given the known cells of its row.
+        """
         n_states = np.where(missing, self.layout.n_levels.astype(float), 1.0).prod(axis=1)
         if n_states.sum() > MAX_STATES:
             raise OptionError(
@@ -119,52 +141,53 @@ class ScoreGradient:
         patterns, pattern_of_row = np.unique(missing, axis=0, return_inverse=True)
         rows, states = [], []
         for k, pattern in enumerate(patterns):
-            of_pattern, unknown = np.flatnonzero(pattern_of_row.ravel() == k), np.flatnonzero(pattern)
-            levels = np.array(list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown))))
-            expanded = np.repeat(codes[of_pattern], len(levels), axis=0)
+            pattern_rows, unknown = np.flatnonzero(pattern_of_row.ravel() == k), np.flatnonzero(pattern)
+            unknown_codes = np.array(list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown))))
+            expanded = np.repeat(codes[pattern_rows], len(unknown_codes), axis=0)
             if len(unknown):
-                expanded[:, unknown] = np.tile(levels, (len(of_pattern), 1)).astype(codes.dtype)
-            rows.append(np.repeat(of_pattern, len(levels)))
+                expanded[:, unknown] = np.tile(unknown_codes, (len(pattern_rows), 1)).astype(codes.dtype)
+            rows.append(np.repeat(pattern_rows, len(unknown_codes)))
             states.append(expanded)
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")
         row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
-        energy, first = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
+        energy, first_states = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
         if self.layout.support is not None:
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
-        largest = np.maximum.reduceat(energy, first)[row]
+        largest = np.maximum.reduceat(energy, first_states)[row]
         share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))
-        total = np.add.reduceat(share, first)[row]  # zero in a group in which the row cannot occur
+        total = np.add.reduceat(share, first_states)[row]  # zero in a group in which the row cannot occur
         return row, expanded, np.divide(share, total, out=np.zeros_like(share), where=total > 0.0)
 
-    def _of_rows(self, codes: np.ndarray, change: np.ndarray, out: np.ndarray) -> None:
-        """Write the sums of each row by itself into `out` (n, q, 1 + size)."""
-        out[:, :, 0] = change
+    def _write_row_sums(self, codes: np.ndarray, score_derivatives: np.ndarray, out: np.ndarray) -> None:
+        """Write ``score_derivatives z`` of each row, for `score_derivatives` (n, q), into `out` (n, q, 1 + size)."""
+        out[:, :, 0] = score_derivatives
         X = np.column_stack([one_hot(codes, self.layout), np.ones(len(codes))])
         for k in range(self.layout.size):
             indicator = X[:, self._columns[:, k]].prod(axis=1)
-            np.multiply(change, indicator[:, None], out=out[:, :, 1 + k])
+            np.multiply(score_derivatives, indicator[:, None], out=out[:, :, 1 + k])
 
-    def _sum(self, codes: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Return the sums (q, 1 + size) over rows (n, m) of ``change z``, for `change` (n, q)."""
-        layout, q = self.layout, change.shape[1]
+    def _sum_rows(self, codes: np.ndarray, score_derivatives: np.ndarray) -> np.ndarray:
+        """Return the sums (q, 1 + size) of ``score_derivatives z`` over rows (n, m), for `score_derivatives` (n, q)."""
+        layout, q = self.layout, score_derivatives.shape[1]
         out = np.zeros((q, 1 + layout.size))
         X = one_hot(codes, layout)
-        out[:, 0] = change.sum(axis=0)
-        out[:, 1 : 1 + layout.D] = change.T @ X
-        first_term = layout.D
+        out[:, 0] = score_derivatives.sum(axis=0)
+        out[:, 1 : 1 + layout.D] = score_derivatives.T @ X
+        first_term = layout.D  # the first parameter that is not yet summed
+        # with many pairs, sum all products of two columns at once, and take those of the pairs
         if layout.count(2) * MATRIX_ADVANTAGE > layout.D**2:
             row, column = cells(layout)
             first_term = int(layout.pair_start[-1])
             for k in range(q):
-                out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * change[:, [k]]))[row, column]
+                out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[row, column]
         if first_term < layout.size:
             X = np.column_stack([X, np.ones(len(X))])
-            step = max(1, ROWS * ROWS // max(len(X), 1))
-            for first in range(first_term, layout.size, step):
-                columns = self._columns[:, first : first + step]
+            chunk_size = max(1, ROWS * ROWS // max(len(X), 1))
+            for first in range(first_term, layout.size, chunk_size):
+                columns = self._columns[:, first : first + chunk_size]
                 products = X[:, columns[0]]
                 for other in columns[1:]:
                     products = products * X[:, other]
-                out[:, 1 + first : 1 + first + products.shape[1]] = change.T @ products
+                out[:, 1 + first : 1 + first + products.shape[1]] = score_derivatives.T @ products
         return out

@@ -3,7 +3,8 @@
 *Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution* ``site_theta``,
 shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its couplings with the D indicators
 of the levels of other predictors (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns
-of the constant and of its regressors, flattened.
+of the constant and of its regressors, flattened. A *curvature* of a site is the second derivative by the fields of two
+of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L levels.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["ROWS", "site_design", "site_hessians", "site_scores"]
 
-ROWS = 1024  # of a chunk
+ROWS = 1024  # rows of a chunk
 SPARSE_SHARE = 0.35  # share of nonzeros in the design below which summing them singly is faster than matrix products
-SHARED_BYTES = 2**21  # of the sums of sites that are summed together: they stay in the second cache
-SHARED_SHARE = 0.5  # least share of the sums of sites together that belong to one of them
+SHARED_BYTES = 2**21  # bytes of the sums of a batch of sites: they stay in the second-level cache
+SHARED_SHARE = 0.5  # sites are summed together if at least this share of their common sums belongs to a site
 
 
 def site_hessians(
@@ -47,27 +48,27 @@ def site_hessians(
     scores = np.zeros(site_theta.shape)
     batches = [
         _SparseSums(layout, batch) if len(batch) > 1 else _SiteSums(layout, batch[0])
-        for batch in _batches(layout, sites)
+        for batch in _split_sites(layout, sites)
     ]
     with serial_blas():
-        for Z, P, weights in _chunks(sample, layout, site_theta):
+        for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
             _add_scores(scores, Z, P, weights, layout)
             for batch in batches:
                 batch.add(Z, P, weights)
-    found = {}
+    results_by_site = {}
     for batch in batches:
         for i, H in batch.hessians():
             H /= totals[i]
-            found[i] = scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i], H
-    return {i: found[i] for i in sites}
+            results_by_site[i] = scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i], H
+    return {i: results_by_site[i] for i in sites}
 
 
 def site_scores(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]) -> dict[int, np.ndarray]:
-    """Return the mean scores that `site_hessians` returns."""
+    """Return the mean scores (p,) of `site_hessians`, without the Hessians."""
     columns, totals = regressors(layout).columns, usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
     with serial_blas():
-        for Z, P, weights in _chunks(sample, layout, site_theta):
+        for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
             _add_scores(scores, Z, P, weights, layout)
     return {i: scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i] for i in sites}
 
@@ -80,89 +81,107 @@ def site_design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tu
     return np.column_stack([np.ones(len(codes)), X]), P
 
 
-def _chunks(
+def _iterate_chunks(
     sample: Rows, layout: Layout, site_theta: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the results of `site_design` for chunks of rows, and the weights (n, m) of the rows for each site."""
+    """Yield, for chunks of n rows, the results of `site_design` and the weights (n, m) of the rows for each site.
+
+    The weight is zero where a row is not usable: the site, or a predictor that it interacts with, is missing.
+    """
     for chunk in sample.blocks(ROWS):
         Z, P = site_design(chunk.codes, layout, site_theta)
         yield Z, P, chunk.weights[:, None] * usable_rows(chunk, layout)
 
 
 def _add_scores(scores: np.ndarray, Z: np.ndarray, P: np.ndarray, weights: np.ndarray, layout: Layout) -> None:
-    """Add the scores of rows to those of all sites, shape (layout.D, 1 + D), in place."""
+    """Add the scores of rows to the `scores` (layout.D, 1 + D) of all sites in place.
+
+    The rows have design Z (n, 1 + D), probabilities P (n, layout.D) and `weights` (n, m) for each site.
+    """
     residual = Z[:, 1 : 1 + layout.D] - P
     residual *= np.repeat(weights, layout.n_levels - 1, axis=1)
     scores += residual.T @ Z
 
 
-def _batches(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
+def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
     """Split sites into batches that share most of their columns, and whose sums together are not too large."""
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
-    n_curvatures = np.array([_n_curvatures(layout, i) for i in sites], dtype=float)
-    union = float(len(_union(layout, sites)))
-    if (n_columns**2 * n_curvatures).sum() < SHARED_SHARE * union**2 * n_curvatures.sum():
+    n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)
+    n_union = float(len(_list_columns(layout, sites)))
+    if (n_columns**2 * n_curvatures).sum() < SHARED_SHARE * n_union**2 * n_curvatures.sum():
         return [[i] for i in sites]
-    batch = np.cumsum(n_curvatures) // (SHARED_BYTES / (4.0 * union * (union + 1.0)))
-    return [np.asarray(sites)[batch == b].tolist() for b in np.unique(batch)]
+    # the sums of a curvature are n_union (n_union + 1) / 2 numbers of 8 bytes
+    batch_of_site = np.cumsum(n_curvatures) // (SHARED_BYTES / (4.0 * n_union * (n_union + 1.0)))
+    return [np.asarray(sites)[batch_of_site == b].tolist() for b in np.unique(batch_of_site)]
 
 
-def _n_curvatures(layout: Layout, i: int) -> int:
+def _count_curvatures(layout: Layout, i: int) -> int:
+    """Return the number of pairs of non-reference levels a >= b of site i."""
     return int(layout.n_levels[i]) * (int(layout.n_levels[i]) - 1) // 2
 
 
-def _union(layout: Layout, sites: Sequence[int]) -> np.ndarray:
-    """Return the columns of some sites."""
+def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
+    """Return the columns of the design that some of the sites use, rising."""
     columns = regressors(layout).columns
     return np.unique(np.concatenate([np.zeros(1, dtype=np.intp), *(columns[i] for i in sites)]))
 
 
 class _SparseSums:
-    """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites at a time."""
+    """Hessians of some sites, summed over the pairs of columns that are 1 in a row, for all sites at a time.
+
+    The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site after the other. The
+    pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the columns that some of the sites use.
+    """
 
     def __init__(self, layout: Layout, sites: Sequence[int]):
-        self.layout, self.sites, self._columns = layout, sites, _union(layout, sites)
-        pairs = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
-        self._levels = levels = [pairs[int(layout.n_levels[i])] for i in sites]
-        self._a = np.concatenate([layout.start[i] + a for i, (a, _) in zip(sites, levels, strict=True)])
-        self._b = np.concatenate([layout.start[i] + b for i, (_, b) in zip(sites, levels, strict=True)])
-        self._site = np.repeat(sites, [len(a) for a, _ in levels])
-        self._diagonal = np.flatnonzero(self._a == self._b)
-        c = len(self._columns)
-        self._sums = np.zeros((c * (c + 1) // 2, len(self._a)))
+        self.layout, self.sites, self._columns = layout, sites, _list_columns(layout, sites)
+        level_pairs = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
+        self._level_pairs = site_pairs = [level_pairs[int(layout.n_levels[i])] for i in sites]
+        # columns of the two levels of each curvature among all D, and its site
+        self._first_levels = np.concatenate([layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)])
+        self._second_levels = np.concatenate([layout.start[i] + b for i, (_, b) in zip(sites, site_pairs, strict=True)])
+        self._site = np.repeat(sites, [len(a) for a, _ in site_pairs])
+        self._diagonal = np.flatnonzero(self._first_levels == self._second_levels)
+        n_columns = len(self._columns)
+        self._sums = np.zeros((n_columns * (n_columns + 1) // 2, len(self._first_levels)))
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
         """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for each site."""
-        first = P.take(self._a, axis=1)
-        curvatures = -first * P.take(self._b, axis=1)
-        curvatures[:, self._diagonal] += first[:, self._diagonal]
+        first_probabilities = P.take(self._first_levels, axis=1)
+        curvatures = -first_probabilities * P.take(self._second_levels, axis=1)
+        curvatures[:, self._diagonal] += first_probabilities[:, self._diagonal]
         curvatures *= weights.take(self._site, axis=1)
         kernel.add_curvatures(Z, self._columns, curvatures, self._sums)
 
     def hessians(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each site and its Hessian (p, p)."""
-        all_columns, at_all = regressors(self.layout).columns, np.arange(len(self._columns))
-        larger = np.maximum.outer(at_all, at_all)
-        number, first = larger * (larger + 1) // 2 + np.minimum.outer(at_all, at_all), 0
-        for i, (a, b) in zip(self.sites, self._levels, strict=True):
-            at, q = np.searchsorted(self._columns, all_columns[i]), int(self.layout.n_levels[i]) - 1
-            blocks = self._sums[:, first : first + len(a)].T[:, number[np.ix_(at, at)]]
-            H = np.zeros((q, len(at), q, len(at)))
+        all_columns, numbers = regressors(self.layout).columns, np.arange(len(self._columns))
+        larger = np.maximum.outer(numbers, numbers)
+        # `pair_row`: row of the sums of each two columns; `offset`: the site's first curvature
+        pair_row, offset = larger * (larger + 1) // 2 + np.minimum.outer(numbers, numbers), 0
+        for i, (a, b) in zip(self.sites, self._level_pairs, strict=True):
+            # a, b: the two levels of each curvature, from 0; positions: of the site's columns among those of all sites
+            positions, n_nonreference = np.searchsorted(self._columns, all_columns[i]), int(self.layout.n_levels[i]) - 1
+            blocks = self._sums[:, offset : offset + len(a)].T[:, pair_row[np.ix_(positions, positions)]]
+            H = np.zeros((n_nonreference, len(positions), n_nonreference, len(positions)))
             H[a, :, b] = H[b, :, a] = blocks
-            first += len(a)
-            yield i, H.reshape(q * len(at), -1)
+            offset += len(a)
+            yield i, H.reshape(n_nonreference * len(positions), -1)
 
 
 class _SiteSums:
-    """The Hessian of one site, summed by matrix products, or of the pairs of columns that are 1 in a sparse row."""
+    """The Hessian of one site, summed by matrix products.
+
+    Chunks of rows with few ones in the design are summed over the pairs of columns that are 1 (see `_SparseSums`).
+    """
 
     def __init__(self, layout: Layout, site: int):
         self.layout, self.site = layout, site
         self._columns = regressors(layout).columns[site]
         p = len(self._columns) * (int(layout.n_levels[site]) - 1)
         self._H = np.zeros((p, p))
-        self._sparse: _SparseSums | None = None
+        self._sparse: _SparseSums | None = None  # of the chunks with few ones in the design, if there are any
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
         """Add rows; see `_SparseSums.add`."""

@@ -19,9 +19,9 @@ from bbl.rows.sample import code_dtype
 
 __all__ = ["random_parameters", "sample_groups", "sample_states"]
 
-CHAINS = 256  # most chains
-BURN_IN = 1000  # sweeps
-THIN = 10  # sweeps
+CHAINS = 256  # largest number of Gibbs chains
+BURN_IN = 1000  # sweeps of a chain before its first draw
+THIN = 10  # sweeps between the draws of a chain
 
 
 def sample_states(
@@ -73,10 +73,10 @@ def sample_states(
     rng = generator(rng)
     levels = check_levels(n_levels)
     check_memory(8.0 * nsample * levels.size, f"A sample of {nsample} rows", "Ask for fewer rows.")
-    return _draw(h, J, levels, nsample, rng, burn_in, thin, more, support)
+    return _draw_states(h, J, levels, nsample, rng, burn_in, thin, more, support)
 
 
-def _draw(
+def _draw_states(
     h,
     J,
     levels: np.ndarray,
@@ -110,13 +110,14 @@ def _sample_listed(
     """Draw independent states (nsample, m) from the list of all states."""
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
-    E = state_energies(h, J, levels, more)
+    energies = state_energies(h, J, levels, more)
     if support is not None:
-        E[~support.states(tuple(levels.tolist()))[0]] = -np.inf
-    cumulative = np.cumsum(np.exp(E - E.max()))
-    # side="right": states of probability 0 do not change the sum and are never drawn
-    state = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
-    return state_codes(np.minimum(state, np.searchsorted(cumulative, cumulative[-1])), levels)
+        energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf
+    cumulative = np.cumsum(np.exp(energies - energies.max()))
+    # side="right": states of probability 0 do not change the sum and are never drawn; the minimum is for products that
+    # are rounded up to the last sum
+    state_indices = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
+    return state_codes(np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels)
 
 
 def sample_groups(
@@ -152,24 +153,24 @@ def sample_groups(
     """
     nsample, burn_in, thin = integer("nsample", nsample, 0), integer("burn_in", burn_in, 0), integer("thin", thin, 1)
     rng, K = generator(rng), len(theta)
-    weight = np.ones(K) if prob is None else np.asarray(prob)
+    group_weights = np.ones(K) if prob is None else np.asarray(prob)
     if (
-        weight.shape != (K,)
-        or weight.dtype.kind not in "iuf"
-        or not (np.isfinite(weight) & (weight >= 0)).all()
-        or not weight.sum() > 0
+        group_weights.shape != (K,)
+        or group_weights.dtype.kind not in "iuf"
+        or not (np.isfinite(group_weights) & (group_weights >= 0)).all()
+        or not group_weights.sum() > 0
     ):
         raise OptionError(
             f"prob must hold {K} numbers of at least 0, one per group and not all 0; got {prob!r}.", argument="prob"
         )
     check_memory(8.0 * nsample * (layout.m + 2), f"A sample of {nsample} rows", "Ask for fewer rows.")
-    y = rng.choice(K, size=nsample, p=weight / weight.sum())
+    y = rng.choice(K, size=nsample, p=group_weights / group_weights.sum())
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
         h, J, higher_terms = split(layout, theta[k])
         support = layout.of_group(k).support
-        codes[rows] = _draw(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support)
+        codes[rows] = _draw_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support)
     return codes, y.astype(np.intp)
 
 

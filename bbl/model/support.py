@@ -1,6 +1,6 @@
 """Support: which combinations of levels can occur, where some cannot (structural zeros).
 
-Letters: G groups with zeros of their own, 1 if all groups have the same.
+G is the number of groups with structural zeros of their own, 1 if all groups have the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Support:
     Attributes
     ----------
     scope : tuple of int
-        The predictors, rising.
+        The predictors that the structural zeros are about, rising.
     possible : ndarray of bool, shape (G, L_i, L_j, ...)
         Whether each combination can occur; each group has one that can.
 
@@ -65,7 +65,10 @@ class Support:
         return self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return what can occur of some predictors alone, numbered in their order, rising; None for everything."""
+        """Return the support of some `predictors` (rising) whatever the levels of others; None if everything can occur.
+
+        Predictor ``predictors[i]`` is number i of the support that is returned.
+        """
         members = [i for i in self.scope if i in predictors]
         others = tuple(1 + axis for axis, i in enumerate(self.scope) if i not in predictors)
         possible = np.any(self.possible, axis=others)
@@ -74,7 +77,7 @@ class Support:
         return Support(tuple(predictors.index(i) for i in members), possible)
 
     def renumbered(self, number: dict[int, int]) -> Support:
-        """Return the same support with other numbers of the predictors, in the same order."""
+        """Return the same support with predictor i numbered ``number[i]``; the numbers keep the order."""
         return Support(tuple(number[i] for i in self.scope), self.possible)
 
     def permuted(self, position: list[int]) -> Support:
@@ -91,31 +94,31 @@ class Support:
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
         """Return which states of all predictors can occur, (G, prod(shape)), the last predictor running fastest."""
-        axes = [L if i in self.scope else 1 for i, L in enumerate(shape)]
-        table = self.possible.reshape(self.n_groups, *axes)
+        axis_lengths = [L if i in self.scope else 1 for i, L in enumerate(shape)]
+        table = self.possible.reshape(self.n_groups, *axis_lengths)
         return np.broadcast_to(table, (self.n_groups, *shape)).reshape(self.n_groups, -1)
 
-    def given(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
-        """Return the predictors of the scope among `unknown`, and what they can be: bool (n, G, L_i, L_j, ...).
+    def condition_on(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray]:
+        """Return the members of the scope among `unknown`, and which of their levels can occur: bool (n, G, L_i, ...).
 
         Parameters
         ----------
         codes : ndarray of int, shape (n, m)
-            Levels of the other predictors.
+            Levels of the known predictors, on which the possible levels of the others depend.
         unknown : ndarray of int
-            Predictors; the same ones are unknown in all rows.
+            The unknown predictors, the same in all rows.
         """
         is_unknown = np.isin(self.scope, unknown)
         axes = np.arange(len(self.scope))
         table = self.possible.transpose(*(1 + axes[~is_unknown]), 0, *(1 + axes[is_unknown]))
-        known = [i for i, gone in zip(self.scope, is_unknown, strict=True) if not gone]
-        members = tuple(i for i, gone in zip(self.scope, is_unknown, strict=True) if gone)
-        if not known:
+        known_predictors = [i for i, is_missing in zip(self.scope, is_unknown, strict=True) if not is_missing]
+        members = tuple(i for i, is_missing in zip(self.scope, is_unknown, strict=True) if is_missing)
+        if not known_predictors:
             return members, np.broadcast_to(table, (len(codes), *table.shape))
-        return members, table[tuple(codes[:, known].T.astype(np.intp))]
+        return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return which rows can occur in each group, bool (n, G): with missing values, if some values for them can.
+        """Return whether rows can occur in each group, bool (n, G), with some level in place of each missing one.
 
         Parameters
         ----------
@@ -124,10 +127,10 @@ class Support:
         """
         out = np.empty((len(codes), self.n_groups), dtype=bool)
         scope = np.array(self.scope)
-        gone = np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
-        patterns, pattern_of_row = np.unique(gone, axis=0, return_inverse=True)
+        is_missing = np.zeros((len(codes), len(scope)), dtype=bool) if missing is None else missing[:, scope]
+        patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
-            at = np.flatnonzero(pattern_of_row.ravel() == k)
-            table = self.given(codes[at], scope[pattern])[1]
-            out[at] = table.any(axis=tuple(range(2, table.ndim)))
+            pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
+            table = self.condition_on(codes[pattern_rows], scope[pattern])[1]
+            out[pattern_rows] = table.any(axis=tuple(range(2, table.ndim)))
         return out

@@ -28,11 +28,11 @@ from bbl.rows.sample import Sample
 __all__ = ["cell_counts", "cell_sizes", "unbounded_parameters", "unpenalised"]
 
 MAX_NEWTON_STEPS = 16
-LONGEST_STEP = 2.0  # of a parameter in a Newton step; longer steps are shortened
-FITTING_ROUNDS = 30  # of iterative proportional fitting; expected counts are then right to a percent
-LONGEST_CHORD_STEP = 0.5  # of a parameter in a Newton step after which the Hessian is kept
+LONGEST_STEP = 2.0  # largest change of a parameter in a Newton step; longer steps are shortened
+FITTING_ROUNDS = 30  # rounds of iterative proportional fitting; expected counts are then right to a percent
+LONGEST_CHORD_STEP = 0.5  # largest change of a parameter in a Newton step after which the Hessian is kept
 CHORD_SHRINKING = 10.0  # steps with the same Hessian are shorter by this factor each time, or it is computed again
-CHORD_TOLERANCE = 1e-4  # last of these steps, in units of the tolerance: they converge linearly
+CHORD_TOLERANCE = 1e-4  # length of the last step with the same Hessian, as a share of `tol`: they converge linearly
 STEP_TOLERANCE = 1e-6  # a site has converged when a Newton step changes no parameter by more
 DIVERGING_STEP = 1e-3  # a parameter that the last Newton step changes by more has no finite optimum
 CERTAIN_LOG_ODDS = 10.0  # from these log odds on a level is all but certain in a row
@@ -52,8 +52,9 @@ def unpenalised(
 
     Separated rows have no finite optimum: the objective rises along a direction without end, Hessian and gradient fall
     at the same rate, and every step in that direction has the same length (Albert & Anderson 1984 define the
-    condition). Not determined are therefore parameters that still move when the others have converged, parameters on
-    which the likelihood does not depend, as with two equal columns, and parameters whose rows all become certain.
+    condition). Three kinds of parameters are therefore not determined: those that still move when the others have
+    converged; those on which the likelihood does not depend, as with two equal columns; and those whose rows all become
+    certain.
 
     Parameters
     ----------
@@ -75,26 +76,28 @@ def unpenalised(
     determined = np.zeros(site_theta.shape, dtype=bool)
     active = np.flatnonzero(layout.n_levels > 1) if sites is None else np.asarray(sites)
     for newton_step in range(MAX_NEWTON_STEPS):
-        moving, chords = [], {}
+        unconverged, chords = [], {}
         for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
             solve, is_informed, is_regular = solver(H)
             step = solve(score)
             step_size = float(np.abs(step).max())
             is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
+            # all Newton steps are used up: parameters whose information has vanished are not determined either
             if newton_step == MAX_NEWTON_STEPS - 1 and not is_determined.all():
                 is_determined &= informed(H, NO_INFORMATION)
             determined[site_cells] = is_determined.reshape(-1, len(columns[i]))
             step *= min(1.0, LONGEST_STEP / step_size if step_size else 1.0)
             site_theta[site_cells] += step.reshape(-1, len(columns[i]))
             if step_size > tol:
-                moving.append(i)
+                unconverged.append(i)
                 if is_regular and step_size <= LONGEST_CHORD_STEP:
                     chords[i] = _Chord(site_cells, solve, is_informed, step_size)
+        # sites that converge with the Hessian as it is have no diverging parameters
         for i in _take_chord_steps(sample, layout, site_theta, chords, CHORD_TOLERANCE * tol):
             determined[chords[i].cells] = chords[i].is_informed.reshape(-1, len(columns[i]))
-            moving.remove(i)
-        active = np.array(moving, dtype=np.intp)
+            unconverged.remove(i)
+        active = np.array(unconverged, dtype=np.intp)
         if not len(active):
             break
     return site_theta, determined
@@ -102,32 +105,21 @@ def unpenalised(
 
 @dataclass
 class _Chord:
-    """A site whose steps are taken with the Hessian of the last Newton step.
+    """A site whose next steps are taken with the Hessian of the last Newton step (chord method)."""
 
-    Attributes
-    ----------
-    cells : tuple of ndarray
-        Of `site_theta`.
-    solve : callable
-        Score to step.
-    is_informed : ndarray of bool
-        Parameters on which the likelihood depends.
-    step_size : float
-        Largest change of a parameter in the last step.
-    """
-
-    cells: tuple[np.ndarray, ...]
-    solve: Solve
-    is_informed: np.ndarray
-    step_size: float
+    cells: tuple[np.ndarray, ...]  # rows and columns of the site's p parameters in `site_theta`, as from `numpy.ix_`
+    solve: Solve  # from the score (p,) to the step (p,): multiplies by the inverse Hessian
+    is_informed: np.ndarray  # (p,): whether the likelihood depends on each parameter
+    step_size: float  # largest change of a parameter in the last step
 
 
 def _take_chord_steps(
     sample: Rows, layout: Layout, site_theta: np.ndarray, chords: dict[int, _Chord], tol: float
 ) -> list[int]:
-    """Take steps with the Hessians of `chords`, in place, and return the sites that converge.
+    """Take steps with the Hessians of `chords`, in place in `site_theta`, and return the sites that converge.
 
-    A site whose steps do not shrink fast stays where it was: a parameter that diverges does so by Newton steps alone.
+    A site is given up before a step that is not much shorter than the last one: a parameter that diverges does so by
+    Newton steps alone.
     """
     shrinking, converged = dict(chords), []
     while shrinking:
@@ -156,40 +148,42 @@ def unbounded_parameters(
     site and its level code, then, for a coupling, predictor and level code of each other member of its term.
     """
     regs = regressors(layout)
-    certain = [
+    nearly_certain = [
         i
-        for i in _nearly_certain_sites(sample, layout, site_theta)
+        for i in _find_nearly_certain_sites(sample, layout, site_theta)
         if (int(layout.n_levels[i]) - 1) * len(regs.columns_of(i)) < max_parameters
     ]
     unproven: list[int] = []
-    for first in range(0, len(certain), SITES_PER_PASS):
-        near = proven_near_optimum(sample, layout, site_theta, certain[first : first + SITES_PER_PASS])
-        unproven += [i for i, is_near in near.items() if not is_near]
+    for first in range(0, len(nearly_certain), SITES_PER_PASS):
+        near_optimum = prove_near_optimum(sample, layout, site_theta, nearly_certain[first : first + SITES_PER_PASS])
+        unproven += [i for i, is_near in near_optimum.items() if not is_near]
     if not unproven:
         return ()
-    separated = _separated_sites(sample, layout, site_theta, unproven)
+    separated = _find_separated_sites(sample, layout, site_theta, unproven)
     not_separated = np.array([i for i in unproven if i not in separated], dtype=np.intp)
     _, determined = unpenalised(sample, layout, site_theta, not_separated, tol=DIVERGING_STEP)
     unbounded = []
     for i in unproven:
-        site_columns, columns = np.arange(layout.start[i], layout.start[i + 1]), regs.columns_of(i)
+        level_rows, columns = np.arange(layout.start[i], layout.start[i + 1]), regs.columns_of(i)
         if i in separated:  # all parameters of the site may diverge; report the largest coupling
-            abs_theta = np.abs(site_theta[np.ix_(site_columns, columns)])
+            abs_theta = np.abs(site_theta[np.ix_(level_rows, columns)])
             abs_theta[:, 0] *= len(columns) == 1  # the field only counts if the site has no couplings
             row, column = np.unravel_index(abs_theta.argmax(), abs_theta.shape)
-            row, column = site_columns[row], columns[column]
+            row, column = level_rows[row], columns[column]
         else:
-            undetermined = [(a, c) for a in site_columns for c in columns if not determined[a, c]]
-            is_certain = undetermined and _max_abs_fields(sample, layout, site_theta, site_columns) > CERTAIN_LOG_ODDS
-            if not np.any(is_certain):
+            undetermined = [(a, c) for a in level_rows for c in columns if not determined[a, c]]
+            is_certain = (
+                undetermined and _find_max_abs_fields(sample, layout, site_theta, level_rows) > CERTAIN_LOG_ODDS
+            )
+            if not np.any(is_certain):  # a list without elements, or one value for each level
                 continue
-            row, column = max(undetermined, key=lambda cell: cell[1] > 0)  # a coupling, if any
+            row, column = max(undetermined, key=lambda cell: cell[1] > 0)  # the first coupling, or else the first field
         other_members = regs.members(int(column) - 1) if column else []
         unbounded.append((i, int(row - layout.start[i]) + 1, *(code for member in other_members for code in member)))
     return tuple(unbounded)
 
 
-def _separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> set[int]:
+def _find_separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> set[int]:
     """Return the sites whose observed level has the largest field in every row: ``2 * site_theta`` fits them better."""
     regs, separated = regressors(layout), set(sites)
     for chunk in sample.blocks(CHUNK_ROWS):
@@ -206,7 +200,7 @@ def _separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, sites
     return separated
 
 
-def _nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
+def _find_nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
     """Return the sites with a field of at least `CERTAIN_LOG_ODDS` in absolute value in some row, up to rounding.
 
     Bounds come first: a level's field is at most h plus the sum of its largest coupling with each regressor.
@@ -219,11 +213,11 @@ def _nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) 
     threshold = SINGLE_PRECISION_SHARE * CERTAIN_LOG_ODDS
     level_rows = np.flatnonzero(np.maximum(highest, -lowest) > threshold)
     if len(level_rows):
-        level_rows = level_rows[_max_abs_fields(sample, layout, site_theta, level_rows, np.float32) > threshold]
+        level_rows = level_rows[_find_max_abs_fields(sample, layout, site_theta, level_rows, np.float32) > threshold]
     return np.unique(np.searchsorted(layout.start, level_rows, side="right") - 1).tolist()
 
 
-def _max_abs_fields(
+def _find_max_abs_fields(
     sample: Rows, layout: Layout, site_theta: np.ndarray, level_rows: np.ndarray, dtype=np.float64
 ) -> np.ndarray:
     """Return the largest absolute field over all rows of each level (row of `site_theta`) in `level_rows`."""
@@ -236,7 +230,7 @@ def _max_abs_fields(
     return max_abs
 
 
-def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> dict[int, bool]:
+def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]) -> dict[int, bool]:
     """Return, for each site, whether a bound proves that Newton's method converges from `site_theta`.
 
     Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with ``H >= kron(I, M)``, and l the
@@ -257,8 +251,8 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
         codes, usable = regs.codes(chunk.codes), usable_rows(chunk, layout)
         X = one_hot(codes, regs)
         field, indicators = J @ X.T + h, X[:, level_rows].T
-        by_site = zip(sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True)
-        for i, bound, site_field, observed in by_site:
+        site_arrays = zip(sites, bounds, np.split(field, site_cuts), np.split(indicators, site_cuts), strict=True)
+        for i, bound, site_field, observed in site_arrays:
             w, max_field = chunk.weights * usable[:, i] / totals[i], np.maximum(site_field.max(axis=0), 0.0)
             p, reference_p = np.exp(site_field - max_field), np.exp(-max_field)
             normaliser = reference_p + p.sum(axis=0)
@@ -269,21 +263,21 @@ def proven_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, si
         gradient[:, 1:] += field @ X
     for i, bound, site_gradient in zip(sites, bounds, np.split(gradient, site_cuts), strict=True):
         g = site_gradient[:, regs.columns_of(i)].T
-        matrix = bound.matrix()
-        cholesky, singular = lapack.dpotrf(matrix, lower=1)
+        M = bound.matrix()
+        cholesky, singular = lapack.dpotrf(M, lower=1)
         squared_norm = np.inf
         if not singular:
             with np.errstate(over="ignore", invalid="ignore"):  # where rows are all but certain M is all but zero
                 squared_norm = float((g * lapack.dpotrs(cholesky, g, lower=1)[0]).sum())
         if squared_norm < np.inf:  # l >= 4 r^2 |g|^2: M - 4 r^2 |g|^2 I has a Cholesky factor
-            matrix.flat[:: len(g) + 1] -= max(8.0 * (1 + len(bound.neighbours)) * squared_norm, LEAST_CURVATURE)
-            singular = lapack.dpotrf(matrix, lower=1)[1]
+            M.flat[:: len(g) + 1] -= max(8.0 * (1 + len(bound.neighbours)) * squared_norm, LEAST_CURVATURE)
+            singular = lapack.dpotrf(M, lower=1)[1]
         is_near[i] = squared_norm < np.inf and not singular
     return is_near
 
 
 class _CurvatureBound:
-    """The lower bound M of the Hessian of one site in `proven_near_optimum`, summed over chunks of rows.
+    """The lower bound M of the Hessian of one site in `prove_near_optimum`, summed over chunks of rows.
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes at least
     ``c z z'``, ``c = w p_0 min_a p_a``. Only the rows of largest c count in each chunk, all with the smallest c of
@@ -293,16 +287,17 @@ class _CurvatureBound:
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
         self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
+        # with few rows, the share is larger: at least four times as many rows as M has columns
         self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n_rows))
 
-    def add(self, codes: np.ndarray, weight: np.ndarray) -> None:
-        """Add a chunk of rows: codes (n, regressors) of all regressors and ``c`` (n,)."""
-        n_below = int((1.0 - self._share) * len(weight))
-        heaviest = np.argpartition(weight, n_below)[n_below:]
-        least_weight = float(weight[heaviest[0]])
-        neighbour_codes = codes[heaviest].take(self.neighbours, axis=1)
-        kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_weight)
-        self._weight += least_weight * len(heaviest)
+    def add(self, codes: np.ndarray, row_curvatures: np.ndarray) -> None:
+        """Add a chunk of rows: codes (n, regressors) of all regressors, and the c of each row (n,)."""
+        n_dropped = int((1.0 - self._share) * len(row_curvatures))
+        largest_rows = np.argpartition(row_curvatures, n_dropped)[n_dropped:]
+        least_curvature = float(row_curvatures[largest_rows[0]])
+        neighbour_codes = codes[largest_rows].take(self.neighbours, axis=1)
+        kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_curvature)
+        self._weight += least_curvature * len(largest_rows)
 
     def matrix(self) -> np.ndarray:
         """Return M, shape (1 + D, 1 + D) for the D columns of the neighbours; the constant is first."""
@@ -316,24 +311,25 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     For ``J_ij(a, b)``: rows with i at its reference level or at a (first axis), j at its reference level or at b
     (second axis), both known. If one of the four is zero, the coupling has no finite value without a penalty.
     """
-    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    level_i, level_j = cells(layout)
-    i, j = predictor[level_i], predictor[level_j]
+    predictor_of_column = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    column_i, column_j = cells(layout)
+    i, j = predictor_of_column[column_i], predictor_of_column[column_j]
     pair_weight = pair_counts(sample, layout)
-    member = (predictor[:, None] == np.arange(layout.m)).astype(float)
-    level_weight = pair_weight @ member  # (D, m): level of the row, any level >= 1 of the other predictor
+    is_level_of = (predictor_of_column[:, None] == np.arange(layout.m)).astype(float)
+    level_weight = pair_weight @ is_level_of  # (D, m): rows with this level and any level >= 1 of the other
+    # known_weight (m, m): rows with both known; known_levels (D, m): rows with this level, the other known
     if sample.missing is None:
         known_weight = np.full((layout.m, layout.m), sample.total)
         known_levels = np.concatenate([n[1:] for n in level_counts(sample, layout.n_levels)])[:, None]
         known_levels = known_levels.repeat(layout.m, 1)
     else:
         known_weight, known_levels = known_counts(sample, layout)
-    predictor_weight = member.T @ level_weight
-    level_known = member.T @ known_levels  # (m, m): any level >= 1 of the row's predictor, the other known
-    cell_weights = np.empty((2, 2, len(level_i)))
-    cell_weights[1, 1] = pair_weight[level_i, level_j]
-    cell_weights[1, 0] = known_levels[level_i, j] - level_weight[level_i, j]
-    cell_weights[0, 1] = known_levels[level_j, i] - level_weight[level_j, i]
+    predictor_weight = is_level_of.T @ level_weight  # (m, m): rows with any level >= 1 of both
+    level_known = is_level_of.T @ known_levels  # (m, m): rows with any level >= 1 of the one, the other known
+    cell_weights = np.empty((2, 2, len(column_i)))
+    cell_weights[1, 1] = pair_weight[column_i, column_j]
+    cell_weights[1, 0] = known_levels[column_i, j] - level_weight[column_i, j]
+    cell_weights[0, 1] = known_levels[column_j, i] - level_weight[column_j, i]
     cell_weights[0, 0] = known_weight[i, j] - level_known[i, j] - level_known[j, i] + predictor_weight[i, j]
     return cell_weights
 
@@ -348,12 +344,13 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """
     if layout.order <= 2:
         weights = cell_counts(sample, layout)
+        # expected counts are products of margins over the total; the smallest has the smallest margins
         margins = np.minimum(*weights.sum(axis=0)), np.minimum(*weights.sum(axis=1))
         total = np.maximum(weights.sum(axis=(0, 1)), 1.0)
         return margins[0] * margins[1] / total, (weights == 0).any(axis=(0, 1))
     expected, absent = [], []
     for scope in layout.scopes[layout.m :]:
-        weights = _compared_cells(sample, layout, scope)
+        weights = _count_compared_cells(sample, layout, scope)
         is_compared = np.ones(weights.shape[:-1], dtype=bool)
         if not all(layout.index(*sub_scope) >= 0 for k in range(2, len(scope)) for sub_scope in combinations(scope, k)):
             # if some subset of the predictors has no term, only the cell of the coupling and its neighbours count
@@ -363,7 +360,7 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(expected), np.concatenate(absent)
 
 
-def _compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndarray:
+def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> np.ndarray:
     """Return the weights (2, ..., 2, couplings) of the cells that the couplings of the term `scope` compare.
 
     Index 0 of an axis is the reference level of that predictor, index 1 the coupling's level (see `cell_sizes`).
@@ -375,8 +372,9 @@ def _compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> n
     shape = tuple(int(L) for L in layout.n_levels[list(scope)])
     joint_level = np.ravel_multi_index(tuple(sample.codes[in_rows][:, scope].T.astype(np.intp)), shape)
     weights = np.bincount(joint_level, sample.weights[in_rows], int(np.prod(shape))).reshape(shape)
-    for axis in range(len(scope) - 1, -1, -1):  # put a new axis of length 2 in front for each predictor, the last first
-        axis += len(scope) - 1 - axis
+    # for each predictor, the last first: compare its reference level with each other level on a new axis in front
+    for axis in range(len(scope) - 1, -1, -1):
+        axis += len(scope) - 1 - axis  # the new axes in front have moved it
         at_level = np.delete(weights, 0, axis=axis)
         at_reference = np.repeat(np.take(weights, [0], axis=axis), at_level.shape[axis], axis=axis)
         weights = np.stack([at_reference, at_level])
@@ -384,9 +382,9 @@ def _compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]) -> n
 
 
 def _fit_without_highest_term(observed: np.ndarray) -> np.ndarray:
-    """Return expected counts of cells (2, ..., 2, couplings) without the highest-order term.
+    """Return the counts (2, ..., 2, couplings) that are expected without the highest-order term, given the observed.
 
-    Iterative proportional fitting to the observed margins, each summed over one axis; exact at once for two axes.
+    Iterative proportional fitting to the observed margins, each summed over one axis; one round is exact for two axes.
     """
     fitted, n_axes = np.ones(observed.shape), observed.ndim - 1
     for _ in range(1 if n_axes == 2 else FITTING_ROUNDS):

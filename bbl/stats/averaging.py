@@ -10,7 +10,7 @@ from bbl.stats.scores import log_probabilities
 
 __all__ = ["averaged_scores", "convex_weights"]
 
-MAX_GRADIENT = 1e-12  # per total weight and parameter, in ln w, at which the optimum is reached
+MAX_GRADIENT = 1e-12  # derivative by a ln w_m, as a share of the total weight, at which the optimum is reached
 MAX_STEPS = 200
 ROUNDING = 1e-15  # relative rounding error of the objective
 
@@ -25,7 +25,7 @@ def averaged_scores(
     scores : sequence of M ndarrays, shape (n, K)
         Class scores of each member.
     weights : ndarray, shape (M,)
-        Positive.
+        Weights w_m of the members, positive.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
         Rows for which a member makes no prediction; the other members then share its weight.
 
@@ -72,10 +72,11 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
     w = a / a.sum()
     if not is_scored.any():
         return w
-    p = np.exp(log_p - log_p.max(axis=0))
+    p = np.exp(log_p - log_p.max(axis=0))  # a common factor of a row's p_mk does not move the maximum
     total = weights.sum() + a.sum()
 
     def objective(w: np.ndarray) -> float:
+        """Return the function of the Notes, up to a constant."""
         return float(weights @ np.log(w @ p)) + float(a @ np.log(w)) - total * float(w.sum())
 
     value = objective(w)
@@ -85,9 +86,10 @@ def convex_weights(log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray
         if np.abs(w * gradient).max() <= MAX_GRADIENT * total:
             break
         direction = np.linalg.solve((p * (weights / mixture**2)) @ p.T + np.diag(a / w**2), gradient)
-        step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))  # keeps w positive
+        step = min(1.0, 0.9 / max(1e-300, float((-direction / w).max())))  # at most 0.9 of the way to w_m = 0
         slope = float(direction @ gradient)
         new_value = objective(w + step * direction)
+        # Armijo's rule, unless the expected gain is a rounding error
         while not new_value >= value + 1e-4 * step * slope and step * slope > ROUNDING * abs(value):
             step *= 0.5
             new_value = objective(w + step * direction)

@@ -13,7 +13,7 @@ __all__ = ["CALIBRATE", "Calibration", "fit_calibration"]
 
 CALIBRATE = get_args(CalibrationKind)
 FIRM_PENALTY = 10.0  # weight of the penalty with "firm", in observations; 1 otherwise
-MAX_GRADIENT = 1e-10  # of the mean loss, at which the optimum is reached
+MAX_GRADIENT = 1e-10  # derivative of the mean loss at which the optimum is reached
 MAX_STEPS = 200
 LONGEST_STEP = 5.0  # largest change of an offset or of ln T in a step
 ROUNDING = 1e-15  # relative rounding error of the loss
@@ -48,17 +48,17 @@ def fit_calibration(
         Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        No calibration; an offset for each group; offsets and one temperature; the latter with a penalty of the weight
-        of ten observations. "firm" is for settings chosen by calibrated losses, which would otherwise favour settings
-        whose calibration fits the noise of few rows.
+        No calibration; an offset for each group; offsets and one temperature; offsets and one temperature with a
+        penalty of the weight of ten observations. "firm" is for settings chosen by calibrated losses, which would
+        otherwise favour settings whose calibration fits the noise of few rows.
     start : Calibration, optional
         Warm start from similar rows.
 
     Examples
     --------
     >>> scores = np.array([[0.0, 5.0], [0.0, 6.0], [0.0, 4.0], [0.0, 7.0]])
-    >>> found = fit_calibration(scores, np.array([0, 1, 0, 1]), np.full(4, 100.0), "offset")
-    >>> bool(found.offset[0] - found.offset[1] > 4.0)
+    >>> calibration = fit_calibration(scores, np.array([0, 1, 0, 1]), np.full(4, 100.0), "offset")
+    >>> bool(calibration.offset[0] - calibration.offset[1] > 4.0)
     True
     """
     K = scores.shape[1]
@@ -67,61 +67,62 @@ def fit_calibration(
     if kind == "none" or not is_possible.any():
         return Calibration(1.0, np.zeros(K))
     scores, y, weights = scores[is_possible], y[is_possible], weights[is_possible]
-    finite = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
+    finite_scores = np.maximum(scores, LEAST_SCORE)  # other groups may have score -inf
     start_x = np.zeros(K + 1) if start is None else np.append(start.offset, np.log(start.temperature))
-    tempered = kind != "offset"
+    fits_temperature = kind != "offset"
     penalty = FIRM_PENALTY if kind == "firm" else 1.0
-    x = _minimise(np.ascontiguousarray(finite.T), y, weights, tempered, start_x, penalty)
-    return Calibration(float(np.exp(x[K])) if tempered else 1.0, x[:K] - x[:K].mean())
+    x = _minimise_loss(np.ascontiguousarray(finite_scores.T), y, weights, fits_temperature, start_x, penalty)
+    return Calibration(float(np.exp(x[K])) if fits_temperature else 1.0, x[:K] - x[:K].mean())
 
 
-def _minimise(
-    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, tempered: bool, x: np.ndarray, penalty: float
+def _minimise_loss(
+    scores: np.ndarray, y: np.ndarray, weights: np.ndarray, fits_temperature: bool, x: np.ndarray, penalty: float
 ) -> np.ndarray:
     """Return offsets and ln T (K + 1,) of least penalised log-loss of `scores` (K, N), starting from `x` (K + 1,).
 
-    `tempered` says whether ln T is fitted; `penalty` is its weight in observations. Newton's method with the absolute
-    eigenvalues of the Hessian, since the loss is not convex in ln T.
+    `fits_temperature` says whether ln T is fitted, or stays 0; `penalty` is the weight of the penalty in observations.
+    Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
     """
     K = len(scores)
-    share, prior = weights / weights.sum(), penalty / weights.sum()  # per total weight
-    row_scores = scores[y, np.arange(len(y))]
-    observed_share, observed_score = np.bincount(y, share, K), float(share @ row_scores)
+    row_shares, ridge = weights / weights.sum(), penalty / weights.sum()  # all per total weight
+    observed_scores = scores[y, np.arange(len(y))]
+    observed_shares, mean_observed_score = np.bincount(y, row_shares, K), float(row_shares @ observed_scores)
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the penalised loss, probabilities times row shares (K, N), and ``T * scores`` (K, N)."""
-        z = np.exp(x[K]) * scores if tempered else scores
+        z = np.exp(x[K]) * scores if fits_temperature else scores
         p = z + x[:K, None]
         top = p.max(axis=0)
         p -= top
         np.exp(p, out=p)
         total = p.sum(axis=0)
-        value = float(share @ (np.log(total) + top)) - float(observed_share @ x[:K]) + 0.5 * prior * float(x @ x)
-        value -= (float(np.exp(x[K])) if tempered else 1.0) * observed_score
-        p *= share / total
+        value = float(row_shares @ (np.log(total) + top)) - float(observed_shares @ x[:K]) + 0.5 * ridge * float(x @ x)
+        value -= (float(np.exp(x[K])) if fits_temperature else 1.0) * mean_observed_score
+        p *= row_shares / total
         return value, p, z
 
     value, p, z = loss(x)
     for _ in range(MAX_STEPS):
         group_share = p.sum(axis=1)
-        gradient, hessian = prior * x, prior * np.eye(K + 1)
-        gradient[:K] += group_share - observed_share
-        hessian[:K, :K] += np.diag(group_share) - (p / share) @ p.T
-        if tempered:
+        gradient, hessian = ridge * x, ridge * np.eye(K + 1)
+        gradient[:K] += group_share - observed_shares
+        hessian[:K, :K] += np.diag(group_share) - (p / row_shares) @ p.T
+        if fits_temperature:
+            # derivatives by ln T: z = T scores has the derivative z
             score_p = p * z
-            mean_score = score_p.sum(axis=0) / share
+            mean_score = score_p.sum(axis=0) / row_shares
             centred = score_p - p * mean_score
-            ln_T_gradient = float(score_p.sum()) - float(np.exp(x[K])) * observed_score
+            ln_T_gradient = float(score_p.sum()) - float(np.exp(x[K])) * mean_observed_score
             gradient[K] += ln_T_gradient
             hessian[:K, K] = hessian[K, :K] = centred.sum(axis=1)
             hessian[K, K] += float((centred * z).sum()) + ln_T_gradient
         if np.abs(gradient).max() <= MAX_GRADIENT:
             break
         eigenvalues, eigenvectors = np.linalg.eigh(hessian)
-        direction = -eigenvectors @ ((eigenvectors.T @ gradient) / np.maximum(np.abs(eigenvalues), prior))
+        direction = -eigenvectors @ ((eigenvectors.T @ gradient) / np.maximum(np.abs(eigenvalues), ridge))
         direction /= max(1.0, np.abs(direction).max() / LONGEST_STEP)
         slope, step, rounding = float(direction @ gradient), 1.0, ROUNDING * (1.0 + abs(value))
-        while True:
+        while True:  # halve the step by Armijo's rule, unless the expected gain is a rounding error
             trial = loss(x + step * direction)
             if trial[0] <= value + 1e-4 * step * slope or -step * slope < rounding:
                 break

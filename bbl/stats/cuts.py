@@ -22,14 +22,14 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     last_cut = len(values) - 2  # at least one value is above the last cut
     targets = np.arange(1, bins) / bins
     cut_after = np.unique([int(np.abs(cumulative_share - target).argmin()) for target in targets])
-    return _midpoints(values, cut_after[cut_after <= last_cut])
+    return _find_midpoints(values, cut_after[cut_after <= last_cut])
 
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
     """Return the cuts between bins of equal width that have values on both sides; `weights` are ignored."""
     low, high = float(x.min()), float(x.max())
     cuts = np.linspace(low, high, bins + 1)[1:-1]
-    cuts = _rounded(cuts, np.full(len(cuts), (high - low) / bins))
+    cuts = _round_cuts(cuts, np.full(len(cuts), (high - low) / bins))
     return cuts[(cuts > low) & (cuts < high)]
 
 
@@ -63,32 +63,34 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     intervals = [(0, len(values))]
     while intervals and len(cut_after) < most:
         low, high = intervals.pop()
-        n_lower = _best_cut(counts_before[low : high + 1] - counts_before[low])
+        n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
         if n_lower:
             cut_after.append(low + n_lower - 1)
             intervals += [(low, low + n_lower), (low + n_lower, high)]
-    return _midpoints(values, np.array(sorted(cut_after), dtype=np.intp))
+    return _find_midpoints(values, np.array(sorted(cut_after), dtype=np.intp))
 
 
-def _best_cut(counts_before: np.ndarray) -> int:
+def _find_best_cut(counts_before: np.ndarray) -> int:
     """Return how many values are below the cut that saves most bits in an interval of v values, 0 if none saves any.
 
     `counts_before` (v + 1, K) holds the weight of each group before each value, and in all.
     """
     total = counts_before[-1]
-    n = total.sum()
+    total_weight = total.sum()
     lower, upper = counts_before[1:-1], total - counts_before[1:-1]
     if not len(lower):
         return 0
-    n1, n2 = lower.sum(axis=1), upper.sum(axis=1)
-    split_entropy = (n1 * _entropy(lower) + n2 * _entropy(upper)) / n
+    lower_weights, upper_weights = lower.sum(axis=1), upper.sum(axis=1)
+    split_entropy = (lower_weights * _entropy(lower) + upper_weights * _entropy(upper)) / total_weight
     best = int(split_entropy.argmin())
     entropy = float(_entropy(total[None])[0])
-    # numbers of groups that occur in the interval, below and above the cut
+    # the bits that the cut itself costs depend on the numbers of groups in the interval, below and above the cut
     k, k1, k2 = ((c > 0).sum() for c in (total, lower[best], upper[best]))
     entropy1, entropy2 = (float(_entropy(counts[best : best + 1])[0]) for counts in (lower, upper))
-    cost = np.log2(max(n - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - (k1 * entropy1 + k2 * entropy2))
-    cost /= n
+    cost = (
+        np.log2(max(total_weight - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - (k1 * entropy1 + k2 * entropy2))
+    )
+    cost /= total_weight
     return best + 1 if entropy - float(split_entropy[best]) > cost else 0
 
 
@@ -99,13 +101,14 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
         return -np.where(share > 0, share * np.log2(share), 0.0).sum(axis=1)
 
 
-def _midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
+def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
     """Return rounded midpoints between the values at the indices `cut_after` and the next values."""
     gaps = values[cut_after + 1] - values[cut_after]
-    return _rounded(values[cut_after] + gaps / 2, gaps)
+    return _round_cuts(values[cut_after] + gaps / 2, gaps)
 
 
-def _rounded(cuts: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Round cuts, which become labels, to few digits, by at most a thousandth of their `room`."""
-    digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(room, 5e-324, 1e308))).astype(int).tolist()
+def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """Round cuts (c,), which become labels, to few digits, each by at most a thousandth of its gap in `gaps` (c,)."""
+    # half a unit of the last digit is at most a thousandth of the gap, which is kept from 0 and inf for its logarithm
+    digits = np.ceil(-np.log10(2e-3) - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
     return np.array([round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)])

@@ -43,10 +43,10 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     >>> bool(split_rhat(draws) < 1.01)
     True
     """
-    bulk = _per_quantity(draws, rank, _rhat)
+    bulk = _apply_per_quantity(draws, rank, _compute_rhat)
     if not flag("folded", folded):
         return bulk
-    return np.fmax(bulk, _per_quantity(draws, rank, _rhat, lambda x: np.abs(x - np.median(x))))
+    return np.fmax(bulk, _apply_per_quantity(draws, rank, _compute_rhat, lambda x: np.abs(x - np.median(x))))
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
@@ -62,7 +62,7 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
     >>> bool(3000 < effective_sample_size(draws) < 5000)
     True
     """
-    return _per_quantity(draws, rank, _ess)
+    return _apply_per_quantity(draws, rank, _compute_ess)
 
 
 def tail_sample_size(draws) -> np.ndarray:
@@ -74,7 +74,12 @@ def tail_sample_size(draws) -> np.ndarray:
     >>> bool(3000 < tail_sample_size(draws) < 5000)
     True
     """
-    sizes = [_per_quantity(draws, False, _ess, lambda x, q=q: x <= np.quantile(x, q), True) for q in (0.05, 0.95)]
+    sizes = [
+        _apply_per_quantity(
+            draws, rank=False, function=_compute_ess, transform=lambda x, q=q: x <= np.quantile(x, q), before_split=True
+        )
+        for q in (0.05, 0.95)
+    ]
     return np.minimum(*sizes)
 
 
@@ -100,13 +105,13 @@ def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]
     (1.0, 1.2)
     """
     draws = np.sort(np.asarray(draws, dtype=float).reshape(-1, *np.shape(draws)[2:]), axis=0)
-    n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)
+    n_steps = min(int(np.floor(level * len(draws))), len(draws) - 1)  # from the first to the last draw of an interval
     width = draws[n_steps:] - draws[: len(draws) - n_steps]
-    first = width.argmin(axis=0)[None]
-    return np.take_along_axis(draws, first, axis=0)[0], np.take_along_axis(draws, first + n_steps, axis=0)[0]
+    start = width.argmin(axis=0)[None]
+    return np.take_along_axis(draws, start, axis=0)[0], np.take_along_axis(draws, start + n_steps, axis=0)[0]
 
 
-def _per_quantity(
+def _apply_per_quantity(
     draws, rank: bool, function: Callable, transform: Callable | None = None, before_split: bool = False
 ) -> np.ndarray:
     """Apply `function` to the split chains (2 n_chains, n_draws // 2) of each quantity; return the values (...).
@@ -120,9 +125,9 @@ def _per_quantity(
     function : callable
         From split chains to a number.
     transform : callable, optional
-        Change of the draws before all this, such as an indicator of a tail: of the whole chains with `before_split`,
-        else of the split chains.
+        Change of the draws before that, such as an indicator of a tail.
     before_split : bool
+        Whether `transform` is applied to whole chains.
     """
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4 or not np.isfinite(draws).all():
@@ -156,7 +161,7 @@ def _variances(x: np.ndarray) -> tuple[float, float]:
     return W, W * (n - 1) / n + float(x.mean(axis=1).var(ddof=1))
 
 
-def _rhat(x: np.ndarray) -> float:
+def _compute_rhat(x: np.ndarray) -> float:
     """Return R-hat of chains x (chains, draws)."""
     W, pooled = _variances(x)
     if x.min() == x.max():
@@ -164,7 +169,7 @@ def _rhat(x: np.ndarray) -> float:
     return float(np.sqrt(pooled / W)) if W > 0.0 else np.inf
 
 
-def _ess(x: np.ndarray) -> float:
+def _compute_ess(x: np.ndarray) -> float:
     """Return the effective sample size of chains x (chains, draws)."""
     if x.min() == x.max():
         return np.nan
@@ -179,4 +184,4 @@ def _ess(x: np.ndarray) -> float:
     # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag counts if positive
     n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
     tau = -1.0 + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum()) + max(float(rho[2 * n_pairs]), 0.0)
-    return m * n / max(tau, 1.0 / np.log10(m * n))
+    return m * n / max(tau, 1.0 / np.log10(m * n))  # at most S log10(S) for S = m n draws

@@ -14,8 +14,8 @@ __all__ = ["matched_size", "mutual_information", "neighbour_weights"]
 
 LANES = 64  # rows that the kernel compares at a time
 STEP = 4096  # rows between two reports of progress
-FIRST_GAIN = 10.0  # of the log size per nat of excess information; that of step t is a t-th of it
-ARRAYS = 4  # of shape (batch, concentrations, L) at a time
+FIRST_GAIN = 10.0  # change of the log size per nat of excess information at step 1; at step t it is 1/t of that
+ARRAYS = 4  # arrays of shape (batch, concentrations, L) that exist at a time
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on the concentration of the Dirichlet
 
 
@@ -30,18 +30,20 @@ def neighbour_weights(codes: np.ndarray, identity: float, progress: Callable | N
     progress : callable, optional
         Called with the share of the pairs of rows that were compared since the last call.
     """
-    narrow = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
-    rows, distinct_row, n_copies = np.unique(narrow, axis=0, return_inverse=True, return_counts=True)
+    small_codes = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
+    rows, distinct_row, n_copies = np.unique(small_codes, axis=0, return_inverse=True, return_counts=True)
     n, m = rows.shape
     blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
     blocks.reshape(-1, m)[:n] = rows
+    # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the product
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
+    # blocks (blocks, m, LANES): the kernel compares a row with LANES rows at a time, column by column
     blocks, n_neighbours = np.ascontiguousarray(blocks.transpose(0, 2, 1)), n_copies.copy()
     for begin in range(0, n, STEP):
         end = min(n, begin + STEP)
         _kernel.count_neighbours(rows, blocks, n_copies, max_differences, n_neighbours, begin, end)
         if progress is not None:
-            progress((end - begin) * (2 * n - begin - end) / n**2)  # of all pairs
+            progress((end - begin) * (2 * n - begin - end) / n**2)  # rows are compared with all later ones
     return 1.0 / n_neighbours[distinct_row.ravel()]
 
 
@@ -74,26 +76,30 @@ def matched_size(
     n_levels : ndarray of int, shape (m,)
     weights : ndarray, shape (n,)
     rng : numpy.random.Generator
-    n_steps, batch : int
-        Steps, and pairs of columns drawn in each.
+    n_steps : int
+        Number of steps.
+    batch : int
+        Number of pairs of columns that are drawn in each step.
     progress : callable, optional
         Called with the share of the steps that were done since the last call.
     """
     m, L = codes.shape[1], int(n_levels.max())
     check_memory(8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS, "An effective sample size", "Use a smaller batch.")
     total, is_level = weights.sum(), np.arange(L) < n_levels[:, None]
+    # (m, L): observed shares of the levels of each column
     shares = np.array([np.bincount(codes[:, i], weights, L) for i in range(m)]) / total
     information_of_pair: dict[tuple[int, int], float] = {}
     log_size = np.log(total)
     for t in range(n_steps):
         i = rng.integers(0, m, batch)
-        j = (i + rng.integers(1, m, batch)) % m
+        j = (i + rng.integers(1, m, batch)) % m  # a column other than i
         pairs = zip(i, j, strict=True)
-        observed = np.mean([_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs])
+        observed = np.mean([_cached_information(codes, weights, information_of_pair, a, b, L) for a, b in pairs])
         size = max(int(round(np.exp(log_size))), 1)
-        p, q = (_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
-        joint = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
-        tables = rng.multinomial(size, joint / joint.sum(axis=1, keepdims=True)).reshape(batch, L, L)
+        # frequencies (batch, L) of the two columns of each pair
+        p, q = (_draw_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
+        cell_p = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
+        tables = rng.multinomial(size, cell_p / cell_p.sum(axis=1, keepdims=True)).reshape(batch, L, L)
         # more information by chance than observed: too few rows
         log_size += (mutual_information(tables).mean() - observed) * FIRST_GAIN / (t + 1)
         if progress is not None:
@@ -101,10 +107,13 @@ def matched_size(
     return float(np.exp(log_size))
 
 
-def _information(
+def _cached_information(
     codes: np.ndarray, weights: np.ndarray, cache: dict[tuple[int, int], float], i: int, j: int, L: int
 ) -> float:
-    """Return the mutual information of columns i and j with at most L levels, from or into the cache by pair."""
+    """Return the mutual information of columns i and j, which have at most L levels.
+
+    It is taken from `cache`, or stored there, under the pair (lower column, higher column).
+    """
     pair = (min(i, j), max(i, j))
     if pair not in cache:
         cells = codes[:, pair[0]].astype(np.intp) * L + codes[:, pair[1]]
@@ -112,20 +121,22 @@ def _information(
     return cache[pair]
 
 
-def _frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw frequencies (batch, L) from Dirichlet posteriors given counts (batch, L), concentrations included.
+def _draw_frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
 
-    `is_level` (batch, L) tells which of the L codes each column has; other frequencies are zero.
+    The concentration of each prior is drawn first, from its posterior on the grid `CONCENTRATIONS`. `is_level`
+    (batch, L) tells which of the L codes each column has; other frequencies are zero.
     """
     from scipy.special import gammaln
 
+    # K levels and total count N of each column; log_p (batch, concentrations): log probability of its counts
     concentrations, K, N = CONCENTRATIONS[:, None], is_level.sum(axis=1), counts.sum(axis=1)
     log_terms = gammaln(counts[:, None, :] + concentrations) - gammaln(concentrations)
     log_p = np.where(is_level[:, None, :], log_terms, 0.0).sum(axis=2)
     log_p += gammaln(K[:, None] * CONCENTRATIONS) - gammaln(N[:, None] + K[:, None] * CONCENTRATIONS)
     p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
     cumulative = np.cumsum(p, axis=1)
-    alpha = CONCENTRATIONS[(cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)]
-    gamma = np.where(is_level, rng.standard_gamma(np.where(is_level, counts + alpha[:, None], 1.0)), 0.0)
-    gamma += 1e-300 * is_level
+    concentration = CONCENTRATIONS[(cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)]
+    gamma = np.where(is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0)
+    gamma += 1e-300 * is_level  # all gammas of small shapes may underflow to zero
     return gamma / gamma.sum(axis=1, keepdims=True)

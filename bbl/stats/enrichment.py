@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["hypergeometric", "rank_test"]
 
 NORMAL_FROM = 20  # least number of known, and of unknown, pairs for the normal approximation of rank sums
-PERMUTATIONS = 9999  # drawn if there are fewer
+PERMUTATIONS = 9999  # random permutations, if there are fewer known or unknown pairs
 
 
 def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,16 +23,17 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     taken : ndarray of int, shape (T,)
         Numbers of first pairs to test.
     pairs, total : int
-        Number of all pairs, and of all known pairs.
+        Number of all pairs, and of all known pairs, listed or not.
 
     Returns
     -------
     n_known, p : ndarray, shape (T,)
+        Number of known pairs among the first ``taken[t]``, and the probability of at least so many in random order.
 
     Examples
     --------
-    >>> found, p = hypergeometric(np.array([True, True, False]), np.array([2]), pairs=10, total=3)
-    >>> int(found[0]), float(p[0].round(4))
+    >>> n_known, p = hypergeometric(np.array([True, True, False]), np.array([2]), pairs=10, total=3)
+    >>> int(n_known[0]), float(p[0].round(4))
     (2, 0.0667)
     """
     from scipy.stats import hypergeom
@@ -60,6 +61,7 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     if not total or not n_unknown:
         return float("nan"), float("nan")
     n = len(known)
+    # listed pairs have falling scores, unlisted ones 0: among the latter the order of known and unknown does not matter
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
     is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
     test = mannwhitneyu(score[is_known], score[~is_known], alternative="greater", method="asymptotic")

@@ -49,8 +49,9 @@ def score_table(
     y, predicted : ndarray of int, shape (n,)
         Observed and predicted group of each row.
     weights : ndarray, shape (n,)
-        Frequencies.
+        Frequencies of the rows.
     level : float, default 0.95
+        Coverage of the limits.
 
     Returns
     -------
@@ -87,13 +88,13 @@ def score_table(
 
 def areas(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95) -> np.ndarray:
     """Return the AUC of each group against all others with its limits, (K, 3); nan if all rows are in one group."""
-    rows = []
+    areas_and_limits = []
     for k, score in enumerate(link(scores).T):
         positive = y == k
         area, *wald = auc(score, positive, weights, level)
         limits = area_limits(area, weights @ positive, weights @ ~positive, level, (wald[0], wald[1]))
-        rows.append([area, *limits])
-    return np.array(rows)
+        areas_and_limits.append([area, *limits])
+    return np.array(areas_and_limits)
 
 
 def roc_curve(

@@ -14,17 +14,18 @@ import numpy as np
 
 __all__ = ["PowerSeries", "hypergeometric", "root"]
 
-FURTHEST = 60.0  # log odds ratios beyond count as infinite
-MAX_STEPS = 200  # of Newton's method and bisection together; bisection alone takes 50
-PRECISION = 1e-10  # of a root
+FURTHEST = 60.0  # absolute log odds ratio beyond which it counts as infinite
+MAX_STEPS = 200  # steps of Newton's method and bisection together; bisection alone takes 50
+PRECISION = 1e-10  # a step of Newton's method or bisection that is shorter is the last
 MAX_PAIRED_WIDTH = 16  # polynomials with more coefficients are multiplied one by one; a power of 2
-LEAST_LOG_COEFFICIENT = -500.0  # of the observed count, beside the largest; exp(-745) is zero
+LEAST_LOG_COEFFICIENT = -500.0  # of the observed count, if the largest is 0; exp(-745) underflows to zero
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
     """Return the root of an increasing function; -inf or inf if there is none in [-end, end].
 
-    `increasing` returns value and slope. Newton's method from 0, with bisection where it leaves the bracket.
+    `increasing` returns value and slope at a point. Newton's method starts from 0, with bisection where it leaves the
+    bracket.
 
     Examples
     --------
@@ -42,6 +43,7 @@ def root(increasing: Callable[[float], tuple[float, float]], end: float) -> floa
             x = 0.5 * (low + high)
         if abs(x - previous) < PRECISION:
             break
+    # a bracket that has shrunk to an end has no root inside
     return float(np.copysign(np.inf, x)) if end - abs(x) < 2.0 * PRECISION else x
 
 
@@ -65,13 +67,13 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution for the difference of the two parameters, given the sum of both counts."""
+        """Return the distribution of this count given its sum with another: its parameter is the difference of both."""
         total = self.t + other.t
-        t = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
-        return PowerSeries(self.log_c[t] + other.log_c[total - t], self.t - int(t[0]))
+        counts = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
+        return PowerSeries(self.log_c[counts] + other.log_c[total - counts], self.t - int(counts[0]))
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution given that the estimate is finite; None if it is not.
+        """Return the distribution conditional on a finite estimate; None if the estimate is infinite.
 
         The estimate is infinite at the ends of the support, where no test is made; the tests that are made keep their
         level only if the distribution is conditioned on that.
@@ -99,6 +101,7 @@ class PowerSeries:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
+            """Return the mean of the count at `psi` less the mean to reach, and its slope, which is the variance."""
             mean_at_psi, variance = self.moments(psi)
             return mean_at_psi - mean, variance
 
@@ -123,6 +126,7 @@ class PowerSeries:
 
     def limits(self, level: float) -> tuple[float, float]:
         """Return the confidence limits of psi: the values at which a tail is ``(1 - level) / 2``."""
+        # the upper tail (side 1) rises with psi and gives the lower limit
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
@@ -132,7 +136,7 @@ class PowerSeries:
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            # solved for the logarithm of the tail, which is nearly linear far out
+            """Return `sign` times the log of the tail over `alpha`, which is nearly linear far out, and its slope."""
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
             tail_p = p * tail_share
@@ -165,26 +169,32 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
     is_informative = n_coefficients > 1
     rows, columns, n, lowest, n_coefficients = (v[is_informative] for v in (rows, columns, n, lowest, n_coefficients))
     start = np.cumsum(n_coefficients) - n_coefficients
-    table = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
-    t = lowest[table] + np.arange(len(table)) - start[table]
+    table_index = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
+    # first cell of the table, for each coefficient
+    t = lowest[table_index] + np.arange(len(table_index)) - start[table_index]
     log_c = -(
-        gammaln(t + 1) + gammaln(rows[table] - t + 1) + gammaln(columns[table] - t + 1)
-        + gammaln((n - rows - columns)[table] + t + 1)
+        gammaln(t + 1) + gammaln(rows[table_index] - t + 1) + gammaln(columns[table_index] - t + 1)
+        + gammaln((n - rows - columns)[table_index] + t + 1)
     )  # fmt: skip
-    log_product = _log_product(log_c, n_coefficients, start)
+    log_product = _multiply_log_polynomials(log_c, n_coefficients, start)
     if log_product[observed] < LEAST_LOG_COEFFICIENT:  # avoid underflow: centre the distribution on the observed count
-        psi = _centre(log_c, n_coefficients, start, observed)
-        tilted = _log_product(log_c + psi * (t - lowest[table]), n_coefficients, start)
-        log_product = tilted - psi * np.arange(len(tilted))
+        tilt = _find_centre(log_c, n_coefficients, start, observed)
+        # factors exp(tilt t) of the tables' coefficients are undone in the product
+        tilted_product = _multiply_log_polynomials(log_c + tilt * (t - lowest[table_index]), n_coefficients, start)
+        log_product = tilted_product - tilt * np.arange(len(tilted_product))
         log_product -= log_product.max()
     return PowerSeries(log_product, observed)
 
 
-def _centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int) -> float:
-    """Return the psi at which the sum of the counts has the mean `total`; other arguments as for `_product`."""
+def _find_centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int) -> float:
+    """Return the psi at which the sum of the tables' counts has the mean `total`.
+
+    The other arguments are those of `_multiply_polynomials`, `log_c` being the logarithms of its `c`.
+    """
     t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
 
     def excess(psi: float) -> tuple[float, float]:
+        """Return the mean of the sum of the counts at `psi` less `total`, and its slope, the sum of the variances."""
         log_p = log_c + psi * t
         p = np.exp(log_p - np.repeat(np.maximum.reduceat(log_p, start), n_coefficients))
         p /= np.repeat(np.add.reduceat(p, start), n_coefficients)
@@ -194,27 +204,31 @@ def _centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, to
     return float(np.clip(root(excess, FURTHEST), -FURTHEST, FURTHEST))
 
 
-def _log_product(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the log coefficients of a product of polynomials, the largest being 0; arguments as for `_product`."""
+def _multiply_log_polynomials(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the log coefficients of a product of polynomials, the largest being 0, given their log coefficients.
+
+    Arguments are those of `_multiply_polynomials`.
+    """
     if len(n_coefficients):
         log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
     with np.errstate(divide="ignore"):
-        return np.log(_product(np.exp(log_c), n_coefficients, start))
+        return np.log(_multiply_polynomials(np.exp(log_c), n_coefficients, start))
 
 
-def _product(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Return the coefficients of the product of polynomials, scaled to a maximum of 1.
+def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Return the coefficients (support,) of the product of polynomials, scaled to a maximum of 1.
 
     `c` holds the coefficients of one polynomial after the other; polynomial i has `n_coefficients[i]` from `start[i]`
     on. Strata are many and small, so short polynomials are padded to equal widths and multiplied pairwise, all at once.
     """
     products, width = np.ones((0, 2)), 2
+    # at each width, multiply pairs of the products so far and of the polynomials that have about this width
     while width <= MAX_PAIRED_WIDTH:
         polynomials = np.flatnonzero((n_coefficients <= width) & (2 * n_coefficients > width))
         is_coefficient = np.arange(width) < n_coefficients[polynomials, None]
         padded = np.zeros((len(polynomials), width))
         padded[is_coefficient] = c[(start[polynomials, None] + np.arange(width))[is_coefficient]]
-        products, width = _products_of_pairs(np.concatenate([products, padded])), 2 * width
+        products, width = _multiply_pairs(np.concatenate([products, padded])), 2 * width
     product = np.ones(1)
     wide = [c[a : a + n] for a, n in zip(start, n_coefficients, strict=True) if n > MAX_PAIRED_WIDTH]
     for factor in [*products, *wide]:
@@ -223,7 +237,7 @@ def _product(c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray) -> np
     return product[: int((n_coefficients - 1).sum()) + 1]
 
 
-def _products_of_pairs(factors: np.ndarray) -> np.ndarray:
+def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
     """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count / 2, 2 width).
 
     An odd last polynomial is returned as it is.

@@ -10,7 +10,7 @@ STEP = 0.1  # between nodes of the trapezoid rule
 BLOCK_NODES = 25  # nodes that are summed at a time
 MAX_BLOCKS = 40
 MAX_BISECTIONS = 60
-NEGLIGIBLE = 1e-40  # coefficient, as a share of the largest, that rounding left of a variable without one
+NEGLIGIBLE = 1e-40  # a coefficient that is a smaller share of the largest counts as a rounding error of zero
 
 
 def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
@@ -22,6 +22,7 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
         Weights ``c_i``, of either sign, and shapes of the variables. A chi-square with d degrees of freedom is twice a
         gamma variable of shape ``d / 2``.
     x : float, default 0.0
+        Threshold of the sum.
 
     Notes
     -----
@@ -40,13 +41,13 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     if not scale:
         return float(x < 0.0)
     c, x = coefficient / scale, x / scale
-    if x < float(shape @ c):
+    if x < float(shape @ c):  # below the mean, the tail of the negative sum is computed
         return 1.0 - _upper_tail(-c, shape, -x)
     return _upper_tail(c, shape, x)
 
 
 def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
-    """Return ``P(sum_i c_i G_i > x)`` for shapes `a`, at an `x` that is not below the mean.
+    """Return ``P(sum_i c_i G_i > x)`` for coefficients `c` and shapes `a` (r,), at an `x` that is not below the mean.
 
     The contour is ``s(v) = saddle + scale (bend (cosh v - 1) + i sinh v)``.
     """
@@ -54,7 +55,8 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
     if c_max <= 0.0 and x >= 0.0:
         return 0.0
     pole = 1.0 / c_max if c_max > 0.0 else np.inf
-    saddle = max(_saddle(c, a, x, pole), min(0.5 / np.sqrt(float(a @ c**2)), 0.5 * pole))
+    # not too near to 0, where the integrand has its other pole
+    saddle = max(_find_saddle(c, a, x, pole), min(0.5 / np.sqrt(float(a @ c**2)), 0.5 * pole))
     scale = min(1.0 / np.sqrt(float(a @ (c / (1.0 - c * saddle)) ** 2)), pole - saddle)
     # bend the contour so that exp(-s x) falls; less with many variables, whose generating function falls by itself
     bend = np.sign(x) / max(1.0, float(a.sum()))
@@ -66,7 +68,7 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
         log_integrand = -(a @ np.log(1.0 - np.multiply.outer(c, s))) - s * x
         integrand = np.exp(log_integrand) * ds_dv / s
         if not block:
-            integrand[0] *= 0.5
+            integrand[0] *= 0.5  # the end of the trapezoid rule
             peak = float(np.abs(integrand).max())
         total += float(integrand.imag.sum())
         if np.abs(integrand[-1]) <= 1e-17 * peak:
@@ -74,10 +76,11 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
     return min(max(STEP * total / np.pi, 0.0), 1.0)
 
 
-def _saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
-    """Return the saddle point in [0, pole): where the derivative of the cumulant generating function is `x`.
+def _find_saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
+    """Return the saddle point in [0, pole), where the derivative of the cumulant generating function is `x`, to 0.1 %.
 
-    `pole` is the singularity 1 / max(c) of the generating function, inf if there is none on the right.
+    `c` and `a` (r,) are the coefficients and shapes of the gamma variables, `pole` is the singularity 1 / max(c) of the
+    generating function, inf if there is none on the right.
     """
     low, high = 0.0, pole
     if not np.isfinite(high):

@@ -10,11 +10,11 @@ __all__ = [
 ]  # fmt: skip
 
 STATISTICS = ("G2", "X2", "Freeman-Tukey")
-SMALL_COUNT = 5.0  # Cochran (1954): at most a fifth of the expected counts may be below 5 ...
-SMALL_SHARE = 0.2
-LEAST_COUNT = 1.0  # ... and none below 1, for a chi-square distribution to be near
-ROUNDING = 1e-9  # by which counts may fall short of these
-SATURATED = 1e-9  # 1 less the leverage of a cell whose count the model reproduces, whatever it is
+SMALL_COUNT = 5.0  # an expected count below this is small in Cochran's rule (1954) for chi-square distributions
+SMALL_SHARE = 0.2  # largest share of small expected counts in Cochran's rule
+LEAST_COUNT = 1.0  # least expected count in Cochran's rule
+ROUNDING = 1e-9  # relative rounding error of expected counts, by which they may fall short of these
+SATURATED = 1e-9  # a cell with a leverage this near to 1 has a count that the model reproduces, whatever it is
 
 
 def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
@@ -69,8 +69,8 @@ def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
     excess = observed - fitted
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(excess == 0.0, 0.0, excess / fitted)
-    return np.maximum(2.0 * (xlog1py(observed, share) - excess), 0.0)
+        relative_excess = np.where(excess == 0.0, 0.0, excess / fitted)
+    return np.maximum(2.0 * (xlog1py(observed, relative_excess) - excess), 0.0)
 
 
 def adjusted_residuals(observed: np.ndarray, fitted: np.ndarray, leverage: np.ndarray) -> np.ndarray:
@@ -78,6 +78,6 @@ def adjusted_residuals(observed: np.ndarray, fitted: np.ndarray, leverage: np.nd
 
     They are standard normal in large samples from the model; nan in cells whose count the model always reproduces.
     """
-    left = 1.0 - leverage
+    variance = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(left > SATURATED, pearson_residuals(observed, fitted) / np.sqrt(left), np.nan)
+        return np.where(variance > SATURATED, pearson_residuals(observed, fitted) / np.sqrt(variance), np.nan)

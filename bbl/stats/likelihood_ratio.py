@@ -74,11 +74,11 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     from scipy.special import chdtrc
 
     tables = [np.asarray(n, dtype=float) for n in counts]
-    fits = [_one_predictor(n, prior_count) for n in tables]
+    fits = [_fit_predictor(n, prior_count) for n in tables]
     chisq = np.array([fit[2] for fit in fits])
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
-    exact = np.array([bool(d) and _least_expected(n) < EXACT_BELOW for n, d in zip(occurring, df, strict=True)])
+    exact = np.array([bool(df_i) and _least_expected(n) < EXACT_BELOW for n, df_i in zip(occurring, df, strict=True)])
     is_count = np.array([bool((n == np.rint(n)).all()) for n in tables])
     exact &= is_count
     p = np.where((df > 0) & is_count, chdtrc(np.maximum(df, 1), chisq), np.nan)
@@ -92,8 +92,8 @@ def _least_expected(n: np.ndarray) -> float:
     return float(n.sum(axis=1).min() * n.sum(axis=0).min() / n.sum())
 
 
-def _statistic(n: np.ndarray) -> np.ndarray:
-    """Return q, up to a constant of the margins, of tables (..., K, L)."""
+def _ratio_statistic(n: np.ndarray) -> np.ndarray:
+    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends on their margins alone."""
     from scipy.special import xlogy
 
     return 2.0 * xlogy(n, n).sum(axis=(-2, -1))
@@ -104,7 +104,7 @@ def _exact_p(n: np.ndarray) -> float:
     from scipy.stats import hypergeom, random_table
 
     rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
-    observed_statistic = _statistic(n) * (1.0 - 1e-12)
+    observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)  # equal statistics may differ by rounding
     max_cell = min(rows.min(), columns.min())
     if n.shape == (2, 2) and max_cell <= MAX_TABLES:
         # a table is determined by the cell of the smaller row and the smaller column
@@ -113,13 +113,13 @@ def _exact_p(n: np.ndarray) -> float:
         tables = np.stack([cell, r - cell, c - cell, rows.sum() - r - c + cell], axis=-1).astype(float)
         possible = (tables >= 0).all(axis=1)
         probability = hypergeom.pmf(cell, rows.sum(), r, c)[possible]
-        as_large = _statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
+        as_large = _ratio_statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
         return min(1.0, float(probability[as_large].sum()))
     drawn = random_table(rows, columns).rvs(size=RANDOM_TABLES, random_state=np.random.default_rng(0))
-    return (1.0 + float((_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
+    return (1.0 + float((_ratio_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
 
 
-def _one_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
+def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Return fields (K, L - 1), pooled fields (L - 1,) and statistic q of a predictor with counts n (K, L)."""
     from scipy.special import xlogy
 

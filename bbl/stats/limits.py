@@ -8,7 +8,7 @@ from bbl.stats.gammas import tail
 
 __all__ = ["area_limits", "mean_limits", "share_limits", "sum_limits"]
 
-MAX_DISTINCT = 2048  # more distinct values are put in so many bins, each replaced by its mean
+MAX_DISTINCT = 2048  # more distinct values are put in so many bins; a bin's values are replaced by their mean
 
 
 def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -55,23 +55,23 @@ def mean_limits(
     >>> round(lower, 4), round(upper, 4)
     (0.555, 0.9975)
     """
-    values, weights = _distinct_values(np.clip(values, low, high), weights)
+    values, weights = _merge_equal_values(np.clip(values, low, high), weights)
     alpha = (1.0 - level) / 2
-    return -_upper_limit(-values, weights, -low, alpha), _upper_limit(values, weights, high, alpha)
+    return -_find_upper_limit(-values, weights, -low, alpha), _find_upper_limit(values, weights, high, alpha)
 
 
-def _distinct_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct values and their total weights; too many values are binned, with the same overall mean."""
-    distinct, index = np.unique(values, return_inverse=True)
+    distinct, value_index = np.unique(values, return_inverse=True)
     if len(distinct) > MAX_DISTINCT:
         width = (distinct[-1] - distinct[0]) / MAX_DISTINCT
-        index = np.minimum(((values - distinct[0]) / width).astype(np.intp), MAX_DISTINCT - 1)
-    total = np.bincount(index, weights)
-    has_weight = total > 0
-    return np.bincount(index, weights * values)[has_weight] / total[has_weight], total[has_weight]
+        value_index = np.minimum(((values - distinct[0]) / width).astype(np.intp), MAX_DISTINCT - 1)
+    value_weights = np.bincount(value_index, weights)
+    has_weight = value_weights > 0
+    return np.bincount(value_index, weights * values)[has_weight] / value_weights[has_weight], value_weights[has_weight]
 
 
-def _upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
+def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
     """Return the upper limit of the mean of values of at most `high`, with tail probability `alpha`."""
     from scipy.optimize import brentq
 
@@ -79,9 +79,10 @@ def _upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: fl
     if values.min() >= high - rounding:
         return high
     mean = float(weights @ values / weights.sum())
-    extended, shapes = np.append(values, high), np.append(weights, 1.0)
+    extended, shapes = np.append(values, high), np.append(weights, 1.0)  # with one more value at the bound
 
     def excess(limit: float) -> float:
+        """Return the probability that the random mean exceeds `limit`, less `alpha`; zero at the upper limit."""
         return tail(extended - limit, shapes) - alpha
 
     return float(brentq(excess, mean, high, xtol=rounding, rtol=1e-10))
@@ -106,12 +107,13 @@ def area_limits(
     Parameters
     ----------
     area : float
+        The estimate.
     cases, controls : float
         Sizes of the two groups; both limits are nan if one is empty.
     level : float, default 0.95
     wald : (float, float), optional
-        Limits by DeLong's variance, which does not assume that but is zero for an area of 1. The wider limits are
-        returned.
+        Limits by DeLong's variance, which does not assume equal spread but is zero for an area of 1. On each side, the
+        limit farther from `area` is returned.
 
     Examples
     --------
@@ -126,15 +128,16 @@ def area_limits(
         return float("nan"), float("nan")
     z, mean_size_less_one = float(ndtri(0.5 + level / 2)), 0.5 * (cases + controls) - 1.0
 
-    def spread(a: float) -> float:
+    def relative_spread(a: float) -> float:
         """Return the squared half-width of the interval around area `a`, divided by ``a (1 - a)``."""
         return z**2 * (1.0 + mean_size_less_one * ((1.0 - a) / (2.0 - a) + a / (1.0 + a))) / (cases * controls)
 
     def excess(a: float) -> float:
-        return (area - a) ** 2 - a * (1.0 - a) * spread(a)
+        """Return the squared distance of `a` from the estimate less the squared half-width at `a`; zero at a limit."""
+        return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
     if area <= 0.0 or area >= 1.0:  # 0 and 1 are roots of `excess` but no limits
-        width = float(brentq(lambda b: b - (1.0 - b) * spread(b), 0.0, 1.0, xtol=1e-30))
+        width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))
         lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)
     else:
         lower, upper = float(brentq(excess, 0.0, area)), float(brentq(excess, area, 1.0))

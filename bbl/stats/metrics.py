@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 FLOOR = 1e-15  # smaller probabilities count as this in log-losses
-LEAST = float(np.log(FLOOR))
+LEAST = float(np.log(FLOOR))  # least log probability in log-losses
 
 
 def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
@@ -42,7 +42,7 @@ def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the squared distance of probabilities from the observed group's indicators, summed over groups, (n,)."""
+    """Return the sums (n,) over groups of squared differences of probability and indicator of the observed group."""
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
     return (error**2).sum(axis=1)

@@ -54,39 +54,41 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
     total, group_counts = counts.sum(axis=0), counts[g]
     with np.errstate(divide="ignore", invalid="ignore"):
         pooled = np.log(total[0]) - np.log(total[1])
-        limits = _log_odds(log_ratios, group_counts, total) - pooled
+        limits = _recover_log_odds(log_ratios, group_counts, total) - pooled
         estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
         group_variance, other_variance = (1.0 / group_counts).sum(axis=0), (1.0 / (total - group_counts)).sum(axis=0)
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
-        power = np.sqrt(_variance(counts, sizes, g) / variance_given_margins)
-        moved = estimate * np.sign(ratios) * np.abs(ratios) ** power
-    return np.where(estimate == 0.0, limits, moved)
+        error_ratio = np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins)
+        widened_limits = estimate * np.sign(ratios) * np.abs(ratios) ** error_ratio
+    return np.where(estimate == 0.0, limits, widened_limits)
 
 
-def _log_odds(log_ratios: np.ndarray, one: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return the log odds (D,) of the first sample, given its log odds ratios and the margins of the tables.
+def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Return the log odds (D,) of a sample, given its log odds ratios (D,) against another and the tables' margins.
 
-    The margins are the sums of its counts `one` (2, D) and the counts `total` (2, D) of both samples.
+    The margins are the sums of the sample's `counts` (2, D), and `total` (2, D), the counts of both samples.
     """
+    # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a quadratic equation
     # solve for the cell that is smaller than expected, from which the other one follows without cancellation
     is_low = log_ratios <= 0.0
-    n, size, column = total.sum(axis=0), one.sum(axis=0), np.where(is_low, total[0], total[1])
-    ratio = np.exp(-np.abs(log_ratios))
-    coefficient = n - size - column + ratio * (size + column)
-    root = np.sqrt(coefficient**2 + 4.0 * (1.0 - ratio) * ratio * size * column)
+    n, size, column = total.sum(axis=0), counts.sum(axis=0), np.where(is_low, total[0], total[1])
+    odds_ratio = np.exp(-np.abs(log_ratios))
+    coefficient = n - size - column + odds_ratio * (size + column)
+    root = np.sqrt(coefficient**2 + 4.0 * (1.0 - odds_ratio) * odds_ratio * size * column)
     cell = np.where(
         coefficient > 0.0,
-        2.0 * ratio * size * column / (coefficient + root),
-        (root - coefficient) / (2.0 * (1.0 - ratio)),
+        2.0 * odds_ratio * size * column / (coefficient + root),
+        (root - coefficient) / (2.0 * (1.0 - odds_ratio)),
     )
     log_odds = np.log(cell) - np.log(size - cell)
     return np.where(is_low, log_odds, -log_odds)
 
 
-def _variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
+def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray:
     """Return the variance (D,) of the shift of group `g`, given the sizes (K, D) of all groups, by the delta method."""
     total = counts.sum(axis=0)
+    # derivatives of the shift by the counts (K, 2, D)
     slopes = np.broadcast_to(-1.0 / total, counts.shape).copy()
     slopes[g] += 1.0 / counts[g]
     slopes[:, 1] *= -1.0

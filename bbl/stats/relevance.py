@@ -18,11 +18,11 @@ from bbl.stats.ties import first_largest
 __all__ = ["Selection", "select_predictors"]
 
 RIDGE = 0.1  # penalty of coefficients, so that they are finite where rows are separated
-SCORE_VARIANCE = 1.0  # added to variances of scores, so that a level in one or two rows is not significant
-INTERCEPT_RIDGE = 1e-6
-ROUNDING = 1e-9  # of the sum of shares of levels
+SCORE_VARIANCE = 1.0  # added to the variances of scores, so that a level in one or two rows is not significant
+INTERCEPT_RIDGE = 1e-6  # penalty of intercepts
+ROUNDING = 1e-9  # error of the sum of a row's shares of levels
 NEWTON_STEPS = 8
-LONGEST_STEP = 3.0  # of a coefficient in a Newton step; longer steps are shortened
+LONGEST_STEP = 3.0  # largest change of a coefficient in a Newton step; longer steps are shortened
 TOLERANCE = 1e-4  # a step that changes no coefficient by more is the last
 MAX_PAIR_WORK = 5e8  # rows times columns squared up to which pairs are tested
 ROWS_PER_PARAMETER = 3.0  # rows that the regression needs for each of its parameters
@@ -35,7 +35,7 @@ class Selection(NamedTuple):
     ----------
     predictors : tuple of int
     p_value : tuple of float
-        Of each when it was chosen, times twice the number of tests (Bonferroni), at most 1.
+        The p-value of each when it was chosen, times twice the number of tests (Bonferroni), at most 1.
     """
 
     predictors: tuple[int, ...]
@@ -48,10 +48,11 @@ def select_predictors(
     """Choose predictors one after another, as long as the next one is significant at `level`.
 
     Each candidate is tested by its score test (Rao 1948) in the regression of the group on the chosen predictors: the
-    gradient of its coefficients at zero, by its covariance given the others. The candidate of least p-value is chosen,
-    if that is below half of `level` divided by the number of candidates. When there is none, products of pairs are
-    tested in the same way, with the other half of `level`, and join the regression with both predictors: with no
-    relevant predictor any is chosen with a probability of at most `level`.
+    statistic is ``u' V^-1 u``, u being the gradient by its coefficients at zero, and V the covariance of u given the
+    other coefficients. The candidate of least p-value is chosen, if that is below half of `level` divided by the number
+    of candidates. When there is none, products of pairs are tested in the same way, with the other half of `level`, and
+    join the regression with both predictors: with no relevant predictor any is chosen with a probability of at most
+    `level`.
 
     Parameters
     ----------
@@ -64,6 +65,7 @@ def select_predictors(
     weights : ndarray, shape (n,)
         Frequencies of rows.
     level : float
+        Significance level of the whole selection.
 
     Returns
     -------
@@ -102,7 +104,9 @@ def select_predictors(
                 chosen_pairs.append(tested[best])
                 one, other = (columns[:, start[i] : start[i + 1]] for i in tested[best])
                 products = (one[:, :, None] * other[:, None]).reshape(len(y), -1)
-                regression.add(products, np.kron(_metric(one.shape[1] + 1), _metric(other.shape[1] + 1)))
+                regression.add(
+                    products, np.kron(_deviation_metric(one.shape[1] + 1), _deviation_metric(other.shape[1] + 1))
+                )
     return Selection(tuple(chosen), tuple(chosen.values()))
 
 
@@ -122,10 +126,10 @@ def _count_seen_levels(columns: np.ndarray) -> int:
     return int((columns.max(axis=0, initial=0.0) > 0.0).sum()) + bool(reference.max(initial=0.0) > ROUNDING)
 
 
-def _metric(n: int) -> np.ndarray:
+def _deviation_metric(n: int) -> np.ndarray:
     """Return the matrix (n - 1, n - 1) of the squared deviations of n values, the first being 0, from their mean.
 
-    Its diagonal is 1. Penalties by it do not depend on which of n levels or groups is the reference.
+    It is scaled to a diagonal of 1. Penalties by it do not depend on which of n levels or groups is the reference.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
@@ -146,14 +150,15 @@ class _Regression:
     """
 
     def __init__(self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray):
+        # columns of candidates; those with other numbers than 0 and 1, for missing values, have shares of levels
         self.columns, self.weights = columns, weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
         self.K = int(y.max(initial=0)) + 1
         self.target = (y[:, None] == np.arange(1, self.K)).astype(float)
-        self.group_metric = _metric(self.K)
+        self.group_metric = _deviation_metric(self.K)
         self.design, self.ridge = np.ones((len(y), 1)), np.full((1, 1), INTERCEPT_RIDGE)
         self.coefficients = np.zeros((1, self.K - 1))
-        self._maximise()
+        self._fit()
 
     @property
     def has_rows_for_more(self) -> bool:
@@ -165,67 +170,75 @@ class _Regression:
         p, q = len(self.ridge), columns.shape[1]
         ridge = np.zeros((p + q, p + q))
         ridge[:p, :p] = self.ridge
-        ridge[p:, p:] = RIDGE * (_metric(q + 1) if metric is None else metric)
+        ridge[p:, p:] = RIDGE * (_deviation_metric(q + 1) if metric is None else metric)
         self.design, self.ridge = np.column_stack([self.design, columns]), ridge
         self.coefficients = np.vstack([self.coefficients, np.zeros((q, self.K - 1))])
-        self._maximise()
+        self._fit()
 
     def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
-        """Return the logarithm of the p-value of each candidate."""
+        """Return the log p-value of the score test of each candidate, given the first columns `start` of predictors."""
         K1, p = self.K - 1, self.design.shape[1]
         D = self.columns.shape[1]
         scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
         # covariances of the scores of each column with those of the design (D, K1, K1, p), and with itself (K1, K1, D)
-        across, own = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
+        cross, diagonals = np.empty((D, K1, K1, p)), np.empty((K1, K1, D))
         square = self.columns**2
         for a in range(K1):
             for b in range(a + 1):
                 curvature = self._curvature(a, b)
-                across[:, a, b] = across[:, b, a] = self.columns.T @ (self.design * curvature[:, None])
-                own[a, b] = own[b, a] = square.T @ curvature
+                cross[:, a, b] = cross[:, b, a] = self.columns.T @ (self.design * curvature[:, None])
+                diagonals[a, b] = diagonals[b, a] = square.T @ curvature
         inverse = np.linalg.inv(self._information())
         out = np.empty(len(candidates))
         for c, i in enumerate(candidates):
             levels = np.arange(start[i], start[i + 1])
             q = len(levels)
-            cross = across[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
-            variance = -cross @ inverse @ cross.T
+            candidate_cross = cross[levels].transpose(1, 0, 2, 3).reshape(K1 * q, K1 * p)
+            # covariance of the candidate's scores, less the part that the coefficients of the regression explain
+            variance = -candidate_cross @ inverse @ candidate_cross.T
             if self.has_shares[levels].any():
                 variance += self._covariance(self.columns[:, levels])
             else:  # no row has two levels
                 for a in range(K1):
                     for b in range(K1):
-                        variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += own[a, b, levels]
-            variance += SCORE_VARIANCE * np.kron(self.group_metric, _metric(q + 1))
+                        variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += diagonals[a, b, levels]
+            variance += SCORE_VARIANCE * np.kron(self.group_metric, _deviation_metric(q + 1))
             score = scores[levels].T.ravel()
             statistic = float(score @ np.linalg.solve(variance, score))
             out[c] = _log_tail(statistic, K1 * max(_count_seen_levels(self.columns[:, levels]) - 1, 1))
         return out
 
     def pair_tests(self, start: np.ndarray, pairs: list[tuple[int, ...]], chosen: Container[int]) -> np.ndarray:
-        """Return the logarithm of the p-value of the joint levels of each pair, given those that are `chosen`.
+        """Return the log p-value of the joint levels of each pair, given the `chosen` predictors.
 
-        Variances of scores are not lessened by what the regression knows, so that p-values are rather too large.
+        Scores have less variance given the coefficients of the regression. That is neglected, so that p-values are
+        rather too large.
         """
         K1 = self.K - 1
-        levels = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
-        X = np.column_stack([np.column_stack([1.0 - own.sum(axis=1), own]) for own in levels])  # of all levels
-        cuts = start + np.arange(len(start))
+        predictor_columns = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
+        # indicators of all levels, the first included
+        X = np.column_stack([np.column_stack([1.0 - x.sum(axis=1), x]) for x in predictor_columns])
+        level_starts = start + np.arange(len(start))
         residual = self.weights[:, None] * (self.target - self.probabilities)
+        # of the indicator of each joint level of two predictors
         scores, variance = np.empty((X.shape[1], X.shape[1], K1)), np.empty((X.shape[1], X.shape[1], K1, K1))
         for a in range(K1):
             scores[:, :, a] = X.T @ (X * residual[:, [a]])
             for b in range(a + 1):
                 variance[:, :, a, b] = variance[:, :, b, a] = X.T @ (X * self._curvature(a, b)[:, None])
-        is_seen = variance[..., 0, 0] > 0.0
+        is_seen = variance[..., 0, 0] > 0.0  # joint levels that occur
         variance += SCORE_VARIANCE * self.group_metric
         statistic = (scores * np.linalg.solve(variance, scores[..., None])[..., 0]).sum(axis=2)
         out = np.empty(len(pairs))
         for t, pair in enumerate(pairs):
-            at = tuple(slice(cuts[i], cuts[i + 1]) for i in pair)
+            pair_cells = tuple(slice(level_starts[i], level_starts[i + 1]) for i in pair)
             # the regression has the constant, and the levels of chosen predictors
-            known = 1 + sum(int(is_seen[at].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen)
-            out[t] = _log_tail(float(statistic[at].sum()), K1 * max(int(is_seen[at].sum()) - known, 1))
+            n_known = 1 + sum(
+                int(is_seen[pair_cells].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen
+            )
+            out[t] = _log_tail(
+                float(statistic[pair_cells].sum()), K1 * max(int(is_seen[pair_cells].sum()) - n_known, 1)
+            )
         return out
 
     def _curvature(self, a: int, b: int) -> np.ndarray:
@@ -238,7 +251,7 @@ class _Regression:
         return self._covariance(self.design) + np.kron(self.group_metric, self.ridge)
 
     def _covariance(self, columns: np.ndarray) -> np.ndarray:
-        """Return the covariance of the scores of some columns in all groups but the first, group by group."""
+        """Return the covariance (K1 p, K1 p) of the scores of columns (n, p) in K1 = K - 1 groups, group by group."""
         K1, p = self.K - 1, columns.shape[1]
         out = np.empty((K1 * p, K1 * p))
         for a in range(K1):
@@ -248,7 +261,7 @@ class _Regression:
                 out[b * p : (b + 1) * p, a * p : (a + 1) * p] = block
         return out
 
-    def _maximise(self) -> None:
+    def _fit(self) -> None:
         """Find the largest penalised likelihood by Newton's method from the present coefficients."""
         for _ in range(NEWTON_STEPS):
             self._predict()

@@ -34,17 +34,17 @@ class Shift:
     def at(self, difference: float, error: float) -> float:
         """Return the limit of the shift that corresponds to a limit of the difference.
 
-        `error` is the standard error of the shift. If it exceeds that given the margins, the limit is moved away from
-        the estimate by the ratio of both; towards zero, where the sign has to stay, by raising limit / estimate to that
-        power.
+        `error` is the standard error of the shift. If it exceeds the standard error given the margins, the limit is
+        moved away from the estimate by the ratio of the two errors: a limit beyond the estimate linearly; one between
+        zero and the estimate, whose sign has to stay, by raising limit / estimate to the power of that ratio.
         """
         limit = self._shift(difference)
         estimate, margins_error = self._observed
         if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):
             return limit
-        factor = max(1.0, error / margins_error) if np.isfinite(error) else 1.0
+        widening = max(1.0, error / margins_error) if np.isfinite(error) else 1.0
         ratio = limit / estimate
-        return float(estimate * (ratio**factor if 0.0 <= ratio <= 1.0 else 1.0 + factor * (ratio - 1.0)))
+        return float(estimate * (ratio**widening if 0.0 <= ratio <= 1.0 else 1.0 + widening * (ratio - 1.0)))
 
     @cached_property
     def _observed(self) -> tuple[float, float]:
@@ -57,7 +57,8 @@ class Shift:
             np.sqrt(second_variance / (first_variance * (first_variance + second_variance)))
         )
 
-    def _shift(self, difference: float) -> float:  # at a difference of the two parameters
+    def _shift(self, difference: float) -> float:
+        """Return the shift at a difference of the two parameters."""
         first = _first_parameter(self.one, self.other, difference)
         return first - self.pooled if abs(first) < FURTHEST else float(np.copysign(np.inf, first))
 
@@ -70,6 +71,7 @@ def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) ->
         return np.inf if total else -np.inf
 
     def excess(first: float) -> tuple[float, float]:
+        """Return the sum of the mean counts less the observed sum, if `first` is the first parameter, and its slope."""
         (mean, variance), (other_mean, other_variance) = one.moments(first), other.moments(first - difference)
         return mean + other_mean - total, variance + other_variance
 

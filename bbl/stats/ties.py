@@ -25,7 +25,9 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 
 
 def falling_order(values: np.ndarray) -> np.ndarray:
-    """Return the positions of finite values (n,) from the largest down; equal ones (see above) keep their order.
+    """Return the positions of finite values (n,) from the largest down; equal ones keep their order.
+
+    Neighbours in falling order are equal if they differ by less than 1e-12 times the larger of 1 and their size.
 
     Examples
     --------

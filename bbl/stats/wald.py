@@ -41,8 +41,9 @@ def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tup
         variance = np.array([covariances[k][0, 0] for k in single])
         statistic[single] = estimate**2 / variance
     for k in (k for k, size in enumerate(sizes) if size > 1):
-        scaled, _, df[k], _ = np.linalg.lstsq(covariances[k], tables[k], rcond=1e-12)
-        statistic[k] = tables[k] @ scaled
+        # V may be singular: the solution of least squares, and the rank of V
+        solution, _, df[k], _ = np.linalg.lstsq(covariances[k], tables[k], rcond=1e-12)
+        statistic[k] = tables[k] @ solution
     return statistic, df, np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
 
 
@@ -65,8 +66,8 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     order = tested[np.argsort(p[tested], kind="stable")]
     n = len(order)
     if method == "fdr_bh":
-        scaled = p[order] / (np.arange(1, n + 1) / n)
-        adjusted[order] = np.minimum(np.minimum.accumulate(scaled[::-1])[::-1], 1.0)
+        scaled_p = p[order] / (np.arange(1, n + 1) / n)
+        adjusted[order] = np.minimum(np.minimum.accumulate(scaled_p[::-1])[::-1], 1.0)
     else:
         adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(n, 0, -1)), 1.0)
     return adjusted

@@ -179,7 +179,7 @@ class TestSumming:
         x, _ = coded(300, 0.4)
         energy, codes = MarginalEnergy(layout, theta), np.where(x < 0, 0, x).astype(np.uint8)
         whole = energy(codes, x < 0)
-        monkeypatch.setattr("bbl.model.marginal.BLOCK", 1)
+        monkeypatch.setattr("bbl.model.marginal.BATCH_CELLS", 1)
         np.testing.assert_allclose(energy(codes, x < 0), whole, atol=1e-12)
 
     def test_annealed_beyond(self):

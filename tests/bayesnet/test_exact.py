@@ -222,7 +222,7 @@ def test_features_without_known_descendants_sum_to_one_in_time_linear_in_arcs():
     m, n_levels = 200, [2] * 200
     families = Families([(i, tuple(range(max(0, i - 2), i))) for i in range(m)], n_levels, 2)
     theta = rng.random((families.cells, 2))
-    network = Network(Dag(families.families), families, np.array([0.3, 0.7]), theta / families.sums(theta))
+    network = Network(Dag(families.families), families, np.array([0.3, 0.7]), theta / families.sum_over_levels(theta))
     codes = rng.integers(0, 2, (5, m)).astype(np.uint8)
     missing = np.tile(np.arange(m) > 0, (5, 1))  # the number of paths below the first feature is that of Fibonacci
     want = network.prior * families.table(network.theta, 0)[codes[:, 0]]

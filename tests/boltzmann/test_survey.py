@@ -76,7 +76,7 @@ def test_site_regressions_are_those_of_svyglm(name, k):
     else:
         influence = Influence(rows.collapsed(layout.n_levels), layout, site_theta, 0.0, 0.0)
         position = {0: order}
-        E = linearised(lambda chunk: influence.of_sites(chunk, position), n_parameters, rows, survey)
+        E = linearised(lambda chunk: influence.site_influences(chunk, position), n_parameters, rows, survey)
     theirs = np.array(analysis["covariance"], dtype=float)
     errors = np.sqrt(theirs.diagonal())
     np.testing.assert_allclose(E.T @ E / np.outer(errors, errors), theirs / np.outer(errors, errors), atol=2e-7)

@@ -9,7 +9,7 @@ from bbl.engines import PseudoLikelihood
 from bbl.model import unpenalised as module
 from bbl.model.layout import Layout
 from bbl.model.regressors import regressors
-from bbl.model.unpenalised import DIVERGING_STEP, proven_near_optimum, unbounded_parameters, unpenalised
+from bbl.model.unpenalised import DIVERGING_STEP, prove_near_optimum, unbounded_parameters, unpenalised
 from bbl.rows.sample import Sample
 
 
@@ -31,7 +31,7 @@ def rows_of(rng, kind):
 
 @pytest.mark.parametrize("kind", ["free", "separated", "nearly separated"])
 def test_what_curvature_proves_finite_newtons_method_finds_finite(kind):
-    """Every verdict of `proven_near_optimum` is that of Newton's method, which it stands in for."""
+    """Every verdict of `prove_near_optimum` is that of Newton's method, which it stands in for."""
     rng, seen = np.random.default_rng(len(kind)), Counter()
     for _ in range(24):
         sample, L = rows_of(rng, kind)
@@ -42,7 +42,7 @@ def test_what_curvature_proves_finite_newtons_method_finds_finite(kind):
         rows = engine.prepare(sample.collapsed(L), layout)
         site_theta = engine.fit(rows, layout).site_theta
         _, determined = unpenalised(rows, layout, site_theta, tol=DIVERGING_STEP)
-        for i, proved in proven_near_optimum(rows, layout, site_theta, range(layout.m)).items():
+        for i, proved in prove_near_optimum(rows, layout, site_theta, range(layout.m)).items():
             own = slice(layout.start[i], layout.start[i + 1])
             found = bool(determined[own][:, regressors(layout).columns_of(i)].all())
             assert found or not proved
@@ -55,10 +55,10 @@ def test_the_proof_needs_the_gradient_to_be_small():
     codes = np.random.default_rng(3).integers(0, 2, (400, 3)).astype(np.uint8)
     layout, sample = Layout([2, 2, 2]), Sample(codes, np.ones(400)).collapsed([2, 2, 2])
     fit = PseudoLikelihood(lambda_=0.0).fit(sample, layout)
-    assert proven_near_optimum(sample, layout, fit.site_theta, [0, 1, 2]) == {0: True, 1: True, 2: True}
+    assert prove_near_optimum(sample, layout, fit.site_theta, [0, 1, 2]) == {0: True, 1: True, 2: True}
     away = fit.site_theta.copy()
     away[0, 0] += 1.0
-    assert proven_near_optimum(sample, layout, away, [0, 1, 2]) == {0: False, 1: True, 2: True}
+    assert prove_near_optimum(sample, layout, away, [0, 1, 2]) == {0: False, 1: True, 2: True}
 
 
 def test_levels_that_parameters_tell_in_every_row_need_no_newton_steps(monkeypatch):
@@ -82,4 +82,4 @@ def test_a_predictor_that_few_rows_leave_in_doubt_is_named_by_newtons_method():
     layout, sample = Layout([2, 2, 2, 2]), Sample(codes, np.ones(300)).collapsed([2, 2, 2, 2])
     site_theta = PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta
     assert unbounded_parameters(sample, layout, site_theta, 1000) == ((0, 1, 1, 1), (1, 1, 0, 1))
-    assert module._separated_sites(sample, layout, site_theta, [0, 1]) == set()
+    assert module._find_separated_sites(sample, layout, site_theta, [0, 1]) == set()

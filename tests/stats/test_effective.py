@@ -7,7 +7,7 @@ from scipy.stats import dirichlet_multinomial
 
 import bbl
 from bbl.errors import DataError, OptionError
-from bbl.stats.effective import CONCENTRATIONS, _frequencies, mutual_information
+from bbl.stats.effective import CONCENTRATIONS, _draw_frequencies, mutual_information
 
 
 def test_weights_are_one_over_the_rows_within_the_distance():
@@ -45,7 +45,7 @@ def test_mutual_information_is_that_of_its_definition():
 def test_frequencies_come_from_their_posterior():
     counts = np.array([7.0, 2.0, 0.0, 0.0])
     present = np.array([True, True, True, False])
-    drawn = _frequencies(np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1))
+    drawn = _draw_frequencies(np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1))
     mass = np.array([dirichlet_multinomial.pmf([7, 2, 0], [a] * 3, 9) for a in CONCENTRATIONS])
     mean = sum(p * (counts[:3] + a) / (9 + 3 * a) for p, a in zip(mass / mass.sum(), CONCENTRATIONS, strict=True))
     np.testing.assert_allclose(drawn.mean(axis=0), [*mean, 0.0], atol=0.005)

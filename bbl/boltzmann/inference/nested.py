@@ -206,7 +206,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
             - _pseudo_likelihood(rows, small, reduced, touched)
         )
         coupled = {int(i): dropped[layout.start[i]] for i in touched}
-        covariance, alone = influence.joint(rows, coupled)
+        covariance, alone = influence.site_coupling_covariance(rows, coupled)
         scales.append(design_effects(covariance, alone))
         if survey is not None:
             working.append(alone)
@@ -222,8 +222,8 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
 def _site_deviations(
     sample: Sample, influence: Influence, coupled: dict[int, np.ndarray], survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, q) of the couplings of `Influence.joint` of a group under its sampling design."""
-    layout, at = influence.layout, influence.site_positions(coupled)
+    """Return the deviations (u, q) of the couplings that are `coupled` in site solutions, under the sampling design."""
+    layout, at = influence.layout, influence.site_coupling_positions(coupled)
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
         """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
@@ -237,7 +237,9 @@ def _site_deviations(
         return couplings(unpenalised(chosen.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
 
     if survey.replicates is None:
-        return linearised(lambda chunk: influence.of_sites(chunk, at), sum(map(len, at.values())), sample, survey)
+        return linearised(
+            lambda chunk: influence.site_influences(chunk, at), sum(map(len, at.values())), sample, survey
+        )
     return replicated(estimate, couplings(influence.site_theta), sample, survey)
 
 

@@ -23,10 +23,10 @@ LONELY = ("error", "adjust", "remove", "average")
 class _Stage(NamedTuple):
     """One stage of sampling, of u units in q strata or clusters."""
 
-    parent: np.ndarray  # (u,) stratum or cluster of each unit
-    n_drawn: np.ndarray  # (q,) units drawn
-    share: np.ndarray  # (q,) share of its units that was drawn; 0 without a finite population
-    above: np.ndarray  # (q,) product of the shares of the stages before
+    parent: np.ndarray  # (u,): stratum or cluster of each unit
+    n_drawn: np.ndarray  # (q,): number of units drawn from each stratum or cluster
+    share: np.ndarray  # (q,): share of its units that was drawn; 0 without a finite population
+    shares_before: np.ndarray  # (q,): product of the shares of the stages before
 
     @property
     def is_lonely(self) -> np.ndarray:
@@ -47,11 +47,12 @@ class SamplingPlan:
     clusters : tuple of ndarray of intp, shape (n,)
         For each stage the unit of each row, numbered from 0 over all units of the stage.
     population : tuple of ndarray, shape (n,), or None
-        For each stage the number of units in the row's stratum or cluster in the population; None: drawn with
-        replacement, so that only the first stage counts.
+        For each stage the number of units that the row's stratum or cluster has in the population; None if units were
+        drawn with replacement, so that only the first stage counts.
     lonely : {"error", "adjust", "remove", "average"}
-        The variance of strata with a lonely unit: refused by `lonely_strata`'s callers; that of its total around 0;
-        none; the mean of the other strata.
+        What strata with a lonely unit contribute to the variance: "error", nothing, since callers of `lonely_strata`
+        refuse them; "adjust", the squared deviation of the unit's total from 0; "remove", nothing; "average", the mean
+        contribution of the other strata.
     """
 
     weights: np.ndarray
@@ -72,22 +73,24 @@ class SamplingPlan:
 
     @property
     def n_units(self) -> int:
-        """Number of these units."""
+        """Number of different `units`."""
         return int(self.units.max(initial=-1)) + 1
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        stages, row_parents, above = [], self.strata, np.ones(int(self.strata.max(initial=-1)) + 1)
+        """The stages that contribute to the variance: the first alone if units were drawn with replacement."""
+        # row_parents (n,): the stratum, or the unit of the stage before, from which each row's unit was drawn
+        stages, row_parents, shares_before = [], self.strata, np.ones(int(self.strata.max(initial=-1)) + 1)
         for k in range(1 if self.population is None else len(self.clusters)):
             row_units = self.clusters[k]
-            first_row = _first_rows(row_units)
+            first_row = _first_rows(row_units)  # of each unit
             parent = row_parents[first_row]
-            n_drawn = np.bincount(parent, minlength=len(above)).astype(float)
-            share = np.zeros(len(above))
+            n_drawn = np.bincount(parent, minlength=len(shares_before)).astype(float)
+            share = np.zeros(len(shares_before))
             if self.population is not None:
                 share[parent] = n_drawn[parent] / self.population[k][first_row]
-            stages.append(_Stage(parent, n_drawn, share, above))
-            row_parents, above = row_units, (above * share)[parent]
+            stages.append(_Stage(parent, n_drawn, share, shares_before))
+            row_parents, shares_before = row_units, (shares_before * share)[parent]
         return stages
 
     @property
@@ -121,18 +124,18 @@ class SamplingPlan:
         return None
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return first-stage clusters less strata, both counted among `rows`, a domain."""
+        """Return the number of first-stage clusters less that of strata; only those with `rows`, of a domain, count."""
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
 
     def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         """Add values (k, p) of the rows at positions `rows` (k,) to the totals of units `out` (n_units, p) in place.
 
-        Values are times the rows' weights already.
+        Values are multiplied by the rows' weights already.
         """
         from scipy.sparse import csr_matrix
 
-        units, at = np.unique(self.units[rows], return_inverse=True)
-        indicator = csr_matrix((np.ones(len(rows)), (at.ravel(), np.arange(len(rows)))), (len(units), len(rows)))
+        units, row_unit = np.unique(self.units[rows], return_inverse=True)
+        indicator = csr_matrix((np.ones(len(rows)), (row_unit.ravel(), np.arange(len(rows)))), (len(units), len(rows)))
         out[units] += indicator @ values
 
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
@@ -142,30 +145,35 @@ class SamplingPlan:
         cluster, f being the share of its units that was drawn, times the shares of the stages before (Särndal, Swensson
         & Wretman 1992, section 4.3). With ``lonely="average"`` only strata with `rows` of the domain are averaged over.
         """
-        parts = []
+        stage_deviations = []
         for k, stage in reversed(list(enumerate(self._stages))):
             check_memory(16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors.")
-            parts.append(self._centred(stage, totals, self.strata[rows] if not k else None))
+            stage_deviations.append(self._centre_totals(stage, totals, self.strata[rows] if not k else None))
             if k:
                 totals = _sum_by(stage.parent, totals, len(stage.n_drawn))
-        return np.concatenate(parts)
+        return np.concatenate(stage_deviations)
 
-    def _centred(self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
-        """Return the rows of `deviations` of a stage; `strata` are those of the domain's rows, at the first stage."""
-        lonely, n = stage.is_lonely, stage.n_drawn
-        factor = stage.above * (1.0 - stage.share) * n / np.maximum(n - 1.0, 1.0)
-        mean = _sum_by(stage.parent, totals, len(n)) / np.maximum(n, 1.0)[:, None]
+    def _centre_totals(self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None) -> np.ndarray:
+        """Return the rows of `deviations` that a stage contributes, given totals (u, p) of its units.
+
+        `strata` are the strata of the domain's rows at the first stage, None at others.
+        """
+        lonely, n_drawn = stage.is_lonely, stage.n_drawn
+        # (q,): factor of the squared deviations in each stratum or cluster
+        factor = stage.shares_before * (1.0 - stage.share) * n_drawn / np.maximum(n_drawn - 1.0, 1.0)
+        mean = _sum_by(stage.parent, totals, len(n_drawn)) / np.maximum(n_drawn, 1.0)[:, None]
         if self.lonely == "adjust":
-            mean[lonely] = 0.0  # the mean of all scores
+            mean[lonely] = 0.0  # in place of the stratum's mean: that of all scores, whose sum is 0
         else:
             factor[lonely] = 0.0
         if self.lonely == "average" and strata is not None:
-            has_rows = np.bincount(strata, minlength=len(n)) > 0
+            has_rows = np.bincount(strata, minlength=len(n_drawn)) > 0
+            # strata with a lonely unit contribute as much as the mean of the others: these count more
             n_averaged = int((has_rows & ~lonely).sum())
             factor *= has_rows.sum() / max(n_averaged, 1)
-        counts = factor[stage.parent] > 0.0
-        parent = stage.parent[counts]
-        return (totals[counts] - mean[parent]) * np.sqrt(factor[parent])[:, None]
+        contributes = factor[stage.parent] > 0.0
+        parent = stage.parent[contributes]
+        return (totals[contributes] - mean[parent]) * np.sqrt(factor[parent])[:, None]
 
 
 def _first_rows(codes: np.ndarray) -> np.ndarray:

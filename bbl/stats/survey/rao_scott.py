@@ -1,4 +1,9 @@
-"""Tests of working statistics under a sampling design, corrected by their generalised design effects (Rao & Scott)."""
+"""Tests under a sampling design by statistics that ignore it, corrected by their design effects (Rao & Scott).
+
+A *working* statistic is computed as if rows were drawn one by one, and is a chi-square variable if its parameters have
+the *working covariance*. Under the design they have the *design covariance*, and the working statistic is distributed
+as a weighted sum of chi-square variables of one degree of freedom. The weights are the generalised *design effects*.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,14 @@ class CorrectedTest(NamedTuple):
     ----------
     statistic : float
         The working statistic over the mean of its design effects.
-    F, df, ddf, p : float
-        The F statistic, its degrees of freedom, and the probability that F exceeds it.
+    F : float
+        The F statistic.
+    df : float
+        Degrees of freedom of its numerator.
+    ddf : float
+        Degrees of freedom of its denominator.
+    p : float
+        Probability of a larger F statistic.
     """
 
     statistic: float
@@ -28,23 +39,24 @@ class CorrectedTest(NamedTuple):
     p: float
 
 
-def design_effects(covariance: np.ndarray, working: np.ndarray) -> np.ndarray:
-    """Return the eigenvalues (q,) of ``working^-1 covariance``, both symmetric; rounding below zero is none.
+def design_effects(covariance: np.ndarray, working_covariance: np.ndarray) -> np.ndarray:
+    """Return the design effects (q,): the eigenvalues of ``working_covariance^-1 covariance``, at least 0.
 
-    Not a number if the covariance is not known.
+    `covariance` (q, q) is the design covariance of q parameters. If it is not finite, design effects are not a number.
     """
     from scipy.linalg import eigh
 
     if not np.isfinite(covariance).all():
         return np.full(len(covariance), np.nan)
-    return np.maximum(eigh(covariance, working, eigvals_only=True), 0.0)
+    return np.maximum(eigh(covariance, working_covariance, eigvals_only=True), 0.0)
 
 
-def rao_scott(statistic: float, effects: np.ndarray, df: float) -> CorrectedTest:
-    """Test a statistic that is distributed as ``sum effects_k chi2_1``, with effects estimated on `df` degrees.
+def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> CorrectedTest:
+    """Test a working statistic that is distributed as ``sum_k effects[k] X_k``, X_k chi-square with one degree.
 
-    ``F = statistic / sum(effects)`` with ``sum(effects)^2 / sum(effects^2)`` and that times `df` degrees of freedom
-    (Rao & Scott 1984; Thomas & Rao 1987).
+    ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` degrees of freedom, and its denominator
+    `design_df` times as many: `effects` are estimated with `design_df`, the degrees of freedom of the design (Rao &
+    Scott 1984; Thomas & Rao 1987).
 
     Examples
     --------
@@ -53,25 +65,37 @@ def rao_scott(statistic: float, effects: np.ndarray, df: float) -> CorrectedTest
     """
     from scipy.special import fdtrc
 
-    total = float(effects.sum())
-    if not total > 0.0 or df <= 0:
+    sum_of_effects = float(effects.sum())
+    if not sum_of_effects > 0.0 or design_df <= 0:
         return CorrectedTest(np.nan, np.nan, np.nan, np.nan, np.nan)  # nothing varies
-    ndf = total**2 / float((effects**2).sum())
-    F = max(statistic, 0.0) / total
-    return CorrectedTest(statistic * len(effects) / total, F, ndf, ndf * df, float(fdtrc(ndf, ndf * df, F)))
+    numerator_df = sum_of_effects**2 / float((effects**2).sum())
+    F = max(statistic, 0.0) / sum_of_effects
+    return CorrectedTest(
+        statistic * len(effects) / sum_of_effects,
+        F,
+        numerator_df,
+        numerator_df * design_df,
+        float(fdtrc(numerator_df, numerator_df * design_df, F)),
+    )
 
 
 def rao_scott_wald(
-    tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray], working: Sequence[np.ndarray], df: float
+    tables: Sequence[np.ndarray],
+    covariances: Sequence[np.ndarray],
+    working_covariances: Sequence[np.ndarray],
+    design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that tables of parameters (q,) are zero by their working Wald statistics, corrected by `rao_scott`.
+    """Test that tables of parameters are zero by Wald statistics of working covariances, corrected by `rao_scott`.
 
     Parameters
     ----------
     tables : sequence of ndarray, shape (q,)
-    covariances, working : sequence of ndarray, shape (q, q)
-        Design covariances, and those of the working statistics.
-    df : float
+        Estimates of the parameters of each table.
+    covariances : sequence of ndarray, shape (q, q)
+        Design covariance V of each table.
+    working_covariances : sequence of ndarray, shape (q, q)
+        Working covariance W of each table.
+    design_df : float
         Degrees of freedom of the design.
 
     Returns
@@ -80,12 +104,12 @@ def rao_scott_wald(
         Working statistics over the mean design effect, numbers of parameters, and p-values.
     """
     statistic, p = np.full((2, len(tables)), np.nan)
-    for k, (theta, V, W) in enumerate(zip(tables, covariances, working, strict=True)):
+    for k, (theta, V, W) in enumerate(zip(tables, covariances, working_covariances, strict=True)):
         try:
             effects = design_effects(V, W)
         except np.linalg.LinAlgError:  # any working covariance is valid; a diagonal one is regular
             W = np.diag(V.diagonal())
             effects = design_effects(V, W)
-        test = rao_scott(float(theta @ np.linalg.solve(W, theta)), effects, df)
+        test = rao_scott(float(theta @ np.linalg.solve(W, theta)), effects, design_df)
         statistic[k], p[k] = test.statistic, test.p
     return statistic, np.array([len(theta) for theta in tables], dtype=np.intp), p

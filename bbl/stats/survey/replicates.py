@@ -23,9 +23,11 @@ class Replicates:
     Attributes
     ----------
     weights : ndarray, shape (n, R)
-        Weights of each replicate, 0 or more, times the sampling weights already.
+        Weights of each replicate, 0 or more; sampling weights are included.
     scale : float
+        Factor of the squared deviations of all replicates.
     rscales : ndarray, shape (R,)
+        Further factor of the squared deviations of each replicate.
     mse : bool
         Whether deviations are from the estimate of the full sample, not from the mean of the replicates.
     """
@@ -40,26 +42,28 @@ class Replicates:
         return int(np.linalg.matrix_rank(self.weights[rows])) - 1
 
     def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
-        """Return a matrix E (R, p) with ``E'E`` the covariance of an estimate `full` (p,), from the replicates' (R, p).
+        """Return a matrix E (R, p) with ``E'E`` the covariance of an estimate.
 
-        Replicates with estimates that are not finite count nothing; E is not a number if too few are left to vary.
+        `full` (p,) is the estimate from all rows, `estimates` (R, p) are those from the replicates.
+
+        Replicates with estimates that are not finite are left out; E is not a number if too few remain.
         """
         varies = self.rscales > 0.0
-        counts = varies & np.isfinite(estimates).all(axis=1)
-        if varies.any() and counts.sum() < (1 if self.mse else 2):
+        is_used = varies & np.isfinite(estimates).all(axis=1)
+        if varies.any() and is_used.sum() < (1 if self.mse else 2):
             return np.full(estimates.shape, np.nan)
         out = np.zeros(estimates.shape)
-        if counts.any():
-            centre = full if self.mse else estimates[counts].mean(axis=0)
-            out[counts] = (estimates[counts] - centre) * np.sqrt(self.scale * self.rscales[counts])[:, None]
+        if is_used.any():
+            centre = full if self.mse else estimates[is_used].mean(axis=0)
+            out[is_used] = (estimates[is_used] - centre) * np.sqrt(self.scale * self.rscales[is_used])[:, None]
         return out
 
 
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
     """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or "bootstrap"."""
     R = n_replicates
-    scale = {"JK1": (R - 1) / R, "BRR": 1.0 / R, "Fay": 1.0 / (R * (1.0 - rho) ** 2), "bootstrap": 1.0 / max(R - 1, 1)}
-    return scale[kind], np.ones(R)
+    scales = {"JK1": (R - 1) / R, "BRR": 1.0 / R, "Fay": 1.0 / (R * (1.0 - rho) ** 2), "bootstrap": 1.0 / max(R - 1, 1)}
+    return scales[kind], np.ones(R)
 
 
 def make_replicates(
@@ -70,58 +74,64 @@ def make_replicates(
     Parameters
     ----------
     plan : SamplingPlan
-        Of one stratum for "JK1"; of two clusters in each stratum for "BRR" and "Fay".
+        It has one stratum for "JK1", and two clusters in each stratum for "BRR" and "Fay".
     kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
-        Jackknife without strata, or with: one cluster is dropped at a time; balanced repeated replication; Fay's, where
-        one half of each stratum has weights times `rho` and the other times ``2 - rho``; bootstrap of n - 1 clusters
-        of each stratum (Rao, Wu & Yue 1992).
+        "JK1", "JKn": jackknife without and with strata, where one cluster is dropped at a time. "BRR": balanced
+        repeated replication. "Fay": the same, but the weights of one half of each stratum are multiplied by `rho`,
+        those of the other by ``2 - rho``. "bootstrap": n - 1 draws, with replacement, from the n clusters of each
+        stratum (Rao, Wu & Yue 1992).
     n_replicates : int
-        Of the bootstrap.
+        Number of replicates of the bootstrap; the other kinds determine it.
     rho : float
-        Of Fay's method, in 0..1.
+        Parameter of Fay's method, in 0..1.
     rng : numpy.random.Generator, optional
-        Of the bootstrap.
+        Random numbers of the bootstrap.
     """
-    clusters, first = np.unique(plan.clusters[0], return_index=True)
-    stratum = plan.strata[first]
-    drawn = np.bincount(stratum)
-    kept = np.ones(len(drawn)) if plan.population is None else 1.0 - drawn / _by_stratum(plan, first, stratum)
+    clusters, first_rows = np.unique(plan.clusters[0], return_index=True)
+    stratum = plan.strata[first_rows]
+    n_drawn = np.bincount(stratum)
+    # finite population corrections: shares of the strata's clusters that were not drawn
+    fpc = (
+        np.ones(len(n_drawn))
+        if plan.population is None
+        else 1.0 - n_drawn / _count_population(plan, first_rows, stratum)
+    )
     if kind in ("JK1", "JKn"):
-        n = drawn[stratum].astype(float)
-        factors = np.where(stratum[:, None] == stratum, (n / (n - 1.0))[:, None], 1.0)
+        n_in_stratum = n_drawn[stratum].astype(float)
+        factors = np.where(stratum[:, None] == stratum, (n_in_stratum / (n_in_stratum - 1.0))[:, None], 1.0)
         np.fill_diagonal(factors, 0.0)
-        rscales = (n - 1.0) / n * kept[stratum]
+        rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
         scale = 1.0
         if kind == "JK1":
             scale, rscales = float(rscales[0]), np.ones(len(clusters))
     elif kind == "bootstrap":
         assert rng is not None  # noqa: S101  # its caller gives one
-        factors = _bootstrap_factors(stratum, drawn, n_replicates, rng)
-        factors = 1.0 + np.sqrt(kept)[stratum][:, None] * (factors - 1.0)
+        factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)
+        factors = 1.0 + np.sqrt(fpc)[stratum][:, None] * (factors - 1.0)
         scale, rscales = default_scales(kind, n_replicates)
     else:
-        halves = _hadamard(len(drawn))[:, 1 : len(drawn) + 1]  # (R, strata)
-        is_second = np.zeros(len(clusters), dtype=bool)
-        is_second[np.unique(stratum, return_index=True)[1]] = True
-        sign = np.where(is_second, -1.0, 1.0) * halves[:, stratum]
+        signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]  # (R, strata)
+        is_first = np.zeros(len(clusters), dtype=bool)
+        is_first[np.unique(stratum, return_index=True)[1]] = True
+        cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
-        factors = (1.0 + (1.0 - rho) * sign).T
-        scale, rscales = default_scales("Fay", len(halves), rho)
+        factors = (1.0 + (1.0 - rho) * cluster_signs).T
+        scale, rscales = default_scales("Fay", len(signs), rho)
     return Replicates(plan.weights[:, None] * factors[plan.clusters[0]], scale, rscales)
 
 
-def _by_stratum(plan: SamplingPlan, first: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+def _count_population(plan: SamplingPlan, first_rows: np.ndarray, stratum: np.ndarray) -> np.ndarray:
     """Return the number of first-stage clusters of each stratum in the population."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
-    out[stratum] = plan.population[0][first]
+    out[stratum] = plan.population[0][first_rows]
     return out
 
 
-def _bootstrap_factors(stratum: np.ndarray, drawn: np.ndarray, R: int, rng: np.random.Generator) -> np.ndarray:
+def _bootstrap_factors(stratum: np.ndarray, n_drawn: np.ndarray, R: int, rng: np.random.Generator) -> np.ndarray:
     """Return factors (clusters, R): n - 1 draws with replacement from the n clusters of each stratum, times n/(n-1)."""
     factors = np.zeros((len(stratum), R))
-    for h, n in enumerate(drawn):
+    for h, n in enumerate(n_drawn):
         draws = rng.multinomial(n - 1, np.full(n, 1.0 / n), size=R)
         factors[stratum == h] = draws.T * (n / (n - 1.0))
     return factors

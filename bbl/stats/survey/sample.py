@@ -18,14 +18,14 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 class SurveySample:
     """The sampling design of N rows, and the positions of the n rows of a domain among them.
 
-    Rows outside of the domain have scores of zero, but their clusters and strata count.
+    Rows outside of the domain have scores of zero, but their clusters and strata count in the variance.
 
     Attributes
     ----------
     plan : SamplingPlan
-        Of all N rows.
+        How all N rows were drawn.
     replicates : Replicates or None
-        Of all N rows; None if covariances are linearised.
+        Replicate weights of all N rows; None if covariances are linearised.
     rows : ndarray of intp, shape (n,)
         Positions of the rows of the domain.
     """
@@ -34,13 +34,13 @@ class SurveySample:
     replicates: Replicates | None
     rows: np.ndarray
 
-    def only(self, chosen: np.ndarray) -> SurveySample:
-        """Return the domain of the rows that are `chosen` (mask or positions) among those of this one."""
-        return replace(self, rows=self.rows[chosen])
+    def only(self, selected: np.ndarray) -> SurveySample:
+        """Return a smaller domain: the rows of this one that are `selected`, by a mask (n,) or positions."""
+        return replace(self, rows=self.rows[selected])
 
     @cached_property
     def df(self) -> int:
-        """Degrees of freedom: clusters less strata with rows of the domain; of replicates their rank less 1."""
+        """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its replicates less 1."""
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
     @property
@@ -71,10 +71,10 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
     """Return whether two fits have the same sampling design, and the same rows of it."""
     if one is None or other is None:
         return one is other
-    return one.plan.lonely == other.plan.lonely and all(map(np.array_equal, _arrays(one), _arrays(other)))
+    return one.plan.lonely == other.plan.lonely and all(map(np.array_equal, _list_arrays(one), _list_arrays(other)))
 
 
-def _arrays(survey: SurveySample) -> list[np.ndarray]:
+def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
     """Return the rows, weights, strata, populations, replicates and clusters of a design; absent ones are empty."""
     plan, replicates = survey.plan, survey.replicates
     scales = np.zeros(0) if replicates is None else np.append(replicates.rscales * replicates.scale, replicates.mse)
@@ -90,7 +90,7 @@ def _arrays(survey: SurveySample) -> list[np.ndarray]:
 
 
 def check_single_rows(survey: SurveySample | None, what: str) -> None:
-    """Raise a DataError if rows have a sampling design, which `what`, the begin of the message, does not know."""
+    """Raise a DataError if there is a sampling design; `what`, the start of the message, names what ignores it."""
     if survey is not None:
         raise DataError(
             f"{what} counts rows that were drawn one by one, and this fit has a sampling design: see inference()."

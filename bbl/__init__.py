@@ -131,4 +131,5 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and no other nam
 
 
 def __dir__() -> list[str]:
+    """Return the public names, for `dir` and completion, without importing them."""
     return [*__all__, "__version__"]

@@ -6,24 +6,28 @@ import os
 import sys
 import warnings
 
-from bbl.cli.messages import in_options
+from bbl.cli.messages import replace_arguments
 from bbl.cli.options import option_names, parse
 from bbl.cli.sessions import run
 from bbl.errors import BBLError
 
-INTERRUPTED = 130  # exit status, as shells number it
-PIPE_CLOSED = 141  # exit status, as shells number it
+INTERRUPTED = 130  # exit status after Ctrl-C: 128 + the number of SIGINT, as in shells
+PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number of SIGPIPE
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status; errors become one message on standard error, and status 1."""
     args = parse(sys.argv[1:] if argv is None else argv)
     options = option_names()
+    # files on the command line, by the name of the argument in messages
     files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
 
     def print_message(severity: str, text: object, argument: str | None = None, column: object = "") -> None:
-        """Print a message of the package on standard error, with options in place of Python's argument names."""
-        print(f"{severity}: {in_options(str(text), options, files, argument, column)}", file=sys.stderr)
+        """Print a message on standard error, with options in place of Python's argument names.
+
+        `severity` is "error" or "warning"; `argument` and `column` are those at fault, if the error names them.
+        """
+        print(f"{severity}: {replace_arguments(str(text), options, files, argument, column)}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print_message("warning", message)  # type: ignore[assignment]
@@ -31,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
             run(args)
             sys.stdout.flush()
         except BrokenPipeError:  # the reading end of a pipe, such as head, was closed
+            # Python flushes standard output at exit, which would fail again
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:

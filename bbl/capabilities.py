@@ -16,6 +16,7 @@ ABSENT = ""  # the reason if a kind of model does not have the argument or attri
 NO_RESPONSE = "it must have a response"  # "it" is the formula
 NOT_COUNTS = "weights are not all counts"
 
+# sections of the table
 DATA = "Formula and data"
 FIT = "Fitting"
 RESULTS = "Results"
@@ -77,20 +78,14 @@ CAPABILITIES: dict[str, Capability] = {
     "plot_network": Capability(RESULTS, "`plot_network()`"),
 }
 
-OF_MACHINES = (
-    "calibrate",
-    "relevance",
-    "structural_zeros",
-    "gauge",
-    "log_z",
-    "survey",
-)  # options that only machines have
-MACHINE_ONLY = (  # capabilities that only fitted Boltzmann machines have
+# keys of CAPABILITIES: options that only Boltzmann machines (*machines*) have
+OF_MACHINES = ("calibrate", "relevance", "structural_zeros", "gauge", "log_z", "survey")
+MACHINE_ONLY = (  # keys of CAPABILITIES: what only fitted Boltzmann machines have, beside these options
     "mlestimate", "tidy", "standard_errors", "covariances", "tests", "pooled", "differences", "bootstrap", "draws",
     "history", "interactions", "composite_criteria", "goodness_of_fit", "odds_ratios", "log_scores", "mcSample",
     "plot_logo", "plot_network",
 )  # fmt: skip
-WITH_ZEROS: dict[str, str] = {  # what a fit with structural zeros lacks, in Markdown, and the reason
+WITH_ZEROS: dict[str, str] = {  # from what a fit with structural zeros lacks, in Markdown, to the reason
     "data that are read in batches": "structural zeros are compared with all rows in memory",
     "a choice of `log_z`": "with structural zeros ln Z is the exact sum over the cells that can occur",
     "`mcSample`": "with structural zeros, chains that change one predictor at a time may not reach every cell",
@@ -100,7 +95,10 @@ WITH_ZEROS: dict[str, str] = {  # what a fit with structural zeros lacks, in Mar
 
 
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
-    """Return the capabilities that a kind of model lacks, with reasons: `absent` ones have the reason ABSENT."""
+    """Return the capabilities that a kind of model lacks, as a dict from keys of CAPABILITIES to reasons.
+
+    Those named in `absent` have the reason ABSENT; the keywords `reasons` have their own.
+    """
     return dict.fromkeys(absent, ABSENT) | reasons
 
 

@@ -1,4 +1,7 @@
-"""Checks of arguments of public functions: each returns the converted value or raises an error with their name."""
+"""Checks of arguments of public functions: each returns the converted value, or raises an error.
+
+The parameter `argument` is the argument's name, for the error; `value` is what the user passed.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,26 @@ __all__ = [
     "any_real", "arguments", "choice", "flag", "generator", "integer", "near_match", "real", "reals", "share", "verb",
 ]  # fmt: skip
 
-# R's argument names and the package's, both in lower case without dots and underscores
+# from the R package's argument names to this package's, both in lower case without dots and underscores
 R_NAMES = {"progressbar": "verbose", "nprint": "verbose", "lzhalf": "logz", "storeopt": "refit"}
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def near_match(name: object, known: Iterable[object]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name x closest to `name`, or "" if none is close.
+def near_match(name: object, known_names: Iterable[object]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the x of `known_names` that is closest to `name`, or "" if none is close.
 
     Names are compared without case, dots and underscores, so that ``Lambda`` is closer to ``lambda_`` than to
     ``lambdah``. An argument name of the R package matches the argument that has its meaning.
     """
-    known_by_plain = {_plain(k): k for k in reversed(list(known))}
-    plain = _plain(name)
-    if plain not in known_by_plain and R_NAMES.get(plain) in known_by_plain:
-        plain = R_NAMES[plain]
-    close = difflib.get_close_matches(plain, list(known_by_plain), n=1)
-    return f"; did you mean {known_by_plain[close[0]]!r}?" if close else ""
+    # reversed: of several names with one plain form, the dict keeps the first
+    name_by_plain_form = {_plain(known_name): known_name for known_name in reversed(list(known_names))}
+    plain_form = _plain(name)
+    if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:
+        plain_form = R_NAMES[plain_form]
+    close_forms = difflib.get_close_matches(plain_form, list(name_by_plain_form), n=1)
+    return f"; did you mean {name_by_plain_form[close_forms[0]]!r}?" if close_forms else ""
 
 
 def _plain(name: object) -> str:
@@ -51,36 +55,40 @@ def arguments(function: Callable) -> list[str]:
 
 
 def verb(function: Callable[P, T]) -> Callable[P, T]:
-    """Wrap a public function: an unknown keyword raises a BBLTypeError that suggests the closest argument name."""
+    """Decorate a *verb*, a public function or method, so that an unknown keyword raises a BBLTypeError.
+
+    The error suggests the closest argument name and lists all of them.
+    """
     argument_names = arguments(function)
     var_positional = (p for p in inspect.signature(function).parameters.values() if p.kind is p.VAR_POSITIONAL)
-    expected = ", ".join([*(f"*{p.name}" for p in var_positional), *argument_names])
+    shown_arguments = ", ".join([*(f"*{p.name}" for p in var_positional), *argument_names])
 
     @functools.wraps(function)
-    def checked(*args: P.args, **keywords: P.kwargs) -> T:
+    def call_checked(*args: P.args, **keywords: P.kwargs) -> T:
+        """Call `function` after checking the names of the keywords."""
         for name in keywords:
             if name not in argument_names:
                 raise BBLTypeError(
                     f"{function.__name__}() has no argument {name!r}{near_match(name, argument_names) or '.'} Its "
-                    f"arguments: {expected or 'none'}.",
+                    f"arguments: {shown_arguments or 'none'}.",
                     argument=name,
                 )
         return function(*args, **keywords)
 
-    return checked
+    return call_checked
 
 
-def choice(argument: str, value: object, known: Sequence[str]) -> str:
-    """Return `value` if it is one of the `known` names."""
+def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
+    """Return `value` if it is one of the `allowed` words."""
     if not isinstance(value, str):
         raise BBLTypeError(
-            f"{argument} must be one of {', '.join(map(repr, known))}; got {value!r} of type {type(value).__name__}.",
+            f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of type {type(value).__name__}.",
             argument=argument,
         )
-    if value not in known:
-        hint = near_match(value, known) or "."
+    if value not in allowed:
+        hint = near_match(value, allowed) or "."
         raise OptionError(
-            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, known))}.", argument=argument
+            f"{argument}={value!r} is unknown{hint} Choose one of {', '.join(map(repr, allowed))}.", argument=argument
         )
     return value
 
@@ -112,11 +120,13 @@ def real(
 ) -> float:
     """Return `value` as a float in [low, high], or (low, high] if `open_low`; infinity only if not `finite`."""
     number = any_real(argument, value)
-    inside = low < number <= high if open_low else low <= number <= high
-    if not inside or (finite and math.isinf(number)):
-        bracket = "(" if open_low or math.isinf(low) else "["
-        end = ")" if finite and math.isinf(high) else "]"
-        raise OptionError(f"{argument} must lie in {bracket}{low:g}, {high:g}{end}; got {value!r}.", argument=argument)
+    is_inside = low < number <= high if open_low else low <= number <= high
+    if not is_inside or (finite and math.isinf(number)):
+        left_bracket = "(" if open_low or math.isinf(low) else "["
+        right_bracket = ")" if finite and math.isinf(high) else "]"
+        raise OptionError(
+            f"{argument} must lie in {left_bracket}{low:g}, {high:g}{right_bracket}; got {value!r}.", argument=argument
+        )
     return number
 
 
@@ -132,22 +142,22 @@ def reals(argument: str, value: object, check: Callable[[str, object], float]) -
     """Return a number or a sequence of numbers as a 1-d array of ``check(argument, number)``."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return np.array([check(argument, value)])
-    items = [check(argument, v) for v in value]
-    if not items:
+    checked_numbers = [check(argument, v) for v in value]
+    if not checked_numbers:
         raise OptionError(f"{argument} is empty; give at least one value.", argument=argument)
-    return np.array(items)
+    return np.array(checked_numbers)
 
 
 def integer(argument: str, value: object, low: int | None = None, high: int | None = None) -> int:
-    """Return `value` as an int with ``low <= value <= high``."""
+    """Return `value` as an int with ``low <= value <= high``; a bound of None is no bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise BBLTypeError(
             f"{argument} must be an integer; got {value!r} of type {type(value).__name__}.", argument=argument
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
-        span = f"at least {low}" if high is None else f"in {low}..{high}"
-        raise OptionError(f"{argument} must be {span}; got {number}.", argument=argument)
+        allowed_range = f"at least {low}" if high is None else f"in {low}..{high}"
+        raise OptionError(f"{argument} must be {allowed_range}; got {number}.", argument=argument)
     return number
 
 

@@ -1,4 +1,4 @@
-"""The words that arguments take, as types of the public signatures; checks have their tuples of words from here."""
+"""The words that arguments take, as types of the public signatures; checks take the allowed words from these types."""
 
 from __future__ import annotations
 

@@ -15,55 +15,66 @@ __all__ = ["MAX_ARRAYS", "Entry", "digest", "directory", "local_header", "npy_he
 
 MAX_ARRAYS = 1000
 _MAX_DIRECTORY = MAX_ARRAYS * 256  # bytes; names have at most 68, which leaves room
-_LOCAL = struct.Struct("<4s5H3I2H")  # header before each member
-_LOCAL_SIZES = struct.Struct("<2H2Q")  # its 64-bit sizes
-_ENTRY = struct.Struct("<4s6H3I5H2I")  # entry of a member in the directory
-_ENTRY_SIZES = struct.Struct("<2H3Q")  # its 64-bit sizes and offset
-_END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")  # zip64 end, its locator, classic end
+# Records of the zip format (APPNOTE.TXT), with the order of their fields:
+# header before each member: signature; version, flags, method, time, date; crc32, two sizes; lengths of name and extra
+_LOCAL = struct.Struct("<4s5H3I2H")
+# extra field of the header: tag 1, its length 16; size before and after compression
+_LOCAL_SIZES = struct.Struct("<2H2Q")
+# entry of a member in the directory: signature; versions of writer and reader, flags, method, time, date; crc32, two
+# sizes; lengths of name, extra and comment, disk, internal attributes; external attributes, offset
+_ENTRY = struct.Struct("<4s6H3I5H2I")
+# extra field of the entry: tag 1, its length 24; size before and after compression, offset of the member's header
+_ENTRY_SIZES = struct.Struct("<2H3Q")
+# zip64 end: signature, length of the rest; versions, disks; number of entries on the disk and in all, size and offset
+# of the directory. Locator: signature, disk, offset of the zip64 end, number of disks. Classic end: signature, ...
+_END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")
 _JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
 _ZIP64 = 45  # version of the format that readers need
 _SEE64 = 0xFFFFFFFF  # in a field of four bytes: the value is in the 64-bit record
 _SEE64_SHORT = 0xFFFF  # the same, in a field of two bytes
 
-Entry = tuple[str, int, int]  # name, crc32, size of a member
+Entry = tuple[str, int, int]  # name, crc32 and size in bytes of a member
 
 
 def local_header(name: str, crc: int, size: int) -> bytes:
-    """Return the zip header that stands before a member of `size` bytes with the checksum `crc`."""
+    """Return the zip header that stands before a member of `size` bytes with the checksum `crc`, see `_LOCAL`."""
     fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _LOCAL_SIZES.size)
     return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
 
 
 def directory(entries: list[Entry]) -> bytes:
-    """Return the zip directory and the end records of members that follow each other from byte 0 on."""
-    parts = []
+    """Return the zip directory and the end records of members that follow each other from byte 0 on.
+
+    Fields are in the order of the records' formats, see `_ENTRY` and `_END`.
+    """
+    records = []
     offset = 0  # of the member's header
-    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # Unix, a regular file
+    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # the writer is Unix (3); the member is a regular file
     for name, crc, size in entries:
         fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _ENTRY_SIZES.size)
-        parts.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
-        parts.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
+        records.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
+        records.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size
-    entry_bytes, count = b"".join(parts), len(entries)
-    zip64 = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, count, count, len(entry_bytes), offset)
+    entry_bytes, n_entries = b"".join(records), len(entries)
+    zip64_end = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, n_entries, n_entries, len(entry_bytes), offset)
     locator = (b"PK\6\7", 0, offset + len(entry_bytes), 1)
-    classic = (b"PK\5\6", 0, 0, _SEE64_SHORT, _SEE64_SHORT, _SEE64, _SEE64, 0)
-    return entry_bytes + _END.pack(*zip64, *locator, *classic)
+    classic_end = (b"PK\5\6", 0, 0, _SEE64_SHORT, _SEE64_SHORT, _SEE64, _SEE64, 0)
+    return entry_bytes + _END.pack(*zip64_end, *locator, *classic_end)
 
 
 def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
     """Return the header of an npy file, format 1.0, padded with blanks to a multiple of 64 bytes."""
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
-    text += " " * (-(len(text) + 11) % 64) + "\n"
+    text += " " * (-(len(text) + 11) % 64) + "\n"  # 11: magic, version and length before the text, and the newline
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode()
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    """Return the SHA-256 hex digest of members, each a name and the parts of its bytes."""
+    """Return the SHA-256 hex digest of members: pairs of a name and a list of pieces, bytes or uint8 arrays."""
     checksum = hashlib.sha256()
-    for name, parts in members:
-        checksum.update(f"{name}\0{sum(map(len, parts))}\0".encode())
-        for piece in parts:
+    for name, pieces in members:
+        checksum.update(f"{name}\0{sum(map(len, pieces))}\0".encode())
+        for piece in pieces:
             checksum.update(piece)
     return checksum.hexdigest().encode()
 
@@ -71,7 +82,8 @@ def digest(members: list[tuple[str, list[Any]]]) -> bytes:
 def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
     """Return the bytes of the members by name, in order, without ``sha256``, after checking every byte of the file.
 
-    No more than `size` bytes, the length of the file, are read; and no content before the sizes are known to add up.
+    At most `size` bytes, the length of the file, are read. Members are read only after the directory was compared with
+    the one that their names, checksums and sizes give.
     """
     entries, stored_directory = _read_directory(file, size)
     if directory(entries) != stored_directory:  # also: gaps, overlaps, comments, compression, encryption, links
@@ -97,18 +109,18 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
         raise ValueError("it is too short")
     file.seek(size - _END.size)
     end = _END.unpack(file.read(_END.size))
-    length, offset = end[8], end[9]  # of the directory
-    if offset + length + _END.size != size or length > _MAX_DIRECTORY:
+    directory_size, offset = end[8], end[9]  # fields of the zip64 end
+    if offset + directory_size + _END.size != size or directory_size > _MAX_DIRECTORY:
         raise ValueError("its end is missing")
     file.seek(offset)
-    stored = file.read(length + _END.size)
+    directory_and_end = file.read(directory_size + _END.size)
     entries: list[Entry] = []
-    position = 0
-    while position < length:
-        fixed = _ENTRY.unpack_from(stored, position)  # fixed[7]: crc32, fixed[10]: length of the name
+    position = 0  # in the directory
+    while position < directory_size:
+        fields = _ENTRY.unpack_from(directory_and_end, position)  # fields[7]: crc32, fields[10]: length of the name
         position += _ENTRY.size
-        name = stored[position : position + fixed[10]].decode("ascii")
+        name = directory_and_end[position : position + fields[10]].decode("ascii")
         position += len(name)
-        entries.append((name, fixed[7], _ENTRY_SIZES.unpack_from(stored, position)[2]))
+        entries.append((name, fields[7], _ENTRY_SIZES.unpack_from(directory_and_end, position)[2]))
         position += _ENTRY_SIZES.size
-    return entries, stored
+    return entries, directory_and_end

@@ -50,7 +50,7 @@ class Scored:
     fits : list of lists of Classifier
         ``fits[f][s]`` is the model of setting s that was fitted to the training rows of fold f.
     judge : str
-        Name of the method of `fits` that returned the scores.
+        Name of the method of the models that returned the scores, such as ``"class_scores"``.
     """
 
     scores: np.ndarray
@@ -67,6 +67,7 @@ class Scored:
         `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and trains all others.
         """
         K, n_folds = len(totals), self.fold.max(initial=0) + 1
+        # one bin for each fold and group
         validation_totals = np.bincount(self.fold * K + self.y, self.weights, n_folds * K)
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
@@ -97,18 +98,19 @@ def _run_fold(
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Fit the models of all settings to the training rows of a fold, and score its n validation rows.
 
-    Returns the S models, their scores (S, n, K), and group, weight and position in `sample` of the rows, (n,) each.
+    ``fit(training_rows, *arguments)`` returns the S models, whose method named `judge` scores rows. Returns these
+    models, their scores (S, n, K), and group, weight and position in `sample` of the validation rows, (n,) each.
     """
-    train = fold.training(sample)
-    check_trained(train.n)
+    training_rows = fold.training(sample)
+    check_trained(training_rows.n)
     try:
-        fits = fit(train, *arguments)
+        fits = fit(training_rows, *arguments)
     except DataError as error:
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
-    validation, weights, rows = fold.validation(sample)
+    validation, weights, positions = fold.validation(sample)
     scores = np.array([getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits])
-    return fits, scores, validation.response, weights, rows
+    return fits, scores, validation.response, weights, positions
 
 
 def cross_validate(
@@ -125,6 +127,8 @@ def cross_validate(
 
     Parameters
     ----------
+    sample : Rows
+    folds : Folds or StoredFolds
     fit : callable
         ``fit(train, *fold_arguments)`` returns one fitted model for each setting.
     arguments : sequence of F tuples, optional
@@ -133,14 +137,17 @@ def cross_validate(
         Name of the method of the fitted models that scores rows: ``(codes, missing)`` to an array (n, K).
     workers : int, default 1
         Number of threads over which the folds are spread.
+    progress : callable, optional
+        Called without arguments after each fold.
     """
     fold_arguments = [()] * len(folds) if arguments is None else arguments
     tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
-    runs = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
-    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*runs, strict=True)
+    # rows outside of memory are those of an open file or a Dask client, which cannot be pickled for other processes
+    fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
+    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)
     scores = np.concatenate(fold_scores, axis=1)
-    y, weights, rows = (np.concatenate(parts) for parts in (fold_y, fold_weights, fold_rows))
-    fold = np.repeat(np.arange(len(runs)), [len(positions) for positions in fold_rows])
+    y, weights, rows = (np.concatenate(fold_arrays) for fold_arrays in (fold_y, fold_weights, fold_rows))
+    fold = np.repeat(np.arange(len(fold_results)), [len(positions) for positions in fold_rows])
     return Scored(scores, y, weights, fold, rows, [list(models) for models in fits], judge)
 
 
@@ -150,8 +157,9 @@ def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
-    """Return the scores (N, K) of one setting, those of each fold calibrated on the scores of the other folds.
+    """Return the class scores (N, K) of one setting, those of each fold calibrated on the scores of the other folds.
 
+    `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned unchanged.
     With one fold, its even and odd rows are calibrated on each other. Every calibration starts from that of all rows.
     """
     if kind == "none":
@@ -160,11 +168,11 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
     fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(fold):
-        inside, outside = fold == f, fold != f
+        in_fold, in_other_folds = fold == f, fold != f
         calibration = fit_calibration(
-            scores[outside], scored.y[outside], scored.weights[outside], kind, all_rows_calibration
+            scores[in_other_folds], scored.y[in_other_folds], scored.weights[in_other_folds], kind, all_rows_calibration
         )
-        calibrated_scores[inside] = calibration(scores[inside])
+        calibrated_scores[in_fold] = calibration(scores[in_fold])
     return calibrated_scores
 
 
@@ -179,6 +187,7 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
         if score == "auc":
+            # log-odds of the second of two groups
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         elif score in ("logloss", "pnll"):
             table.append((scored.log_loss(scores),))
@@ -193,7 +202,8 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
     """Return the position of the simplest setting whose log-loss is within one standard error of that of `best`.
 
     The standard error is taken over folds. `values` (S,) are the settings; `simpler` is ``"larger"`` where larger
-    values give simpler models (penalties), ``"smaller"`` for ``eps``.
+    values give simpler models (penalties), ``"smaller"`` for ``eps``, the weight of the couplings of mean field.
+    `calibrate` is the `kind` of `calibrated`.
     """
     fold_masks = [scored.fold == f for f in np.unique(scored.fold)]  # folds without rows are left out
     losses = []
@@ -201,7 +211,7 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
         scores = calibrated(scored, setting_scores, calibrate)
         losses.append([scored.log_loss(scores, mask) for mask in fold_masks])
     loss_table = np.array(losses)  # (S, folds)
-    error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
-    candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + error)
+    standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
+    candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
     return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

@@ -47,6 +47,7 @@ def _read(name: str) -> pd.DataFrame:
 def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
     """Return n sequences of m letters as a frame (n, m) of letters, whose columns are ``"1"``, ``"2"``, ..."""
     m = len(sequences.iloc[0])
+    # in memory, a string of m letters is m strings of one
     letters = np.array(sequences, dtype=f"U{m}").view("U1").reshape(-1, m)
     return pd.DataFrame(letters, index=sequences.index, columns=[str(j + 1) for j in range(m)])
 
@@ -183,6 +184,7 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
     """
     choice("part", part, ("train", "test"))
     table = _read("mnist.csv.gz").query("part == @part")
+    # the column "pixels" has hexadecimal text, one bit for each pixel
     packed = np.frombuffer(bytes.fromhex("".join(table["pixels"])), dtype=np.uint8).reshape(len(table), -1)
     return _image_frame(table["y"].to_numpy(), np.unpackbits(packed, axis=1), pd.Index(table["row"]))
 
@@ -196,6 +198,7 @@ class _Remote:
     content_sha256: str
 
 
+# folder of all files of MNIST
 _MNIST_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _REMOTE = {
     "MA0014.3.fasta": _Remote(
@@ -227,7 +230,7 @@ _REMOTE = {
 
 
 def _fetch(name: str) -> bytes:
-    """Return the unpacked content of a file, found in the folder BBL_DATA or in the cache, else downloaded."""
+    """Return the unpacked content of the file `name` of `_REMOTE`, from the folder BBL_DATA, the cache or its URL."""
     path = _local_file(name) or _download(name)
     try:
         content = path.read_bytes()
@@ -339,8 +342,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
         digits = bbl.datasets.fetch_mnist("test")
     """
     choice("part", part, ("train", "test"))
-    grey_level = None if threshold is None else integer("threshold", threshold, 0, 254)
+    grey_threshold = None if threshold is None else integer("threshold", threshold, 0, 254)
     prefix, n = ("train", 60_000) if part == "train" else ("t10k", 10_000)
     labels = _read_idx(f"{prefix}-labels-idx1-ubyte.gz", (n,))
     pixels = _read_idx(f"{prefix}-images-idx3-ubyte.gz", (n, 784))
-    return _image_frame(labels, pixels if grey_level is None else (pixels > grey_level).view(np.uint8))
+    return _image_frame(labels, pixels if grey_threshold is None else (pixels > grey_threshold).view(np.uint8))

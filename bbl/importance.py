@@ -1,4 +1,7 @@
-"""Importance of predictors: log-losses of a classifier with one predictor summed out, against those with all."""
+"""Importance of predictors: log-losses of a classifier with one predictor summed out, against those with all.
+
+n rows, m predictors, K classes. The log-loss of a row is ``-ln P(its class | its predictors)``.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def validated_losses(
     """Cross-validate `losses_without`; return losses (1 + m, N), groups (N,) and weights (N,) of N validated rows.
 
     ``refit(train, rng)`` returns a classifier that is fitted to the training rows of a fold; `rngs` has one generator
-    for each fold.
+    for each fold. `workers` threads share the folds; `progress` is called after each.
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:

@@ -21,36 +21,38 @@ class MemoryLimitError(BBLError, MemoryError):
 
 def available_memory() -> int:
     """Return the bytes that this process may still allocate: the least of free memory, cgroup limit and ulimit."""
-    limits = []
+    free_bytes = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
-                limits.append(int(line.split()[1]) * 1024)
+                free_bytes.append(int(line.split()[1]) * 1024)
     except OSError:  # not Linux: all physical memory, where the system tells
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for limit, usage in (
+            free_bytes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    # limits of control groups (containers), version 2 and version 1; "max", no limit, is no integer: ValueError
+    for limit_file, usage_file in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
         try:
-            limits.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
+            free_bytes.append(int(Path(limit_file).read_text()) - int(Path(usage_file).read_text()))
         except (OSError, ValueError):
             continue
     try:
         import resource
 
-        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if soft != resource.RLIM_INFINITY:
-            limits.append(soft - _address_space())
+        # of address space, as ulimit -v sets it
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft_limit != resource.RLIM_INFINITY:
+            free_bytes.append(soft_limit - _address_space())
     except ImportError:  # not a Unix
         pass
-    return min(limits, default=2**63)
+    return min(free_bytes, default=2**63)
 
 
 def _address_space() -> int:
     """Return the bytes of virtual memory of this process, or 0 on systems without /proc."""
-    try:
+    try:  # the first number in statm is the size in pages
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
@@ -59,7 +61,7 @@ def _address_space() -> int:
 def check_memory(needed: float, what: str, remedy: str) -> None:
     """Raise a MemoryLimitError if an allocation of `needed` bytes exceeds 80 % of the available memory.
 
-    The message names the needed and the free bytes, `what` needs them, and the `remedy`.
+    The message begins with `what`, a noun for what needs them, and ends with `remedy`, a sentence of advice.
     """
     if needed < ALWAYS_ALLOWED:
         return
@@ -72,7 +74,10 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 
 @contextmanager
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
-    """Turn a MemoryError of the body into a MemoryLimitError that names `what` ran out of memory, and the `remedy`."""
+    """Turn a MemoryError in the ``with`` block into a MemoryLimitError.
+
+    Its message begins with `what`, a noun for what the block computes, and ends with `remedy`, a sentence of advice.
+    """
     try:
         yield
     except MemoryLimitError:

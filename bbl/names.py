@@ -1,4 +1,4 @@
-"""Labels of DataFrames: users' names and levels as an index, and distinct names where columns of ours join theirs."""
+"""Labels of DataFrames: users' names and levels as an index, and distinct names of users' and the package's columns."""
 
 from __future__ import annotations
 

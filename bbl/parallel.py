@@ -41,16 +41,19 @@ T = TypeVar("T")
 
 
 def n_workers(n_jobs: int | None) -> int:
-    """Return the number of workers for ``n_jobs``: None or -1 means all cores, or all workers of a joblib backend."""
-    count = -1 if n_jobs is None else integer("n_jobs", n_jobs)
-    if count == 0:
+    """Return the number of workers for ``n_jobs``.
+
+    None or -1 means all cores, or all workers of a joblib backend; -2 means all but one, and so on.
+    """
+    requested = -1 if n_jobs is None else integer("n_jobs", n_jobs)
+    if requested == 0:
         raise OptionError("n_jobs must not be 0; give 1 for one thread or -1 for all cores.", argument="n_jobs")
-    if count > 0:
-        return count
+    if requested > 0:
+        return requested
     from joblib.parallel import get_active_backend
 
     # without prefer="threads" joblib counts processes, and warns inside a worker of a pool
-    return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + count)
+    return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + requested)
 
 
 def run_tasks(
@@ -64,17 +67,19 @@ def run_tasks(
     """
     stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        finished: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
+        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
         backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
         has_generator = get_active_backend(**backend)[0].supports_return_generator  # False for multiprocessing
-        pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend)
-        finished = pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks)
+        joblib_pool = Parallel(
+            n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend
+        )
+        result_stream = joblib_pool(delayed(_run_with_flag)(function, stop, *task) for task in tasks)
     results = []
     try:
-        for result in finished:
+        for result in result_stream:
             results.append(result)
             if progress is not None:
                 progress()
@@ -96,22 +101,22 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
         return
     queue: deque[Future[T]] = deque()
     with ThreadPoolExecutor(workers) as pool:
-        left, failure = iter(items), None
+        remaining_items, read_error = iter(items), None
         while True:
             try:
-                item = next(left)
+                item = next(remaining_items)
             except StopIteration:
                 break
-            except Exception as error:  # of reading; the results before it come first
-                failure = error
+            except Exception as error:  # raised where the items are made; the results before it come first
+                read_error = error
                 break
             queue.append(pool.submit(function, item))
             if len(queue) >= workers:
                 yield queue.popleft().result()
         while queue:
             yield queue.popleft().result()
-    if failure is not None:
-        raise failure
+    if read_error is not None:
+        raise read_error
 
 
 class Crew:
@@ -174,7 +179,7 @@ def _run_unless_stopped(function: Callable[..., T], stop: np.ndarray, *task: obj
     return function(*task)
 
 
-_local = threading.local()
+_local = threading.local()  # its attribute `stop` is the stop flag of the task that the thread runs
 
 
 def stop_flag() -> np.ndarray:
@@ -196,7 +201,7 @@ def _run_with_flag(function: Callable[..., T], stop: np.ndarray, *task: object) 
 
 
 class _Steps:
-    """Callable that advances a tqdm bar by a share of a step and shows a note; pickled, it loses the bar."""
+    """Callable that advances a tqdm bar by a share of a step and shows a note; does nothing without a bar."""
 
     def __init__(self, bar: tqdm | None = None):
         self._bar = bar
@@ -207,10 +212,12 @@ class _Steps:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
+            # a note without progress is shown at once, but not during the delay in which tqdm shows no bar
             if not (share or self._bar.disable) and time.time() > self._bar.start_t + self._bar.delay:
-                self._bar.refresh()  # update(0) does not show a new note
+                self._bar.refresh()  # update(0) would not show the new note
 
     def __reduce__(self):
+        """Pickle without the bar: in another process it does nothing."""
         return _Steps, ()
 
 
@@ -222,6 +229,7 @@ class _ScaledProgress:
     scale: float
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
+        """Report the `share` of the task, 1 for all of it, with a `note`."""
         self.progress(self.scale * share, note)
 
 
@@ -239,13 +247,13 @@ def progress_bar(total: int | None, title: str, verbose: int):
     """
     from tqdm import tqdm
 
-    shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
-    with tqdm(total=total, desc=title, disable=None if shown else True, delay=1.0, leave=False) as bar:
+    is_shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
+    with tqdm(total=total, desc=title, disable=None if is_shown else True, delay=1.0, leave=False) as bar:
         yield _Steps(bar)
 
 
 @functools.cache
-def _blas() -> list[Any]:
+def _find_blas_libraries() -> list[Any]:
     """Return threadpoolctl's controllers of the BLAS libraries that are loaded: numpy's and scipy's."""
     import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
@@ -253,10 +261,10 @@ def _blas() -> list[Any]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-def _set_blas_threads(library: Any, count: int) -> None:
-    """Limit a BLAS library, given by its threadpoolctl controller, to `count` threads."""
+def _set_blas_threads(library: Any, n_threads: int) -> None:
+    """Limit a BLAS library, given by its threadpoolctl controller, to `n_threads` threads."""
     # since 3.8 threadpoolctl's set_num_threads silently does nothing except in one Python thread
-    getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
+    getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 
 class _SerialBlas:
@@ -270,12 +278,12 @@ class _SerialBlas:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all threads that are inside."""
+        """Forget all threads that are inside, and their lock; `limits_before` is not read before a thread enters."""
         self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:
         """Limit all BLAS libraries to one thread; the first thread that enters stores their limits."""
-        libraries = _blas()
+        libraries = _find_blas_libraries()
         with self.lock:
             if not self.n_inside:
                 self.limits_before = [library.get_num_threads() for library in libraries]
@@ -287,17 +295,17 @@ class _SerialBlas:
         """Restore the limits: of the whole process if no thread is inside any more, of this thread at once."""
         with self.lock:
             self.n_inside -= 1
-            for library, count in zip(_blas(), self.limits_before, strict=True):
+            for library, n_threads in zip(_find_blas_libraries(), self.limits_before, strict=True):
                 has_limit_per_thread = getattr(library, "threading_layer", "") == "openmp"
                 if not self.n_inside or has_limit_per_thread:
-                    _set_blas_threads(library, count)
+                    _set_blas_threads(library, n_threads)
 
 
-_serial_blas = _SerialBlas()
+_serial_blas = _SerialBlas()  # the one context of this process
 if hasattr(os, "register_at_fork"):  # a forked child has none of the other threads, but would keep their lock
     os.register_at_fork(after_in_child=_serial_blas.reset)
 
 
 def serial_blas() -> _SerialBlas:
-    """Return the context in which BLAS runs on one thread."""
+    """Return the context in which BLAS runs on one thread; it may be entered more than once."""
     return _serial_blas

@@ -38,11 +38,13 @@ FORMAT = "bbl model"
 VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
+# limits that keep a file from a stranger from filling the memory or the stack
 _MAX_META = 64 * 2**20  # bytes of meta.json
 _MAX_DEPTH = 64  # of nested lists and dicts in meta.json
 _MAX_CONTAINERS = 250_000  # lists and dicts in meta.json: an empty list is 2 bytes in the file and 90 in memory
 
-# a string, whose brackets do not count; an opening bracket (group 1); or a closing one
+# a string, whose brackets do not count; an opening bracket (group 1); or a closing one. ++ and *+ do not backtrack, so
+# that the search takes linear time
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
@@ -126,23 +128,23 @@ def read_any(path: str | os.PathLike, kinds: Collection[str]) -> tuple[str, dict
     ModelFileError
         The file is damaged, no model file, of another kind, or of a later format version.
     """
-    name = _check_path(path)
+    file_name = _check_path(path)
     try:
-        with open(name, "rb") as file:
+        with open(file_name, "rb") as file:
             members = read_members(file, os.fstat(file.fileno()).st_size)
         return _unpack(members, kinds)
     except OSError as error:
-        raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", name) from error
+        raise OSError(error.errno, f"cannot load: {error.strerror or error}; check the path", file_name) from error
     except (ValueError, struct.error) as error:
-        why = f"{error}. If it is damaged, save the model again or fetch a good copy."
-        raise ModelFileError(f"{name!r} is no model file that can be loaded: {why}", argument="path") from None
+        reason = f"{error}. If it is damaged, save the model again or fetch a good copy."
+        raise ModelFileError(f"{file_name!r} is no model file that can be loaded: {reason}", argument="path") from None
 
 
 def _check_path(path: str | os.PathLike) -> str:
     """Return `path` as a str, after checking that it names a regular file or nothing yet."""
     try:
-        name = os.fsdecode(path)
-        mode = os.stat(name).st_mode
+        file_name = os.fsdecode(path)
+        mode = os.stat(file_name).st_mode
     except TypeError:
         description = f"{path!r} of type {type(path).__name__}"
         raise BBLTypeError(f"path must be a str or os.PathLike; got {description}.", argument="path") from None
@@ -150,32 +152,32 @@ def _check_path(path: str | os.PathLike) -> str:
         raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
     except OSError:
         mode = stat.S_IFREG  # absent or not accessible: opening the file raises the error
-    if stat.S_ISDIR(mode) or not os.path.basename(name):
-        raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", name)
+    if stat.S_ISDIR(mode) or not os.path.basename(file_name):
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", file_name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
-        raise OSError(errno.EINVAL, "this is not a regular file; give another path", name)
-    return name
+        raise OSError(errno.EINVAL, "this is not a regular file; give another path", file_name)
+    return file_name
 
 
 def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> list[Any]:
-    """Return the bytes of a model file as a list of bytes and flat uint8 arrays, which are views where possible."""
-    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
-    if len(plain) > MAX_ARRAYS:
-        raise OptionError(f"arrays has {len(plain)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
-    plain = {name: plain[name] for name in sorted(plain)}
-    members: list[tuple[str, list[Any]]] = [("meta.json", [_encode_meta(meta, plain, kind)])]
-    for name, array in plain.items():
+    """Return the bytes of a model file in order, as bytes objects and flat uint8 arrays (views where possible)."""
+    plain_arrays = {name: _plain_array(name, array) for name, array in arrays.items()}
+    if len(plain_arrays) > MAX_ARRAYS:
+        raise OptionError(f"arrays has {len(plain_arrays)} entries; at most {MAX_ARRAYS} fit.", argument="arrays")
+    plain_arrays = {name: plain_arrays[name] for name in sorted(plain_arrays)}
+    members: list[tuple[str, list[Any]]] = [("meta.json", [_encode_meta(meta, plain_arrays, kind)])]
+    for name, array in plain_arrays.items():
         header = npy_header(array.dtype.str, array.shape)
         members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
     members.append(("sha256", [digest(members)]))
     chunks: list[Any] = []
     entries: list[Entry] = []
-    for name, parts in members:
+    for name, pieces in members:
         crc = 0
-        for piece in parts:
+        for piece in pieces:
             crc = zlib.crc32(piece, crc)
-        entries.append((name, crc, sum(map(len, parts))))
-        chunks += [local_header(*entries[-1]), *parts]
+        entries.append((name, crc, sum(map(len, pieces))))  # the length of a uint8 array is its size in bytes
+        chunks += [local_header(*entries[-1]), *pieces]
     return [*chunks, directory(entries)]
 
 
@@ -198,7 +200,7 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
     """Return the bytes of meta.json: the caller's `meta`, the table of `arrays`, and the versions."""
     if type(meta) is not dict or type(kind) is not str:
         raise BBLTypeError(f"meta must be a dict and kind a str; got {type(meta)}, {type(kind)}.", argument="meta")
-    _check_plain(meta, "meta", 2)
+    _check_plain(meta, "meta", 2)  # 2: meta is a dict inside the dict of meta.json
     document = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -215,25 +217,26 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
     return text.encode("ascii")
 
 
-def _check_plain(value: object, where: str, depth: int) -> None:
+def _check_plain(value: object, place: str, depth: int) -> None:
     """Refuse values that JSON would change: tuples, numpy scalars, keys other than str, NaN and infinity.
 
-    `where` names the value in messages; `depth` is its nesting in meta.json.
+    `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of lists
+    and dicts around it in meta.json.
     """
-    if depth > _MAX_DEPTH - 2:
-        raise OptionError(f"{where[:200]} is nested too deep. Make it flatter.", argument="meta")
+    if depth > _MAX_DEPTH - 2:  # refused here rather than by `_check_json`, which does not name the place
+        raise OptionError(f"{place[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise BBLTypeError(f"{where} has the key {key!r}; keys must be str.", argument="meta")
-            _check_plain(item, f"{where}[{key!r}]", depth + 1)
+                raise BBLTypeError(f"{place} has the key {key!r}; keys must be str.", argument="meta")
+            _check_plain(item, f"{place}[{key!r}]", depth + 1)
     elif type(value) is list:
         for position, item in enumerate(value):
-            _check_plain(item, f"{where}[{position}]", depth + 1)
+            _check_plain(item, f"{place}[{position}]", depth + 1)
     elif type(value) is float and not math.isfinite(value):
-        raise OptionError(f"{where} is {value}, which a model file cannot hold. Use None.", argument="meta")
+        raise OptionError(f"{place} is {value}, which a model file cannot hold. Use None.", argument="meta")
     elif value is not None and type(value) not in (str, int, float, bool):
-        description = f"{where} is a {type(value).__name__}"
+        description = f"{place} is a {type(value).__name__}"
         raise BBLTypeError(f"{description}; use str, int, float, bool, None, list or dict.", argument="meta")
 
 
@@ -255,7 +258,8 @@ def _write_file(target: str, chunks: list[Any]) -> None:
             os.unlink(temporary)
         raise
     if os.name == "posix":
-        with suppress(OSError):  # the file is complete; not every file system can sync a folder
+        # the new name must reach the disk, too; the file is complete, and not every file system can sync a folder
+        with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -280,7 +284,7 @@ def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dic
     if type(kind) is not str or kind not in kinds:
         wanted = " or ".join(map(repr, kinds))
         raise ValueError(f"it holds {str(kind)[:80]!r}, not {wanted}: use the function that loads those")
-    meta, table = document.get("meta"), document.get("arrays")
+    meta, table = document.get("meta"), document.get("arrays")  # table: one row for each array
     if type(meta) is not dict or type(table) is not list:
         raise ValueError("meta.json lacks a part")
     arrays = dict(_read_array(row, members) for row in table)
@@ -303,7 +307,7 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     if size != math.prod(shape) * dtype.itemsize or len(data) != len(header) + size or not data.startswith(header):
         raise ValueError(f"{name!r} is not as declared")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
-    if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):
+    if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):  # deletes all bytes 0 and 1
         raise ValueError(f"{name!r} has a bool that is neither 0 nor 1")
     return name, array.astype(dtype.newbyteorder("="), copy=False)
 
@@ -317,12 +321,12 @@ def _check_json(text: str) -> None:
         if match[0][0] != '"':
             depth += 1 if match[1] else -1
             n_brackets += 1
-            if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:
+            if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:  # two brackets each
                 raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_CONTAINERS} lists and dicts")
 
 
 def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object as a dict; raise a ValueError if a key occurs twice."""
+    """Return the (key, value) pairs of a JSON object as a dict; raise a ValueError if a key occurs twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         raise ValueError("a key stands twice in meta.json")

@@ -235,7 +235,7 @@ def _changed_arguments(formula: str, weights: Weights | None, options: dict[str,
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     """Raise an error if the formula has interactions, or the fit would need too much time or memory."""
     names, m = design.labels.names, len(design.labels.names)
-    pair = design.terms.interactions.first(2)
+    pair = design.terms.interactions.find_term(2)
     if pair is not None:
         interaction = ":".join(str(names[i]) for i in pair)
         raise FormulaError(

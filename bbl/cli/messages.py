@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["in_options"]
+__all__ = ["replace_arguments"]
 
 # (pattern, replacement) of remedies that only a Python program has; {column} is the column at fault
 REMEDIES = (
@@ -36,7 +36,7 @@ ENGLISH_WORDS = frozenset((
 ))  # fmt: skip
 
 
-def in_options(
+def replace_arguments(
     text: str, options: Mapping[str, str], files: Mapping[str, object], argument: str | None = None, column: object = ""
 ) -> str:
     """Replace arguments in a message by options, and ``data`` and ``newdata`` by file names.
@@ -54,21 +54,25 @@ def in_options(
 
     Examples
     --------
-    >>> in_options("use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {})
+    >>> replace_arguments("use log_z='auto', or raise lambda_.", {"log_z": "--log-z", "lambda_": "--lambda"}, {})
     'use --log-z auto, or raise --lambda.'
     """
     for pattern, replacement in REMEDIES:
         text = re.sub(pattern, replacement.replace("{column}", str(column).replace("\\", r"\\")), text)
-    text = re.sub(r"^(data|newdata)\b", lambda m: str(files.get(m[1], m[1])), text)
+    # messages about a table begin with the name of its argument
+    text = re.sub(r"^(data|newdata)\b", lambda match: str(files.get(match[1], match[1])), text)
     if argument in options:
         text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)
+    # longest first, as a pattern takes the first name that fits
     names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
+    # name='value', name=value or name= becomes --name value
     text = re.sub(
         rf"(?<![\w-])({names})=(?:'([^']*)'|([\w.+-]*\w))?",
-        lambda m: f"{options[m[1]]} {m[2] or m[3] or ''}".rstrip(),
+        lambda match: f"{options[match[1]]} {match[2] or match[3] or ''}".rstrip(),
         text,
     )
     if argument in options:  # as in "'eps' is not an option of ..."
         text = text.replace(f"'{argument}'", options[str(argument)])
+    # names that stand alone, not in quotes, options or attributes
     unambiguous = "|".join(name for name in names.split("|") if name not in ENGLISH_WORDS)
-    return re.sub(rf"(?<![\w'.-])({unambiguous})(?![\w'=])", lambda m: options[m[1]], text)
+    return re.sub(rf"(?<![\w'.-])({unambiguous})(?![\w'=])", lambda match: options[match[1]], text)

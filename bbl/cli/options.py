@@ -25,6 +25,7 @@ from bbl.stats.cuts import CUTS
 __all__ = ["engine_options", "option_names", "parse"]
 
 PROGRAM = "python -m bbl"
+# argument names of options of an engine, and of cross-validation
 ENGINE_OPTIONS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax", "gauge")
 FOLD_OPTIONS = ("nfold", "shuffle", "score")
 # arguments that only Boltzmann machines have, with their defaults
@@ -66,7 +67,7 @@ def numbers(text: str) -> float | list[float] | str:
     if text in RULES:
         return text
     try:
-        values = [float(item) for item in text.split(",")]
+        values = [float(number_text) for number_text in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number; give one, or {' or '.join(RULES)}") from None
     return values if len(values) > 1 else values[0]
@@ -142,7 +143,7 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
 
 
 def _level_or_rule(text: str) -> float | str:
-    """Return a significance level, or the rule that chooses one."""
+    """Parse a significance level, or the rule that chooses one, such as ``cv``."""
     return text if text in RULES else float(text)
 
 
@@ -206,7 +207,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_fit_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that fit a model."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -264,8 +265,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
-    """Return the parser of a command on a saved model, with its file, and a table of the `content` as arguments."""
+def _make_saved_parser(command: str, text: str, content: str) -> argparse.ArgumentParser:
+    """Return the parser of a command on a saved model, with two arguments: the model's file, and a table.
+
+    `text` describes the command in its help, `content` the table.
+    """
     parser = argparse.ArgumentParser(prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False)
     parser.set_defaults(command=command)
     parser.add_argument("model", type=Path, metavar="MODEL", help="file that --save or fit.save() wrote")
@@ -274,17 +278,17 @@ def _saved_parser(command: str, text: str, content: str) -> argparse.ArgumentPar
     return parser
 
 
-def _predict_parser() -> argparse.ArgumentParser:
+def _make_predict_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``predict``."""
-    parser = _saved_parser("predict", PREDICT_TEXT, "table with the predictors of the model")
+    parser = _make_saved_parser("predict", PREDICT_TEXT, "table with the predictors of the model")
     _add_prediction_options(parser.add_argument_group("predictions"))
     _add_table_options(parser)
     return parser
 
 
-def _evaluate_parser() -> argparse.ArgumentParser:
+def _make_evaluate_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``evaluate``."""
-    parser = _saved_parser("evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model")
+    parser = _make_saved_parser("evaluate", EVALUATE_TEXT, "table with the predictors and the response of the model")
     group = parser.add_argument_group("evaluation")
     group.add_argument("--weights", metavar="COL", help="column of weights of NEWDATA")
     group.add_argument("--plot", type=Path, metavar="FILE", help="write a figure to it")
@@ -295,9 +299,9 @@ def _evaluate_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explain_parser() -> argparse.ArgumentParser:
+def _make_explain_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``explain``."""
-    parser = _saved_parser("explain", EXPLAIN_TEXT, "table with the predictors of the model")
+    parser = _make_saved_parser("explain", EXPLAIN_TEXT, "table with the predictors of the model")
     group = parser.add_argument_group("explanation")
     group.add_argument(
         "--of", nargs=2, metavar=("GROUP", "AGAINST"),
@@ -312,10 +316,10 @@ def _explain_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _effects_parser() -> argparse.ArgumentParser:
+def _make_effects_parser() -> argparse.ArgumentParser:
     """Return the parser of command lines that begin with ``effects``."""
     content = "table of the rows to average over; needed unless the file holds the training rows, or with --grid"
-    parser = _saved_parser("effects", EFFECTS_TEXT, content)
+    parser = _make_saved_parser("effects", EFFECTS_TEXT, content)
     group = parser.add_argument_group("effects")
     group.add_argument("--variables", metavar="NAME", action="append", help="predictor; repeat for more. Default: all")
     group.add_argument("--by", metavar="NAME", action="append", help="average by its values; repeat for more")
@@ -331,8 +335,10 @@ def _effects_parser() -> argparse.ArgumentParser:
     return parser
 
 
+# functions that return the parser of a command on a saved model, by the first word of the command line
 SAVED_PARSERS = {
-    "predict": _predict_parser, "evaluate": _evaluate_parser, "explain": _explain_parser, "effects": _effects_parser,
+    "predict": _make_predict_parser, "evaluate": _make_evaluate_parser, "explain": _make_explain_parser,
+    "effects": _make_effects_parser,
 }  # fmt: skip
 
 
@@ -344,7 +350,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     """
     if argv and argv[0] in SAVED_PARSERS:
         return SAVED_PARSERS[argv[0]]().parse_args(argv[1:])
-    parser = _parser()
+    parser = _make_fit_parser()
     args = parser.parse_args(argv)
     if args.formula is not None and args.data is None:
         parser.error("give a table, such as a CSV file, after the formula")
@@ -380,5 +386,8 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def option_names() -> dict[str, str]:
     """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
-    actions = [action for make in (*SAVED_PARSERS.values(), _parser) for action in make()._actions]
+    # later actions overrule earlier ones: the parser of fits comes last; the last name of an option is its long one
+    actions = [
+        action for make_parser in (*SAVED_PARSERS.values(), _make_fit_parser) for action in make_parser()._actions
+    ]
     return {action.dest: action.option_strings[-1] for action in actions if action.option_strings}

@@ -8,21 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bbl.cli.tables import STDIN, in_batches
+from bbl.cli.tables import STDIN, is_read_in_batches
 from bbl.errors import OptionError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_figure", "check_readable", "check_writable", "draw_into_files", "note", "save_figure", "show"]
+__all__ = [
+    "check_figure", "check_readable", "check_writable", "draw_into_files", "print_note", "save_figure", "show_titled",
+]  # fmt: skip
 
 
-def show(title: str, value: object) -> None:
+def show_titled(title: str, value: object) -> None:
     """Print a title and a value under it."""
     print(f"\n>>> {title}\n{value}")
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a note on standard error, where it does not mix with results."""
     print(text, file=sys.stderr)
 
@@ -38,18 +40,18 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
     """Call `draw` and save the figure that it returns."""
     draw_into_files()
     draw().savefig(path, dpi=150)
-    note(f"The figure is in {path}")
+    print_note(f"The figure is in {path}")
 
 
 def check_readable(path: Path) -> None:
     """Raise an OSError if a file cannot be opened; standard input and data read in batches are not checked."""
-    if path != STDIN and not in_batches(path):
+    if path != STDIN and not is_read_in_batches(path):
         with path.open("rb"):
             pass
 
 
 def check_writable(argument: str, path: Path | None) -> None:
-    """Raise an OptionError if a file cannot be written at `path`."""
+    """Raise an OptionError, about the argument of that name, if a file cannot be written at `path`."""
     if path is None:
         return
     folder = path.parent

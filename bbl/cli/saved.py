@@ -14,10 +14,10 @@ import pandas as pd
 
 import bbl
 from bbl.checks import near_match
-from bbl.cli.messages import in_options
+from bbl.cli.messages import replace_arguments
 from bbl.cli.options import option_names
-from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, note, save_figure
-from bbl.cli.tables import in_batches, missing_texts, model_levels, model_types, read_table
+from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, print_note, save_figure
+from bbl.cli.tables import is_read_in_batches, list_missing_texts, list_model_levels, list_model_types, read_table
 from bbl.cli.training import drop_unknown_groups
 from bbl.errors import DataError, DataWarning, LevelError, OptionError
 from bbl.names import distinct_names
@@ -27,7 +27,7 @@ from bbl.results.machine.density import DensityResults
 __all__ = ["NewTable", "predict", "read_new", "run_saved"]
 
 Model = ClassifierResults | DensityResults
-# cells that usually mean a missing value, beside those that are read so
+# cells that usually mean a missing value; --na may have replaced the texts that `read_table` takes for one by default
 MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown", re.ASCII)
 
 
@@ -54,11 +54,11 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
 
     `table` is --newdata where it has been read already: standard input can be read but once.
     """
-    if in_batches(args.newdata) and isinstance(fit, ClassifierResults):
+    if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
             text = f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it out."
             raise OptionError(text, argument="keep")
-        header = True
+        header = True  # column names stand before the first batch only
         for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
             batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
             header = False
@@ -68,7 +68,7 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
         if isinstance(fit, ClassifierResults):
             result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
         else:
-            result = fit.score_samples(table.rows, args.unseen)
+            result = fit.score_samples(table.rows, unseen=args.unseen)
     _print_beside(table.copied, result)
 
 
@@ -80,11 +80,11 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     with _marker_remedy(fit, rows, args):
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
-        save_figure(lambda: _figure(evaluation.plot(args.kind)), args.plot)
+        save_figure(lambda: _get_figure(evaluation.plot(args.kind)), args.plot)
     if args.report is not None:
         draw_into_files()
         fit.report(args.report, rows, args.weights)
-        note(f"The report is in {args.report}")
+        print_note(f"The report is in {args.report}")
     text = str(evaluation).replace("calibrate='temperature'", "--calibrate temperature")  # advice names the option
     print(text)
 
@@ -94,46 +94,49 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     if not isinstance(fit, ClassifierResults):
         raise OptionError("the model has no response, so that there are no predictions to explain.")
     table = read_new(fit, args)
-    of = None if args.of is None else tuple(_group(fit, text) for text in args.of)
+    group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
         raise OptionError(f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row")
     with _marker_remedy(fit, table.rows, args):
-        explanation = fit.explain(table.rows, of, args.unseen)  # type: ignore[arg-type]  # a pair
+        explanation = fit.explain(table.rows, of=group_pair, unseen=args.unseen)  # type: ignore[arg-type]  # a pair
     if args.plot is not None:
-        save_figure(lambda: _figure(explanation.plot(args.row - 1)), args.plot)
+        save_figure(lambda: _get_figure(explanation.plot(args.row - 1)), args.plot)
     _print_beside(table.copied, explanation.frame)
 
 
 def _effects(fit: Model, args: argparse.Namespace) -> None:
     """Print comparisons of levels as CSV, and draw them into --plot; notes go to standard error."""
-    rows: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
+    row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
-        rows["newdata"] = read_new(fit, args).rows
+        row_options["newdata"] = read_new(fit, args).rows
     names = {str(name): name for name in fit.labels.names}
-    variables, by = ([names.get(x, x) for x in texts] if texts else None for texts in (args.variables, args.by))
-    refits = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
-    effects = fit.avg_comparisons(
-        variables, args.contrast, args.transform, by, cross=args.cross, seed=args.seed, **rows, **refits
+    variables, by = (
+        [names.get(text, text) for text in texts] if texts else None for texts in (args.variables, args.by)
     )
+    bootstrap_options = {} if args.nboot is None else {"se": "bootstrap", "nboot": args.nboot}
+    effects = fit.avg_comparisons(
+        variables, contrast=args.contrast, transform=args.transform, by=by, cross=args.cross, seed=args.seed,
+        **row_options, **bootstrap_options,
+    )  # fmt: skip
     if args.plot is not None:
         save_figure(lambda: effects.plot()[0].figure, args.plot)
-    note(in_options(effects.note, option_names(), {}))
+    print_note(replace_arguments(effects.note, option_names(), {}))
     effects.frame.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
 def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
     """Return the table --newdata with columns of the types and names that the model knows, and its --keep columns."""
-    texts = missing_texts(args.na)
-    keep = getattr(args, "keep", None) or []
+    na_texts = list_missing_texts(args.na)
+    copied_names = getattr(args, "keep", None) or []
     design = fit.design
-    types: dict[Any, str] = dict.fromkeys(keep, "text") | model_types(design)
-    rows = read_table(args.newdata, texts, types, model_levels(design), args.sep)
-    for name in keep:
+    types: dict[Any, str] = dict.fromkeys(copied_names, "text") | list_model_types(design)
+    rows = read_table(args.newdata, na_texts, types, list_model_levels(design), args.sep)
+    for name in copied_names:
         if name not in rows.columns:
             raise DataError(
                 f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}", column=name
             )
-    copied = rows[keep]
+    copied = rows[copied_names]
     return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), copied)
 
 
@@ -146,23 +149,23 @@ def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> Non
     joined.to_csv(sys.stdout, index=False, lineterminator="\n")
 
 
-def _group(fit: ClassifierResults, text: str) -> Any:
-    """Return the group of the model that is written as `text`."""
+def _find_group(fit: ClassifierResults, text: str) -> Any:
+    """Return the group of the model that is written as `text`; the text itself if there is none."""
     groups = {str(group): group for group in fit.labels.groups}
     return groups.get(text, text)
 
 
-def _figure(axes: Any) -> Any:
+def _get_figure(axes: Any) -> Any:
     """Return the figure of an Axes or of the first of several."""
     return (axes if hasattr(axes, "figure") else axes[0]).figure
 
 
 @contextmanager
 def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
-    """Name the texts of new data that the model does not know and that usually mean a missing value.
+    """Look for texts of new data that the model does not know and that usually mean a missing value.
 
-    They are named in the error of an unknown level; where the model takes unknown levels for its level "(rare)", in a
-    warning.
+    Predictions in the ``with`` block may raise the error of an unknown level: the first such text is added to it. If
+    they do not, because the model takes unknown levels for its level "(rare)", a warning names it.
     """
     column_of_marker: dict[str, str] = {}  # the first column of each marker
     for factor in fit.design.predictors:

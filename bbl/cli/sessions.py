@@ -12,10 +12,18 @@ import pandas as pd
 
 import bbl
 from bbl.cli.options import engine_options
-from bbl.cli.output import check_figure, check_readable, check_writable, draw_into_files, note, save_figure, show
+from bbl.cli.output import (
+    check_figure,
+    check_readable,
+    check_writable,
+    draw_into_files,
+    print_note,
+    save_figure,
+    show_titled,
+)
 from bbl.cli.saved import NewTable, predict, read_new, run_saved
-from bbl.cli.tables import STDIN, in_batches
-from bbl.cli.training import TrainingInput, drop_unknown_groups, training_input
+from bbl.cli.tables import STDIN, is_read_in_batches
+from bbl.cli.training import TrainingInput, drop_unknown_groups, read_training_input
 from bbl.errors import OptionError
 from bbl.results.classifier import ClassifierResults
 from bbl.results.machine.density import DensityResults
@@ -49,16 +57,16 @@ def run(args: argparse.Namespace) -> None:
 
 def user_session(args: argparse.Namespace) -> None:
     """Fit or cross-validate a model on the user's table; then save, draw, report and predict as the options say."""
-    data = training_input(args)
+    data = read_training_input(args)
     if args.learner is not None:
-        _finish(args, *_fit_network(args, data))
+        _deliver_results(args, *_fit_network(args, data))
         return
     names = ("missing", "novarOk", "log_z", "calibrate", "relevance", "seed", "n_jobs")
     fit_options: dict[str, Any] = {name: getattr(args, name) for name in names} | engine_options(args)
     weights = args.weights
     if args.strata or args.cluster:
         design = bbl.survey(weights, strata=args.strata, cluster=args.cluster)
-        fit_options, weights = fit_options | {"design": design}, None
+        fit_options, weights = fit_options | {"design": design}, None  # the design has the weights
     shown: dict[str, Any]  # values to print, or functions that return them, by title
     fit: Any
     if args.cv:
@@ -68,7 +76,8 @@ def user_session(args: argparse.Namespace) -> None:
     else:
         fit = bbl.bbl(args.formula, data, weights, args.method, **fit_options)
         shown, plot = {"fit": fit, "fit.summary()": fit.summary}, fit.plot
-    _finish(args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure)
+    # plots return an Axes, or an array of them
+    _deliver_results(args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure)
 
 
 def _fit_network(
@@ -81,31 +90,34 @@ def _fit_network(
     )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
-        k, score = args.nfold or 10, args.score or "accuracy"
-        scores = bbl.networks.cv(fit, data, k, score=score, n_jobs=args.n_jobs, weights=args.weights, seed=args.seed)
-        shown = {f"cv (k = {k}, score = {score})": scores}
+        n_folds, score = args.nfold or 10, args.score or "accuracy"
+        scores = bbl.networks.cv(
+            fit, data, n_folds, score=score, n_jobs=args.n_jobs, weights=args.weights, seed=args.seed
+        )
+        shown = {f"cv (k = {n_folds}, score = {score})": scores}
     return fit, shown, lambda: fit.plot().figure
 
 
-def _finish(
+def _deliver_results(
     args: argparse.Namespace, fit: ClassifierResults | DensityResults, shown: dict[str, Any], draw: Callable[[], Figure]
 ) -> None:
     """Save, draw and report a fit; then print predictions of --newdata, or without it the `shown` values by title."""
     if args.save is not None:
         fit.save(args.save, store_data=args.store_data)
-        note(f"The model is in {args.save}")
+        print_note(f"The model is in {args.save}")
     if args.plot is not None:
         save_figure(draw, args.plot)
     table = None
     if args.report is not None:
         draw_into_files()
-        is_table = args.newdata is not None and not in_batches(args.newdata)
-        table = read_new(fit, args) if is_table else None
+        # read here, for the report and the predictions: standard input can be read but once
+        is_in_memory = args.newdata is not None and not is_read_in_batches(args.newdata)
+        table = read_new(fit, args) if is_in_memory else None
         _report(args, fit, table)
-        note(f"The report is in {args.report}")
+        print_note(f"The report is in {args.report}")
     if args.newdata is None:
         for title, value in shown.items():
-            show(title, value() if callable(value) else value)
+            show_titled(title, value() if callable(value) else value)
     else:
         predict(fit, args, table)
 
@@ -125,12 +137,14 @@ def titanic_session(path: Path) -> None:
     """Run the example of section 3.2 of the paper, and save its figure at `path`."""
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")
-    show('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)
-    show("fit.summary()", fit.summary())
+    show_titled('bbl("Survived ~ Class * Sex + Sex * Age", titanic, weights="Freq")', fit)
+    show_titled("fit.summary()", fit.summary())
     persons = titanic[["Class", "Sex", "Age"]].drop_duplicates().reset_index(drop=True)
     predicted = pd.concat([persons, fit.predict(persons, type="prob")], axis=1)
-    show('fit.predict(persons, type="prob")', predicted.to_string(index=False))
+    show_titled('fit.predict(persons, type="prob")', predicted.to_string(index=False))
     grid = 10 ** np.arange(-5, -1.9, 0.5)
     cv = bbl.crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)
-    show('crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)', cv)
+    show_titled(
+        'crossVal("Survived ~ .^2", titanic, weights="Freq", lambda_=grid, lambdah=None, shuffle=True, seed=1)', cv
+    )
     save_figure(lambda: fit.plot()[0].figure, path)

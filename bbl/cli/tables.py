@@ -24,19 +24,19 @@ from bbl.design.streams.source import pyarrow_for
 from bbl.errors import DataError, DataWarning, OptionError
 
 __all__ = [
-    "MISSING_TEXTS", "STDIN", "TYPES", "in_batches", "missing_texts", "model_levels", "model_types", "parquet_order",
-    "read_table",
+    "MISSING_TEXTS", "STDIN", "TYPES", "is_read_in_batches", "list_missing_texts", "list_model_levels",
+    "list_model_types", "read_parquet_order", "read_table",
 ]  # fmt: skip
 
-TYPES = ("text", "number")
+TYPES = ("text", "number")  # that users can give; see `types` of `read_table` for those of models
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "<NA>", "n/a", "NaN", "nan", "NULL", "null", "None")
-STDIN = Path("-")
+STDIN = Path("-")  # stands for standard input
 # digits that are a name, not a quantity: 01 is not 1, and float64 does not represent all numbers of 19 digits
 CODE = re.compile(r"\s*[+-]?(?:0\d|\d{19})")
 TRUTH = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
 
 
-def in_batches(path: Path) -> bool:
+def is_read_in_batches(path: Path) -> bool:
     """Return whether a path is a folder or a glob of Parquet files, which are read in batches."""
     return path.is_dir() or (glob.has_magic(str(path)) and not path.exists())
 
@@ -66,23 +66,24 @@ def read_table(
     sep : str, optional
         Character between cells; by default a comma, or a tab in files that end in ``.tsv`` or ``.tab``.
     """
-    endings = [ending.lower() for ending in path.suffixes]
+    suffixes = [ending.lower() for ending in path.suffixes]
     if _is_parquet(path):
-        return _named_errors(path, lambda: pd.read_parquet(path))
+        return _read_naming_file(path, lambda: pd.read_parquet(path))
+    # standard input is read once, into memory, as its rows are read after its header
     source: io.BytesIO | Path = io.BytesIO(sys.stdin.buffer.read()) if path == STDIN else path
     options: dict[str, Any] = {
-        "sep": sep or ("\t" if {".tsv", ".tab"} & set(endings) else ","),
+        "sep": sep or ("\t" if {".tsv", ".tab"} & set(suffixes) else ","),
         "encoding": "utf-8-sig",
         "keep_default_na": False,
     }
-    header = _named_errors(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
+    header = _read_naming_file(path, lambda: pd.read_csv(source, header=None, nrows=1, dtype=str, **options))
     if isinstance(source, io.BytesIO):
         source.seek(0)
     names = header.iloc[0].tolist()
-    missing_texts = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
-    table = _named_errors(path, lambda: pd.read_csv(source, dtype=str, na_values=missing_texts, **options))
+    missing_by_column = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
+    table = _read_naming_file(path, lambda: pd.read_csv(source, dtype=str, na_values=missing_by_column, **options))
     table.columns = pd.Index(names, dtype=object)  # read_csv changes names that occur twice
-    if table.index.nlevels > 1:
+    if table.index.nlevels > 1:  # pandas makes an index of two or more surplus cells at the beginning of rows
         raise DataError(f"the rows of {path} have more cells than its header has names. Name every column.")
     has_unnamed_column = len(names) > 1 and names[0].strip() == ""  # as R's write.csv writes row names
     if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):  # or as R's write.table does
@@ -97,7 +98,7 @@ def read_table(
     return pd.concat(columns, axis=1) if columns else table
 
 
-def parquet_order(path: Path) -> DeclaredOrder:
+def read_parquet_order(path: Path) -> DeclaredOrder:
     """Return the order that the categories of a Parquet file declare; of other files none."""
     if not _is_parquet(path):
         return DeclaredOrder()
@@ -109,12 +110,12 @@ def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
+def list_missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
     """Return the texts of cells that mean a missing value, from those that --na gives."""
     return MISSING_TEXTS if markers is None else ("", *markers)
 
 
-def model_types(design: Design) -> dict[Any, str]:
+def list_model_types(design: Design) -> dict[Any, str]:
     """Return the `types` of `read_table` for new data: columns are read as the levels that the model knows."""
     types = {}
     for factor in (*design.predictors, design.response):
@@ -123,7 +124,7 @@ def model_types(design: Design) -> dict[Any, str]:
     return types
 
 
-def model_levels(design: Design) -> dict[Any, set[str]]:
+def list_model_levels(design: Design) -> dict[Any, set[str]]:
     """Return the `levels` of `read_table` for new data: the texts that are levels of each column of the model."""
     return {
         str(factor.name): {level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind == "string"}
@@ -131,8 +132,8 @@ def model_levels(design: Design) -> dict[Any, set[str]]:
     }
 
 
-def _named_errors(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return ``read()``; a ValueError becomes a DataError that names the file `path`."""
+def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """Return ``read()``, which reads the file `path`; its ValueErrors become DataErrors that name the file."""
     try:
         return read()
     except UnicodeDecodeError as error:
@@ -143,8 +144,8 @@ def _named_errors(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 
 def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
-    """Convert a column of texts to the type `kind`, see `types` of `read_table`; None finds the type."""
-    codes, distinct = pd.factorize(texts)
+    """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None finds the type."""
+    codes, distinct = pd.factorize(texts)  # only the distinct texts are converted
     cells = np.asarray(distinct, dtype=object)
     numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")
     is_number = np.isfinite(numbers.to_numpy(dtype=float))
@@ -156,7 +157,7 @@ def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Se
         kind = "numbers" if is_number.all() and not is_code else "truth" if is_truth.all() else "text"
     values: Any = cells
     if kind in ("number", "numbers") and is_number.all():
-        values = pd.array(numbers.to_numpy())
+        values = pd.array(numbers.to_numpy())  # of a type that holds whole numbers beside missing values
     elif kind == "numbers":
         values = cells.copy()
         values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)

@@ -14,13 +14,13 @@ import pandas as pd
 
 import bbl
 from bbl.checks import near_match
-from bbl.cli.output import note
-from bbl.cli.tables import in_batches, missing_texts, parquet_order, read_table
+from bbl.cli.output import print_note
+from bbl.cli.tables import is_read_in_batches, list_missing_texts, read_parquet_order, read_table
 from bbl.design.formula import parse
 from bbl.design.frames import Frame, to_frame
 from bbl.errors import DataWarning, LevelError, OptionError
 
-__all__ = ["TrainingInput", "drop_unknown_groups", "training_input"]
+__all__ = ["TrainingInput", "drop_unknown_groups", "read_training_input"]
 
 TrainingInput = Frame | pd.DataFrame | str  # a table, or the path of data that are read in batches
 IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")  # arguments of options of tables that are read as a whole
@@ -28,9 +28,9 @@ IN_MEMORY = ("dtype", "na", "sep", "levels", "bin", "lump")  # arguments of opti
 MARKER = r"[^\w\s]+"
 
 
-def training_input(args: argparse.Namespace) -> TrainingInput:
+def read_training_input(args: argparse.Namespace) -> TrainingInput:
     """Return the table of the user as the options say, or the path of data that are read in batches."""
-    if in_batches(args.data):
+    if is_read_in_batches(args.data):
         for name in IN_MEMORY:
             if getattr(args, name) is not None:
                 text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
@@ -39,29 +39,30 @@ def training_input(args: argparse.Namespace) -> TrainingInput:
     types = dict(args.dtype or [])
     if args.weights is not None:
         types.setdefault(args.weights, "number")
-    table = read_table(args.data, missing_texts(args.na), types, sep=args.sep)
+    table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
     if table.columns.is_unique:  # else the fit says which name occurs twice
-        response = parse(args.formula, tuple(table.columns), exclude, None, empty=True, one_sided=True).response
+        response = parse(args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True).response
         _warn_of_markers(table)
         table = drop_unknown_groups(table, response)
-    table, ordered = _order_levels(table, args.levels or [])
-    order = parquet_order(args.data)
-    frame = replace(to_frame(table), declared=order._replace(lost=order.lost - ordered))
+    table, ordered_names = _order_levels(table, args.levels or [])
+    file_order = read_parquet_order(args.data)
+    # the lost order of columns of categories does not matter where --levels has given one
+    frame = replace(to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names))
     return _bin_and_lump(args, frame, response)
 
 
 def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> Frame | pd.DataFrame:
-    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but for strata and clusters."""
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump); strata and clusters stay."""
     table: Frame | pd.DataFrame = data
-    of_design = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
+    design_columns = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
     if args.bin is not None:
         table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
     if args.lump is not None:
         table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)
-    if of_design and isinstance(table, pd.DataFrame):
-        for name in of_design:
+    if design_columns and isinstance(table, pd.DataFrame):
+        for name in design_columns:
             table[name] = data.column(name)
     return table
 
@@ -70,38 +71,40 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
     """Return the table without the rows in which the response is missing; a note tells their number."""
     if response not in table.columns:
         return table
-    unknown = table[response].isna().to_numpy()
-    if not unknown.any() or unknown.all():  # the fit refuses a response without any value
+    is_unknown = table[response].isna().to_numpy()
+    if not is_unknown.any() or is_unknown.all():  # the fit refuses a response without any value
         return table
-    note(f"{int(unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are left out")
-    return table[~unknown].reset_index(drop=True)
+    print_note(f"{int(is_unknown.sum())} of {len(table)} rows without a value of {str(response)!r} are left out")
+    return table[~is_unknown].reset_index(drop=True)
 
 
-def _order_levels(table: pd.DataFrame, lists: list[str]) -> tuple[pd.DataFrame, frozenset[Hashable]]:
-    """Return the table with columns as ordered categories, see `_order_one`, and the names of these columns."""
-    ordered: set[Hashable] = set()
-    for text in lists:
-        name, levels = _named_levels(text, list(table.columns))
-        names = _columns_of_levels(table, levels, text) if name is None else [name]
-        ordered.update(names)
+def _order_levels(table: pd.DataFrame, level_lists: list[str]) -> tuple[pd.DataFrame, frozenset[Hashable]]:
+    """Return the table with columns as ordered categories, see `_order_column`, and the names of these columns."""
+    ordered_names: set[Hashable] = set()
+    for text in level_lists:
+        name, levels = _parse_levels(text, list(table.columns))
+        names = _find_columns_with_levels(table, levels, text) if name is None else [name]
+        ordered_names.update(names)
         for column in names:
-            table[column] = _order_one(table[column], levels)
-    return table, frozenset(ordered)
+            table[column] = _order_column(table[column], levels)
+    return table, frozenset(ordered_names)
 
 
-def _named_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]:
+def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]:
     """Split ``COL=A,B,...`` into (column, levels), and ``A,B,...`` into (None, levels).
 
     Names and levels may hold ``=``: the name is the longest one before an ``=`` that is a column. A level with a comma
     is put in double quotes.
     """
-    ends = [k for k, character in enumerate(text) if character == "=" and text[:k] in columns]
-    name = text[: ends[-1]] if ends else None
+    sign_positions = [k for k, character in enumerate(text) if character == "=" and text[:k] in columns]
+    name = text[: sign_positions[-1]] if sign_positions else None
     if name is None and "=" in text:
-        before = text.partition("=")[0]
-        hint = near_match(before, columns) or "."
-        raise OptionError(f"levels={text!r}: the table has no column {before!r}{hint}", argument="levels")
-    levels = [level.strip() for level in next(csv.reader([text if name is None else text[ends[-1] + 1 :]]), [])]
+        text_before_sign = text.partition("=")[0]
+        hint = near_match(text_before_sign, columns) or "."
+        raise OptionError(f"levels={text!r}: the table has no column {text_before_sign!r}{hint}", argument="levels")
+    levels = [
+        level.strip() for level in next(csv.reader([text if name is None else text[sign_positions[-1] + 1 :]]), [])
+    ]
     if len(levels) < 2 or len(set(levels)) < len(levels) or "" in levels:
         raise OptionError(
             f"levels={text!r}: give two or more different levels, as Never,Sometimes,Often.", argument="levels"
@@ -109,7 +112,7 @@ def _named_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
     return name, levels
 
 
-def _columns_of_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
+def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
     """Return the columns that hold two or more of the levels, and nothing else; warn of those that hold more."""
     names: list[Hashable] = []
     for name in table.columns:
@@ -130,7 +133,7 @@ def _columns_of_levels(table: pd.DataFrame, levels: list[str], text: str) -> lis
     return names
 
 
-def _order_one(series: pd.Series, levels: list[str]) -> pd.Categorical:
+def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
     """Return a column as categories in the order of the levels; values that are numbers or truths stay so."""
     value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
     if unlisted := sorted(set(value_of_text) - set(levels)):
@@ -156,8 +159,8 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
         if is_marker.any() and len(numbers) and np.isfinite(numbers).all():
             markers_by_column[str(name)] = cells[is_marker].tolist()
     if markers_by_column:
-        name, marks = next(iter(markers_by_column.items()))
+        name, markers = next(iter(markers_by_column.items()))
         count_text = f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
-        options = " ".join(f"--na {mark}" for mark in marks)
-        text = f"column {name!r} has cells {marks[0]!r} among numbers{count_text}, and is read as text. If they are "
+        options = " ".join(f"--na {mark}" for mark in markers)
+        text = f"column {name!r} has cells {markers[0]!r} among numbers{count_text}, and is read as text. If they are "
         warnings.warn(f"{text}missing values, add --na NA {options}.", DataWarning, stacklevel=2)

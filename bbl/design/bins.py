@@ -86,7 +86,7 @@ def bin(  # noqa: A001  # the word of the field
     """
     frame, max_bins = to_frame(data), integer("bins", bins, 2)
     choice("method", method, CUTS)
-    weights_name, counts = named_weights(weights, frame, whole=False)
+    weights_name, row_weights = named_weights(weights, frame, whole=False)
     y = None
     if method == "mdl":
         if response is None:
@@ -95,22 +95,25 @@ def bin(  # noqa: A001  # the word of the field
         is_missing = column.missing()
         y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)
     column_names = _check_column_names(columns, frame, weights_name)
-    out = {name: frame.column(name) for name in frame.columns}
+    series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         numbers = _to_numbers(frame.column(name))
         if numbers is None:
             if column_names is not None:
                 raise DataError(f"column {name!r} holds what is no number, so it cannot be binned.", column=name)
             continue
-        is_number = ~np.isnan(numbers) & (counts > 0)
-        is_weights = name == weights_name or (weights is not None and np.array_equal(numbers, counts))
+        is_number = ~np.isnan(numbers) & (row_weights > 0)
+        # weights in an array may also be a column, which is not for binning either
+        is_weights = name == weights_name or (weights is not None and np.array_equal(numbers, row_weights))
         if column_names is None and (name == response or is_weights or len(np.unique(numbers[is_number])) <= max_bins):
             continue
         is_usable = is_number if y is None else is_number & (y >= 0)
-        cuts = find_cuts(numbers[is_usable], counts[is_usable], method, max_bins, None if y is None else y[is_usable])
+        cuts = find_cuts(
+            numbers[is_usable], row_weights[is_usable], method, max_bins, None if y is None else y[is_usable]
+        )
         if len(cuts) or column_names is not None:
-            out[name] = pd.Series(_cut_into_intervals(numbers, cuts), index=frame.index)
-    return _make_table(out, frame)
+            series_by_name[name] = pd.Series(_cut_into_intervals(numbers, cuts), index=frame.index)
+    return _make_table(series_by_name, frame)
 
 
 @verb
@@ -155,9 +158,9 @@ def lump(
     {'Bern': 20, '(rare)': 3}
     """
     frame, min_count = to_frame(data), integer("min_count", min_count, 1)
-    weights_name, counts = named_weights(weights, frame, whole=False)
+    weights_name, row_weights = named_weights(weights, frame, whole=False)
     column_names = _check_column_names(columns, frame, weights_name)
-    out = {name: frame.column(name) for name in frame.columns}
+    series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
         series = frame.column(name)
         if column_names is None and (name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)):
@@ -165,24 +168,29 @@ def lump(
         column = factorise(name, series, "keep")
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue
-        total = np.bincount(column.codes, counts, len(column.values))
+        weight_of_value = np.bincount(column.codes, row_weights, len(column.values))
         is_level = np.array([kind != "missing" for kind in column.kinds])
-        is_rare = is_level & ((total < min_count) | np.array([value == RARE_LEVEL for value in column.values]))
-        n_rare = int((is_rare & (total > 0)).sum())
+        is_rare = is_level & (
+            (weight_of_value < min_count) | np.array([value == RARE_LEVEL for value in column.values])
+        )
+        n_rare = int((is_rare & (weight_of_value > 0)).sum())
         if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
-            out[name] = _merge_rare(series, column, is_rare)
-    return _make_table(out, frame)
+            series_by_name[name] = _merge_rare(series, column, is_rare)
+    return _make_table(series_by_name, frame)
 
 
 def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Series:
-    """Return `series`, given as codes in `column`, with ``"(rare)"`` for the distinct values that `is_rare` marks."""
-    common = [k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"]
+    """Return a column with ``"(rare)"`` in place of its rare values, as ordered categories.
+
+    `column` has the codes and the distinct values of `series`; `is_rare` marks the rare ones of these values.
+    """
+    common_positions = [k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"]
     if not column.ordered:
-        common.sort(key=lambda k: (column.kinds[k], column.values[k]))
+        common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
     new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
-    new_code[common] = np.arange(len(common))
-    new_code[is_rare] = len(common)
-    levels = pd.Index([*(column.values[k] for k in common), RARE_LEVEL], dtype=object)
+    new_code[common_positions] = np.arange(len(common_positions))
+    new_code[is_rare] = len(common_positions)
+    levels = pd.Index([*(column.values[k] for k in common_positions), RARE_LEVEL], dtype=object)
     return pd.Series(pd.Categorical.from_codes(new_code[column.codes], levels, ordered=True), index=series.index)
 
 
@@ -192,8 +200,10 @@ def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFram
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
 
-def _check_column_names(columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights: Hashable) -> list | None:
-    """Return the names in `columns` as a list, None if it is None; refuse unknown names and that of the weights."""
+def _check_column_names(
+    columns: Hashable | Sequence[Hashable] | None, frame: Frame, weights_name: Hashable
+) -> list | None:
+    """Return the names in `columns` as a list, None if it is None; refuse unknown names, and `weights_name`."""
     if columns is None:
         return None
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
@@ -201,7 +211,7 @@ def _check_column_names(columns: Hashable | Sequence[Hashable] | None, frame: Fr
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."
             raise DataError(f"columns names {name!r}, which is no column of the data{hint}", column=name)
-        if weights is not None and name == weights:
+        if weights_name is not None and name == weights_name:
             raise OptionError(f"columns names {name!r}, which holds the weights. Leave it out.", argument="columns")
     return names
 

@@ -2,7 +2,8 @@
 
 A `Frame` is a table, a `Column` the codes of its rows into distinct values, a `Factor` the name and levels of a column.
 Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, `keep` the
-positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal".
+positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal", and `declared` tells whether
+declared levels count that do not occur.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ __all__ = [
 ]
 
 MAX_UNQUESTIONED_LEVELS = 20  # up to so many distinct values, a column is no identifier, however few the rows
-MANY_LEVELS = 100  # columns of more levels give a warning if these have fewer than RARE_BELOW observations on average
+MANY_LEVELS = 100  # columns of more levels give a warning, if levels have fewer observations on average than
 RARE_BELOW = 6
-NO_RESPONSE = Factor(None, ("all",), ("string",), False)  # response of a formula without one: all rows are one group
+# response of a formula without one: all rows are one group
+NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
 
 def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable, Factor]:
@@ -54,10 +56,10 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
             f"xlevels must be a dict of column names to lists of levels; got {type(xlevels).__name__}.",
             argument="xlevels",
         )
-    used = terms.columns
+    formula_columns = terms.columns
     for name in xlevels:
-        if name not in used:
-            hint = near_match(name, used) or "."
+        if name not in formula_columns:
+            hint = near_match(name, formula_columns) or "."
             raise DataError(
                 f"xlevels names {name!r}, which the formula does not use{hint} Leave it out.",
                 column=name,
@@ -68,16 +70,16 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
 
 def missing_rows(frame: Frame, names: Iterable[Hashable]) -> np.ndarray:
     """Return which rows have a missing value in one of the columns `names`, shape (n,)."""
-    out = np.zeros(frame.n, dtype=bool)
+    has_missing = np.zeros(frame.n, dtype=bool)
     for name in names:
         is_missing = frame_column(frame, name).missing()
         if is_missing is not None:
-            out |= is_missing
-    return out
+            has_missing |= is_missing
+    return has_missing
 
 
 def refuse_missing_newdata(column: Column) -> None:
-    """Raise a DataError if a column of new data has missing values; callers decide where these are refused."""
+    """Raise a DataError if a column of new data has missing values; for models that were fitted to refuse them."""
     is_missing = column.missing()
     if is_missing is not None:
         count = int(is_missing.sum())
@@ -111,9 +113,9 @@ def refuse_no_rows_left() -> None:
 
 
 def mark_rows(mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None) -> np.ndarray | None:
-    """Return the `mask` of shape `shape` = (n, m) with the marked `rows` (n,) of column `i` added.
+    """Mark `rows`, a mask (n,), in column `i` of `mask`, in place; return it, or a new one.
 
-    A `mask` of None has no marks; `rows` of None add none.
+    A `mask` of None stands for one of the given shape (n, m) without marks; `rows` of None change nothing.
     """
     if rows is not None:
         mask = np.zeros(shape, dtype=bool) if mask is None else mask
@@ -131,7 +133,10 @@ def read_column(
     is_response: bool = False,
     sums_out: bool = True,
 ) -> tuple[Factor, np.ndarray, np.ndarray | None]:
-    """Return a column's factor, its codes and missing values at the rows `keep`, shape (n,); see `column_factor`."""
+    """Return a column's factor, and its codes and marks of missing values (or None) at the rows `keep`.
+
+    Arguments after `keep` are as in `column_factor`.
+    """
     series = frame.column(name)
     column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
     column = with_order(frame, column)
@@ -152,7 +157,7 @@ def column_factor(
     """Return the factor of a column: that of its levels in `xlevels`, else that of the levels that occur.
 
     With `declared`, declared levels that do not occur count, and with ``missing="marginal"`` the response may have
-    missing values. `sums_out`: the error of missing values may advise ``missing="marginal"``.
+    missing values. `sums_out` says whether the error of missing values may advise ``missing="marginal"``.
     """
     name, count = column.name, column.n_missing
     if missing == "raise" and count and not is_response:
@@ -167,6 +172,7 @@ def column_factor(
     if name in levels_by_name:
         factor = levels_by_name[name]
     else:
+        # the declared order is unknown, and these need it
         if column.order_problem and (column.ordered or is_response or declared):
             raise DataError(
                 f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
@@ -186,7 +192,7 @@ def read_response(
     declared: bool,
     missing: str,
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor, and its codes at the rows `keep`, shape (n,); -1 where it is missing."""
+    """Return the response's factor, and its codes at the rows `keep` as intp; -1 where it is missing."""
     if terms.response is None:
         return NO_RESPONSE, np.zeros(len(keep), dtype=np.intp)
     response, codes, is_missing = read_column(
@@ -201,7 +207,7 @@ def read_response(
 
 def count_levels(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels: Mapping | None) -> list[int]:
     """Return the number of levels of each column in `names`, at least 2; unusable columns are not refused here."""
-    out = []
+    counts = []
     for name in names:
         listed_levels = xlevels.get(name) if isinstance(xlevels, Mapping) else None
         series = frame.column(name)
@@ -212,12 +218,15 @@ def count_levels(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels:
                 n_levels = (series.iloc[keep] if len(keep) < frame.n else series).nunique()
         except (TypeError, NotImplementedError):  # values that cannot be levels are refused later
             n_levels = 2
-        out.append(max(2, n_levels))
-    return out
+        counts.append(max(2, n_levels))
+    return counts
 
 
 def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
-    """Refuse a response of one group, or with a group without rows; `counts` (K,) are the rows of each group."""
+    """Refuse a response of one group, or with a group without rows, unless `declared`.
+
+    `counts` (K,) are the numbers of rows of each group.
+    """
     if len(response.levels) < 2:
         raise DataError(
             f"the response {response.name!r} has the single level {response.levels[0]!r}, so there is nothing to "
@@ -237,13 +246,13 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
     """Refuse terms of three or more predictors that would not fit into memory, before they are listed; K groups."""
     if terms.order > 2:
-        counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
+        term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
         # bytes: the terms, sorted copies of them, the other predictors of each predictor's terms; couplings, positions
-        term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(counts, 2))
+        term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
-            f"A model of {sum(counts):,} terms with {n_couplings:,} couplings in each of {K} groups",
+            f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of {K} groups",
             f"Ask for terms of a lower order than {terms.order}, or of fewer predictors.",
         )
 
@@ -262,7 +271,7 @@ def check_variable(factors: list[Factor]) -> None:
 
 def check_levels(factors: list[Factor], total: float) -> None:
     """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of weights."""
-    rare = []
+    rare = []  # texts for the warning
     for factor in factors:
         L, name = len(factor.levels), factor.name
         if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:

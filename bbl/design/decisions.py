@@ -71,15 +71,15 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but of any sum."""
-    original, groups = values, response.levels
+    values_of_user, groups = values, response.levels
     if isinstance(values, Mapping | pd.Series):
-        _check_names(argument, list(values.keys()), groups, whole=True)
-        values = [values[g] for g in groups]
+        _check_names(argument, list(values.keys()), groups, complete=True)
+        values = [values[group] for group in groups]
     else:
         _check_order(argument, values, response, "...")
-    shares = _numbers(argument, values, (len(groups),), groups)
+    shares = _check_numbers(argument, values, (len(groups),), groups)
     if not shares.any():
-        raise OptionError(f"{argument} must not all be zero; got {original!r}.", argument=argument)
+        raise OptionError(f"{argument} must not all be zero; got {values_of_user!r}.", argument=argument)
     return shares
 
 
@@ -115,7 +115,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     K = len(groups)
     if isinstance(costs, pd.DataFrame):
         for names in (costs.index, costs.columns):
-            _check_names("costs", list(names), groups, whole=True)
+            _check_names("costs", list(names), groups, complete=True)
         costs = costs.reindex(index=list(groups), columns=list(groups)).to_numpy()
     elif isinstance(costs, Mapping):
         _check_names("costs", list(costs), groups)
@@ -127,43 +127,46 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
                 )
             _check_names("costs", list(row), groups)
             for predicted, cost in row.items():
-                table[groups.index(true), groups.index(predicted)] = _numbers("costs", cost, (), groups)
+                table[groups.index(true), groups.index(predicted)] = _check_numbers("costs", cost, (), groups)
         costs = table
     else:
         _check_order("costs", costs, response, "{...: ...}")
-    return _numbers("costs", costs, (K, K), groups)
+    return _check_numbers("costs", costs, (K, K), groups)
 
 
 def _check_order(argument: str, values: Any, response: Factor, placeholder: str) -> None:
-    """Refuse numbers without names for groups whose order was not declared; `placeholder` is their value in advice."""
-    if response.has_known_order or np.ndim(values) == 0:  # a single number is refused by `_numbers`
+    """Refuse numbers without names for groups whose order was not declared.
+
+    `placeholder` stands for the value of a group in the advice.
+    """
+    if response.has_known_order or np.ndim(values) == 0:  # a single number is refused by `_check_numbers`
         return
-    named = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
+    example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)
     raise OptionError(
         f"{argument} has numbers without names, and the order of the groups of {response.name!r} was not declared. "
-        f"Name them, as {argument}={{{named}}}, or declare the order, by categories or in xlevels.",
+        f"Name them, as {argument}={{{example}}}, or declare the order, by categories or in xlevels.",
         argument=argument,
     )
 
 
-def _check_names(argument: str, names: list, groups: tuple, whole: bool = False) -> None:
-    """Refuse `names` that are no groups or occur twice; if `whole`, also names that lack a group."""
+def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
+    """Refuse names that are no groups or occur twice; if `complete`, also names that do not cover all groups."""
     group_names = ", ".join(map(repr, groups))
-    for name in names:
+    for name in given_names:
         if name not in groups:
             raise OptionError(
                 f"{argument} names {name!r}, which is no group{near_match(name, groups) or '.'} "
                 f"Groups are {group_names}.",
                 argument=argument,
             )
-    absent = [g for g in groups if g not in names] if whole else []
-    if absent or len(set(names)) < len(names):
-        problem = f"has nothing for group {absent[0]!r}" if absent else "names a group twice"
+    absent_groups = [g for g in groups if g not in given_names] if complete else []
+    if absent_groups or len(set(given_names)) < len(given_names):
+        problem = f"has nothing for group {absent_groups[0]!r}" if absent_groups else "names a group twice"
         raise OptionError(f"{argument} {problem}; name each of {group_names} once.", argument=argument)
 
 
-def _numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
-    """Return values as floats of the given shape; refuse others, negative and infinite numbers."""
+def _check_numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
+    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or missing numbers."""
     wanted = " x ".join(map(str, shape)) or "one"
     try:
         array = np.asarray(values, dtype=float)
@@ -171,10 +174,10 @@ def _numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple)
         text = f"{argument} must be numbers for the groups {', '.join(map(repr, groups))}; got {values!r}."
         raise BBLTypeError(text, argument=argument) from None
     if array.shape != shape:
-        got = " x ".join(map(str, array.shape)) or "one"
+        shown = " x ".join(map(str, array.shape)) or "one"
         group_names = ", ".join(map(repr, groups))
         raise OptionError(
-            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got {got}.",
+            f"{argument} must hold {wanted} numbers, in the order of the groups {group_names}; got {shown}.",
             argument=argument,
         )
     if not (np.isfinite(array) & (array >= 0.0)).all():

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
-UNKNOWN_GROUP = "Refit with them, or leave those rows out"
+GROUP_REMEDY = "Refit with them, or leave those rows out"  # advice in the error of an unknown group of new data
 MISSING = get_args(MissingPolicy)
-MANY = 1000  # all pairs of more predictors are checked before they are listed
+MAX_UNCHECKED = 1000  # all pairs of more predictors are checked (`check_pairs`) before they are listed
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,10 @@ class EncodingRules:
 
 
 class EncodedTable(NamedTuple):
-    """A table encoded by `Design.from_data`.
-
-    Attributes
-    ----------
-    design : Design
-    sample : Sample
-        The n rows of positive weight that are not dropped, in the order of the table.
-    """
+    """A table encoded by `Design.from_data`."""
 
     design: Design
-    sample: Sample
+    sample: Sample  # the n rows of positive weight that are not dropped, in the order of the table
     row_labels: pd.Index  # (n,); positions in the table if it has no index
     row_positions: np.ndarray  # (n,) int, in the table
 
@@ -233,7 +226,7 @@ class Design:
             formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason, rules.aside
         )
         m = len(terms.predictors)
-        if rules.check_pairs is not None and m > MANY and terms.interactions.count(2) == m * (m - 1) // 2:
+        if rules.check_pairs is not None and m > MAX_UNCHECKED and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
             n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
             rules.check_pairs(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
@@ -262,13 +255,13 @@ class Design:
         check_size(terms, factors, len(response.levels))
         if is_missing is not None:
             incomplete = round(float(counts[is_missing.any(axis=1)].sum()))
-        predictors = tuple(factors if declared else [f.padded() for f in factors])
+        predictors = tuple(factors if declared else [f.padded() for f in factors])  # to two levels or more
         design = cls(terms, response, predictors, missing, incomplete, declared)
         sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
         return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:
-        """Return the group of each row of the training data as codes, shape (n,); 0 where it is missing."""
+        """Return the group of each row of the training data as codes, shape (n,); 0 where it is missing or unknown."""
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)
@@ -335,7 +328,7 @@ class Design:
         column = frame_column(frame, self.response.name)
         if not (self.declared and self.missing == "marginal"):
             refuse_missing_newdata(column)
-        y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
+        y = self.response.encode(column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY)[0].astype(np.intp)
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
         return y
@@ -348,7 +341,7 @@ class Design:
         if not frame.has(self.response.name):
             return np.full(frame.n, -1)
         column = frame_column(frame, self.response.name)
-        y = self.response.encode(column, "raise", "newdata", True, UNKNOWN_GROUP)[0].astype(np.intp)
+        y = self.response.encode(column, "raise", "newdata", skip_missing=True, remedy=GROUP_REMEDY)[0].astype(np.intp)
         is_missing = column.missing()
         return y if is_missing is None else np.where(is_missing, -1, y)
 
@@ -374,14 +367,16 @@ class Design:
         try:
             declared = flag("declared", stored.get("declared", False))
             response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])
+            # a predictor has two levels or more, with declared levels perhaps one
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))
-            # files of early versions lack both
+            # files of early versions have neither
             missing, incomplete = stored.get("missing", "raise"), stored.get("incomplete", 0)
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("it says nothing sensible of missing values")
+            # names differ, that of the response (None without one) too
             if not isinstance(terms.text, str) or not (names or declared) or len({response.name, *names}) <= len(names):
                 raise ValueError("formula and names do not fit")
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

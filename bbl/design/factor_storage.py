@@ -1,4 +1,8 @@
-"""Store factors, column names and terms as plain values for JSON; ``.._from_..`` raise errors if these are corrupt."""
+"""Store factors, column names and terms as plain values for JSON, and read them; corrupt values are errors.
+
+A `Factor` has the name, the levels and their kinds of a column. A *term* of order k is a set of k predictors; T terms
+are an array (T, k). A `Cube` is the set of all terms of order 2 to k of some predictors.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +30,22 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
 
 
 def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
-    """Return the factor that `factor_to_dict` stored; it must have at least `min_levels` levels."""
-    pairs = [(kind, value) for kind, value in stored["levels"]]
-    for kind, value in pairs:
-        allowed: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
-        if kind not in KINDS or not isinstance(value, allowed) or (kind == "number" and isinstance(value, bool)):
+    """Return the factor that `factor_to_dict` stored; fewer than `min_levels` levels are an error."""
+    kind_value_pairs = [(kind, value) for kind, value in stored["levels"]]
+    for kind, value in kind_value_pairs:
+        allowed_type: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
+        if kind not in KINDS or not isinstance(value, allowed_type) or (kind == "number" and isinstance(value, bool)):
             raise ValueError(f"{value!r} is no level")
         if kind == "number" and not np.isfinite(value):
             raise ValueError(f"{value!r} is no level")
     factor = Factor(
         name_from_list(stored["name"]),
-        tuple(value for _, value in pairs),
-        tuple(kind for kind, _ in pairs),
+        tuple(value for _, value in kind_value_pairs),
+        tuple(kind for kind, _ in kind_value_pairs),
         flag("ordered", stored["ordered"]),
         flag("declared", stored.get("declared", False)),
     )
-    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(pairs), min_levels):
+    if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(kind_value_pairs), min_levels):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")
     return factor
 
@@ -50,8 +54,8 @@ def name_to_list(name: Hashable) -> list:
     """Return the name of a column as a list [kind, value]; a tuple's value is the list of its elements' lists."""
     if isinstance(name, tuple):
         return ["tuple", [name_to_list(element) for element in name]]
-    for kind, allowed in (("bool", bool), ("string", str), ("number", int | float)):
-        if isinstance(name, allowed):
+    for kind, allowed_type in (("bool", bool), ("string", str), ("number", int | float)):
+        if isinstance(name, allowed_type):
             return [kind, name]
     raise BBLTypeError(
         f"the column name {name!r} cannot be stored. Rename the columns: data.columns.astype(str).", column=name
@@ -69,7 +73,10 @@ def name_from_list(stored: Any) -> Hashable:
 
 
 def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
-    """Return ``{"pairs": .., "terms": [order 3, ..]}`` of `m` predictors: lists of positions, or ``"all"``."""
+    """Return ``{"pairs": order 2, "terms": [order 3, ...]}`` of terms of `m` predictors.
+
+    Each order is a list of terms, lists of positions of predictors, or ``"all"``.
+    """
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
         for k in range(2, max(terms.order, 2) + 1)
@@ -82,15 +89,16 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     stored_orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
     if len(stored_orders) > max(m - 1, 1):
         raise ValueError("terms of more predictors than there are")
-    # of order 2, 3, ...: terms (T, k), or None for all terms
-    arrays = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]
-    n_full = next((n for n, terms in enumerate(arrays) if terms is not None), len(arrays))  # leading Nones
+    # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None stands for all terms of an order
+    terms_by_order = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]
+    # number of leading Nones: the orders of a cube
+    n_full = next((n for n, terms in enumerate(terms_by_order) if terms is not None), len(terms_by_order))
     cube = Cube(np.arange(m), 1 + n_full) if n_full else Cube()
-    added = {
+    added_terms = {
         k: Interactions(Cube(np.arange(m), k)).list_terms(k) if terms is None else terms
-        for k, terms in enumerate(arrays[n_full:], 2 + n_full)
+        for k, terms in enumerate(terms_by_order[n_full:], 2 + n_full)
     }
-    return Interactions(cube, {k: terms for k, terms in added.items() if len(terms)})
+    return Interactions(cube, {k: terms for k, terms in added_terms.items() if len(terms)})
 
 
 def _terms_from_list(stored: object, k: int, m: int) -> np.ndarray | None:

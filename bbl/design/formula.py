@@ -16,7 +16,7 @@ import numpy as np
 
 from bbl.capabilities import NO_RESPONSE
 from bbl.checks import near_match
-from bbl.design.grammar import ALIAS_PREFIX, EXAMPLE, QUOTED, fail, quoted, sanitised, symbol_of, syntax_tree
+from bbl.design.grammar import ALIAS_PREFIX, EXAMPLE, QUOTED, fail, quoted, sanitise, symbol_of, syntax_tree
 from bbl.design.interactions import Cube, Interactions, TermSet
 from bbl.errors import BBLTypeError, FormulaError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["FormulaTerms", "check_formula", "parse", "write_formula"]
 
 MAX_LENGTH = 100_000  # characters of a formula
-MAX_TERMS = 5_000_000  # terms that the evaluation of a formula may make; more for data of more than 1,600 columns
+MAX_TERMS = 5_000_000  # terms that evaluating a formula may make; for over 1,600 columns 2 x (columns + 1)^2
 ROW_INDEX = re.compile(r"__index_level_\d+__")  # columns of Arrow and Parquet in which pandas keeps the row labels
 NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")  # a sign or space beside a letter, or a digit first
 
@@ -178,20 +178,21 @@ def _parse(
         fail(
             formula, f"it has {len(formula):,} characters", f"At most {MAX_LENGTH:,} are read; use '.' for all columns"
         )
-    text, aliases = sanitised(formula)
+    text, aliases = sanitise(formula)
     tree = syntax_tree(formula, text)
+    # two sides, or one where a formula may be without a response
     if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
-    names = _Names(formula, columns, exclude, aliases, aside)
+    numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
-        names.response = _response(tree.args[0], names)
-    term_set = _evaluate(tree.args[-1], names)
+        numbered_columns.response = _find_response(tree.args[0], numbered_columns)
+    term_set = _evaluate(tree.args[-1], numbered_columns)
     predictor_numbers, interactions = term_set.predictors(), term_set.interactions()
-    predictors = tuple(names.columns[k] for k in predictor_numbers)
-    names.check(predictors, empty)
-    position = np.zeros(names.width, dtype=np.intp)  # in `predictors`, of each column number
-    position[predictor_numbers] = np.arange(len(predictor_numbers))
-    terms = FormulaTerms(formula, names.response, predictors, interactions.renumbered(position))
+    predictors = tuple(numbered_columns.columns[k] for k in predictor_numbers)
+    numbered_columns.check_predictors(predictors, empty)
+    position_of_number = np.zeros(numbered_columns.width, dtype=np.intp)  # position in `predictors` by column number
+    position_of_number[predictor_numbers] = np.arange(len(predictor_numbers))
+    terms = FormulaTerms(formula, numbered_columns.response, predictors, interactions.renumbered(position_of_number))
     if order is not None and terms.order > order:
         _refuse_order(terms, order, reason)
     return terms
@@ -215,57 +216,64 @@ def write_formula(
     >>> write_formula("y", ["a", "b", "c d"], [(0, 1)]).text
     'y ~ a*b + `c d`'
     """
-    sets = {frozenset(term) for term in terms}
-    parts = {part for term in sets for part in (term - {i} for i in term) if len(part) > 1}
-    sign, largest = ("*", sets - parts) if parts <= sets else (":", sets)
-    covered = frozenset().union(*largest)
-    written = sorted([sorted(term) for term in largest] + [[i] for i in range(len(predictors)) if i not in covered])
-    right = " + ".join(sign.join(_word(predictors[i]) for i in term) for term in written)
-    left = "" if response is None else f"{_word(response)} "
-    added: dict[int, list[tuple[int, ...]]] = {}
+    term_sets = {frozenset(term) for term in terms}
+    # terms of two or more predictors that are left if a term loses one of its predictors
+    sub_terms = {part for term in term_sets for part in (term - {i} for i in term) if len(part) > 1}
+    # a*b*c implies all parts of the term, a:b:c only its predictors
+    operator, written_sets = ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
+    covered = frozenset().union(*written_sets)
+    written_terms = sorted(
+        [sorted(term) for term in written_sets] + [[i] for i in range(len(predictors)) if i not in covered]
+    )
+    right_side = " + ".join(operator.join(_write_name(predictors[i]) for i in term) for term in written_terms)
+    left_side = "" if response is None else f"{_write_name(response)} "
+    terms_by_order: dict[int, list[tuple[int, ...]]] = {}
     for term in sorted(terms):
-        added.setdefault(len(term), []).append(term)
-    arrays = {k: np.array(rows, dtype=np.intp) for k, rows in added.items()}
-    return FormulaTerms(f"{left}~ {right}", response, tuple(predictors), Interactions(Cube(), arrays))
+        terms_by_order.setdefault(len(term), []).append(term)
+    arrays = {k: np.array(rows, dtype=np.intp) for k, rows in terms_by_order.items()}
+    return FormulaTerms(f"{left_side}~ {right_side}", response, tuple(predictors), Interactions(Cube(), arrays))
 
 
-def _word(name: Hashable) -> str:
+def _write_name(name: Hashable) -> str:
     """Return a column name as formulas have it, in backticks unless it is a plain word."""
     text = str(name)
     return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
 
 
-def _response(left: ASTNode | Token, names: _Names) -> Hashable:
+def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
     """Return the response: the column that `left`, the tree on the left of the tilde, names."""
     if symbol_of(left) is not None or left.kind.value != "name":
         text = "the response must be the name of one column"
-        fail(names.formula, text, "Put an unusual name in backticks, as in `1`")
-    response = names.find(left.token)
+        fail(columns.formula, text, "Put an unusual name in backticks, as in `1`")
+    response = columns.find(left.token)
     if response is None:
-        fail(names.formula, "the response is a column without a name", "Rename it")
-    if response in names.exclude:
+        fail(columns.formula, "the response is a column without a name", "Rename it")
+    if response in columns.exclude:
         fail(
-            names.formula,
-            f"{response!r} holds {names.exclude[response]} and cannot be the response",
+            columns.formula,
+            f"{response!r} holds {columns.exclude[response]} and cannot be the response",
             "Take another column",
         )
     return response
 
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
-    """Raise the error of a term of more than `order` predictors; `reason` says why the engine takes no such terms."""
-    term = terms.interactions.first(order + 1) or ()
+    """Raise the error of a term of more than `order` predictors; `reason` is why the engine takes none, or empty."""
+    term = terms.interactions.find_term(order + 1) or ()
     names = [str(terms.predictors[i]) for i in term][: order + 1]
-    predictor_count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
+    count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
     if order == 2:
-        predictor_count, why, allowed = "three", "the model is pairwise", "pairs"
+        count, why, allowed = "three", "the model is pairwise", "pairs"
     why = reason or why
-    text = f"it asks for the term {':'.join(names)} of {predictor_count} or more predictors, but {why}"
+    text = f"it asks for the term {':'.join(names)} of {count} or more predictors, but {why}"
     fail(terms.text, text, f"Write ({' + '.join(names)})^{order} for all {allowed}")
 
 
-class _Names:
-    """The columns of the data, numbered in order of appearance in the formula; `aliases` stand for quoted names."""
+class _Columns:
+    """The columns of the data, numbered in order of appearance in the formula.
+
+    `aliases` has the names in backticks by the words that replace them; other arguments are those of `parse`.
+    """
 
     def __init__(
         self,
@@ -280,15 +288,15 @@ class _Names:
         self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
-        self.width = len(self.available) + 1  # all column numbers are below it
+        self.width = len(self.available) + 1  # above all column numbers
         self.columns: list[Hashable] = []  # by number
         self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
-        self.spent = 0  # terms that were made
-        self._rest: np.ndarray | None = None
+        self.n_terms = 0  # by the evaluation of the formula so far
+        self._dot_numbers: np.ndarray | None = None
 
     def find(self, word: str) -> Hashable:
-        """Return the column that a word of the syntax tree names."""
+        """Return the column that a word of the syntax tree names; refuse a word that names none."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
         if len(matches) != 1:
@@ -306,31 +314,31 @@ class _Names:
             self.columns.append(column)
         return self.numbers[column]
 
-    def rest(self) -> np.ndarray:
-        """Return the numbers of all columns that ``.`` stands for."""
-        if self._rest is None:
+    def dot_numbers(self) -> np.ndarray:
+        """Return the rising numbers of all columns that ``.`` stands for."""
+        if self._dot_numbers is None:
             left_out = {*self.exclude, *self.aside, *([] if self.response is None else [self.response])}
             columns = [c for c in self.available if c not in left_out and not ROW_INDEX.fullmatch(str(c))]
-            self._rest = np.array(sorted(map(self.number, columns)), dtype=np.int64)
-        return self._rest
+            self._dot_numbers = np.array(sorted(map(self.number, columns)), dtype=np.int64)
+        return self._dot_numbers
 
     def spend(self, terms: int) -> None:
         """Count `terms` more terms that are made; refuse a formula that makes too many, for memory and time."""
-        self.spent = min(self.spent + terms, 10**15)
-        if self.spent > max(MAX_TERMS, 2 * self.width**2):
-            fail(self.formula, f"it repeats itself: over {self.spent:,} terms", "Write it shorter")
+        self.n_terms = min(self.n_terms + terms, 10**15)  # so that messages have no long numbers
+        if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
+            fail(self.formula, f"it repeats itself: over {self.n_terms:,} terms", "Write it shorter")
 
-    def terms(self, singles: np.ndarray | None = None) -> TermSet:
+    def make_set(self, singles: np.ndarray | None = None) -> TermSet:
         """Return the set of the predictors numbered `singles`, without interactions; the empty set by default."""
         return TermSet(self.width, self.spend) if singles is None else TermSet(self.width, self.spend, singles)
 
-    def factor(self, terms: TermSet | None) -> TermSet:
+    def require_factor(self, terms: TermSet | None) -> TermSet:
         """Return `terms`, a factor of a product; refuse the intercept (None)."""
         if terms is None:
             fail(self.formula, "1 is the intercept and no factor of a product", "Put the column 1 in backticks")
         return terms
 
-    def check(self, predictors: tuple, empty: bool) -> None:
+    def check_predictors(self, predictors: tuple, empty: bool) -> None:
         """Refuse formulas without predictors, or with a predictor that has another role."""
         if not predictors and not empty:
             fail(self.formula, "no predictors are left", "Name at least one column on the right of '~'")
@@ -338,11 +346,11 @@ class _Names:
             fail(self.formula, f"the response {self.response!r} is also a predictor", "Drop it", self.response)
         if excluded := set(predictors).intersection(self.exclude):
             column = excluded.pop()
-            what = f"{column!r} holds {self.exclude[column]} and is also a predictor"
-            fail(self.formula, what, "Drop it from one", column)
+            problem = f"{column!r} holds {self.exclude[column]} and is also a predictor"
+            fail(self.formula, problem, "Drop it from one", column)
 
 
-def _evaluate(tree: ASTNode | Token, names: _Names) -> TermSet:
+def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
     """Return the predictors and terms of a syntax tree, evaluated from the leaves up, left to right.
 
     Two stacks replace recursion, as formulas may be deeply nested: `nodes` to be evaluated, with a mark whether their
@@ -355,29 +363,31 @@ def _evaluate(tree: ASTNode | Token, names: _Names) -> TermSet:
         symbol = symbol_of(node)
         if symbol is None:
             is_intercept = node.kind.value == "value"
-            results.append(None if is_intercept else names.terms(np.array([names.number(names.find(node.token))])))
+            results.append(
+                None if is_intercept else columns.make_set(np.array([columns.number(columns.find(node.token))]))
+            )
         elif symbol == ".":
-            results.append(names.terms(names.rest()))
+            results.append(columns.make_set(columns.dot_numbers()))
         elif not has_operands:
             nodes.append((node, True))
             operands = node.args[:1] if symbol in ("^", "**") else node.args
             nodes.extend((operand, False) for operand in reversed(operands))
         elif symbol in ("^", "**"):
             exponent, base = int(node.args[1].token), results.pop()
-            results.append(base if exponent == 1 else names.factor(base).power(exponent))
+            results.append(base if exponent == 1 else columns.require_factor(base).power(exponent))
         elif len(node.args) == 1:  # a sign in front
             if symbol == "-":
-                results[-1] = names.terms()
+                results[-1] = columns.make_set()
         else:
             right, left = results.pop(), results.pop()
-            results.append(_combine(symbol, left, right, names))
-    return results[0] or names.terms()
+            results.append(_combine(symbol, left, right, columns))
+    return results[0] or columns.make_set()
 
 
-def _combine(symbol: str, left: TermSet | None, right: TermSet | None, names: _Names) -> TermSet:
+def _combine(symbol: str, left: TermSet | None, right: TermSet | None, columns: _Columns) -> TermSet:
     """Return ``left symbol right`` for the symbols + - : *; changes `left` in place. None is the intercept."""
     if symbol == "+" or symbol == "-":
-        return (left or names.terms()).add(right or names.terms(), 1 if symbol == "+" else -1)
-    left, right = names.factor(left), names.factor(right)
+        return (left or columns.make_set()).add(right or columns.make_set(), sign=1 if symbol == "+" else -1)
+    left, right = columns.require_factor(left), columns.require_factor(right)
     product = left.product(right)
-    return product if symbol == ":" else left.add(right, 1).add(product, 1)
+    return product if symbol == ":" else left.add(right, sign=1).add(product, sign=1)

@@ -27,8 +27,8 @@ __all__ = [
     "DeclaredOrder",
     "Frame",
     "declared_order",
-    "decoded",
-    "differing_categories",
+    "decode_arrow",
+    "describe_difference",
     "is_dictionary",
     "is_pyarrow",
     "to_frame",
@@ -91,10 +91,10 @@ class Frame:
             return ""
         chunks = getattr(self.arrow.column(name), "chunks", ())
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
-        differing = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
-        if differing is None:
+        other = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
+        if other is None:
             return ""
-        return differing_categories(dictionaries[0].to_pylist(), differing.to_pylist(), "chunks")
+        return describe_difference(dictionaries[0].to_pylist(), other.to_pylist(), "chunks")
 
     @cached_property
     def _position(self) -> dict[Hashable, int]:
@@ -161,7 +161,8 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         frame, column_names = data, tuple(data.columns)
         _check_names(list(column_names), argument)
 
-        def get(k: int) -> pd.Series:  # by name is twice as fast, but a tuple may select several columns
+        def get(k: int) -> pd.Series:
+            """Return column k; by name is twice as fast, but a tuple may select several columns."""
             return frame[column_names[k]] if type(column_names[k]) is str else frame.iloc[:, k]
 
         return Frame(column_names, frame.index, get, argument, has_index=has_index)
@@ -185,7 +186,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
         return Frame(names, index, lambda k: _to_pandas(table[names[k]]), argument)
     declared = declared_order(data.schema)
     return Frame(
-        names, index, lambda k: decoded(data.column(k), names[k] in declared.categories), argument, data, declared
+        names, index, lambda k: decode_arrow(data.column(k), names[k] in declared.categories), argument, data, declared
     )
 
 
@@ -201,7 +202,7 @@ def _check_names(names: list, argument: str) -> None:
 
 
 def _check_aligned(data: Mapping, argument: str) -> None:
-    """Refuse a dict of Series whose row labels differ: the values would be matched by position."""
+    """Refuse a dict with Series whose row labels differ: their values would be matched by position."""
     series = [(name, column) for name, column in data.items() if isinstance(column, pd.Series)]
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
@@ -223,22 +224,29 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
     `partition_keys` are columns whose values are the names of folders.
     """
-    metadata = (schema.pandas_metadata or {}).get("columns", ())
-    by_pandas = {  # whether the categories of a column are ordered
+    column_metadata = (schema.pandas_metadata or {}).get("columns", ())
+    by_pandas = {  # categories by pandas: whether each column's are ordered
         column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
-        for column in metadata
+        for column in column_metadata
         if column["pandas_type"] == "categorical"
     }
-    types = {field.name: field.type for field in schema if field.name not in partition_keys}
-    stored = {name for name, type_ in types.items() if is_dictionary(type_)}
-    ordered = {name for name in stored if types[name].ordered}
-    ordered |= {name for name, is_ordered in by_pandas.items() if is_ordered}
-    return DeclaredOrder(frozenset(by_pandas.keys() & stored), frozenset(ordered), frozenset(by_pandas.keys() - stored))
+    type_by_name = {field.name: field.type for field in schema if field.name not in partition_keys}
+    dictionary_names = {name for name, type_ in type_by_name.items() if is_dictionary(type_)}
+    ordered_names = {name for name in dictionary_names if type_by_name[name].ordered}
+    ordered_names |= {name for name, is_ordered in by_pandas.items() if is_ordered}
+    return DeclaredOrder(
+        frozenset(by_pandas.keys() & dictionary_names),
+        frozenset(ordered_names),
+        frozenset(by_pandas.keys() - dictionary_names),
+    )
 
 
-def differing_categories(first: list, second: list, parts: str) -> str:
-    """Return the message of a column whose categories differ between `parts` ("chunks" or "batches") of the data."""
-    return f"has categories that are not the same in all {parts}: {first} and {second}. Declare them alike"
+def describe_difference(first: list, second: list, part_word: str) -> str:
+    """Return the message about a column whose categories are `first` in one part of the data and `second` in another.
+
+    `part_word` is the word for such parts, "chunks" or "batches".
+    """
+    return f"has categories that are not the same in all {part_word}: {first} and {second}. Declare them alike"
 
 
 def is_dictionary(type_: pa.DataType) -> bool:
@@ -246,11 +254,11 @@ def is_dictionary(type_: pa.DataType) -> bool:
     return str(type_).startswith("dictionary")
 
 
-def decoded(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
+def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary becomes a categorical Series only if it is ordered (as of polars Enums) or comes from pandas categories
-    (`declared`); else it is mere storage, and its order is that in which values appeared.
+    A dictionary becomes a categorical Series only if it is ordered (as those of polars Enums are) or `declared`: made
+    of pandas categories. Any other one is mere storage, whose order is that in which values appeared.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
@@ -262,7 +270,7 @@ def _plain_column(column: Any) -> Any:
     if isinstance(column, pd.Series):
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
-        return decoded(column).array
+        return decode_arrow(column).array
     series = nw.from_native(column, series_only=True, pass_through=True)
     return _to_pandas(series).array if isinstance(series, nw.Series) else column
 

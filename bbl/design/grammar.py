@@ -11,7 +11,7 @@ from bbl.errors import FormulaError
 if TYPE_CHECKING:
     from formulaic.parser.types import ASTNode, Token
 
-__all__ = ["ALIAS_PREFIX", "EXAMPLE", "QUOTED", "fail", "quoted", "sanitised", "symbol_of", "syntax_tree"]
+__all__ = ["ALIAS_PREFIX", "EXAMPLE", "QUOTED", "fail", "quoted", "sanitise", "symbol_of", "syntax_tree"]
 
 MAX_DEPTH = 100  # of nested parentheses
 ALIAS_PREFIX = "\ua66e"  # a letter to formulaic; refused outside backticks, so that aliases are no names of users
@@ -30,17 +30,20 @@ def quoted(name: object) -> str:
 
 
 def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoReturn:
-    """Raise a FormulaError of the problem `what` and its remedy."""
-    shown = formula if len(formula) <= 200 else formula[:197] + "..."
-    stop = "" if what.endswith("?") else "."
-    raise FormulaError(f"formula {shown!r}: {what}{stop} {remedy}.", column=column, argument="formula") from None
+    """Raise a FormulaError of the problem `what` in `formula`, and its `remedy`: both are sentences without a stop."""
+    shown_formula = formula if len(formula) <= 200 else formula[:197] + "..."
+    full_stop = "" if what.endswith("?") else "."
+    raise FormulaError(
+        f"formula {shown_formula!r}: {what}{full_stop} {remedy}.", column=column, argument="formula"
+    ) from None
 
 
-def sanitised(formula: str) -> tuple[str, dict[str, str]]:
-    """Return the formula with aliases for names in backticks, and the dict of these names by alias; refuse code."""
+def sanitise(formula: str) -> tuple[str, dict[str, str]]:
+    """Return the formula with aliases for names in backticks, and the names by alias; refuse code."""
     aliases: dict[str, str] = {}
 
-    def alias(match: re.Match) -> str:
+    def replace_by_alias(match: re.Match) -> str:
+        """Store the name of a match of `QUOTED` under a new alias, and return the alias."""
         word = f"{ALIAS_PREFIX}{len(aliases)}"
         aliases[word] = match[1].replace("``", "`")
         return f" {word} "
@@ -48,16 +51,16 @@ def sanitised(formula: str) -> tuple[str, dict[str, str]]:
     remedy = "Formulas are not evaluated: compute the column first, and put unusual column names in backticks"
     if ALIAS_PREFIX in QUOTED.sub("", formula):
         fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", remedy)
-    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(alias, formula))
-    if foreign := FOREIGN.search(text):
-        fail(formula, f"the character {foreign[0]!r} has no meaning", remedy)
+    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
+    if foreign_match := FOREIGN.search(text):
+        fail(formula, f"the character {foreign_match[0]!r} has no meaning", remedy)
     for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
         if not EXPONENT.fullmatch(exponent):
             fail(formula, f"the exponent {exponent!r} is not a whole number in 1..99", "Write ^2 for all pairs")
-    if call := re.search(r"[\w.)]\s*\(", text):
-        fail(formula, f"{text[: call.end()][-30:].strip()!r} looks like a function call", remedy)
+    if call_match := re.search(r"[\w.)]\s*\(", text):
+        fail(formula, f"{text[: call_match.end()][-30:].strip()!r} looks like a function call", remedy)
     # formulaic loses operators next to runs of signs: replace each run by one sign
-    return re.sub(r"[+-](?:\s*[+-])+", lambda run: "-" if run[0].count("-") % 2 else "+", text), aliases
+    return re.sub(r"[+-](?:\s*[+-])+", lambda sign_run: "-" if sign_run[0].count("-") % 2 else "+", text), aliases
 
 
 def syntax_tree(formula: str, text: str) -> ASTNode | Token:
@@ -78,21 +81,22 @@ def syntax_tree(formula: str, text: str) -> ASTNode | Token:
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
     """Refuse tokens that formulaic accepts and formulas do not: missing operators, odd exponents, deep nesting.
 
-    `before` is the last operand, ")" or power operator; "exponent" after an exponent; "" after any other operator.
+    `previous` is the last operand, ")" or power operator; "exponent" after an exponent; "" after any other operator or
+    an opening parenthesis, where an operand may start.
     """
-    depth, before = 0, ""
+    depth, previous = 0, ""
     for token in tokens:
         kind, word = token.kind.value, token.token
-        if before in ("^", "**"):
+        if previous in ("^", "**"):
             if kind != "value" or not EXPONENT.fullmatch(word):
                 fail(formula, f"the exponent {word!r} is not a whole number in 1..99", "Write ^2 for all pairs")
-            before = "exponent"
+            previous = "exponent"
             continue
-        if word in ("^", "**") and before == "exponent":
+        if word in ("^", "**") and previous == "exponent":
             fail(formula, "it has an exponent of an exponent", "Write ^2 for all pairs")
         starts_operand = word == "(" or word == "." or kind in ("name", "value")
-        if starts_operand and before:
-            fail(formula, f"there is no operator between {before!r} and {word!r}", EXAMPLE)
+        if starts_operand and previous:
+            fail(formula, f"there is no operator between {previous!r} and {word!r}", EXAMPLE)
         if kind == "value" and word not in ("0", "1"):
             fail(formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`")
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
@@ -101,9 +105,9 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
         if depth > MAX_DEPTH:
             fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
         if word in (")", "^", "**") or (starts_operand and word != "("):
-            before = word
+            previous = word
         else:
-            before = "" if starts_operand or kind == "operator" else word
+            previous = "" if starts_operand or kind == "operator" else word
 
 
 def symbol_of(node: ASTNode | Token) -> str | None:

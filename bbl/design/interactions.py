@@ -20,15 +20,15 @@ from bbl.memory import check_memory
 
 __all__ = ["Cube", "Interactions", "TermSet", "term_keys"]
 
-NONE = np.empty(0, dtype=np.intp)  # no predictors
-PRODUCT_COST = 300  # terms whose cost is that of a product of two small sets
+NO_PREDICTORS = np.empty(0, dtype=np.intp)
+PRODUCT_COST = 300  # number of terms that take as long to make as a product of two small sets
 TermsByOrder = dict[int, np.ndarray]  # from order k to terms (T, k)
 
 
 class Cube(NamedTuple):
     """All terms of order 2 to `order` of the predictors `columns` (rising numbers)."""
 
-    columns: np.ndarray = NONE
+    columns: np.ndarray = NO_PREDICTORS
     order: int = 1
 
     def count(self, order: int) -> int:
@@ -54,7 +54,7 @@ class Cube(NamedTuple):
             n_extensions = n - 1 - terms[:, -1]
             terms = np.repeat(terms, n_extensions, axis=0)
             extension = np.arange(len(terms)) - np.repeat(np.cumsum(n_extensions) - n_extensions, n_extensions)
-            terms = np.column_stack([terms, terms[:, -1] + 1 + extension])
+            terms = np.column_stack([terms, terms[:, -1] + 1 + extension])  # extension: 0, 1, ... within each term
         return self.columns[terms]
 
 
@@ -91,18 +91,19 @@ class Interactions:
 
     def n_couplings(self, n_levels: Sequence[int] | np.ndarray) -> int:
         """Return the number of couplings: the sum over terms of the product of (levels - 1) of their predictors."""
-        widths = [int(L) - 1 for L in n_levels]
-        polynomials = [1] + [0] * self.cube.order  # elementary symmetric polynomials of the widths of the cube
+        # the sum over all terms of order k of a cube is the elementary symmetric polynomial of degree k
+        n_free_levels = [int(L) - 1 for L in n_levels]
+        polynomials = [1] + [0] * self.cube.order  # polynomials[k]: of degree k, over the cube's columns so far
         for i in self.cube.columns:
             for k in range(self.cube.order, 0, -1):
-                polynomials[k] += polynomials[k - 1] * widths[i]
+                polynomials[k] += polynomials[k - 1] * n_free_levels[i]
         total = sum(polynomials[2:])
         for sign, terms_by_order in ((1, self.added), (-1, self.removed)):
             for terms in terms_by_order.values():
-                total += sign * sum(math.prod(widths[i] for i in term) for term in terms.tolist())
+                total += sign * sum(math.prod(n_free_levels[i] for i in term) for term in terms.tolist())
         return total
 
-    def first(self, order: int) -> tuple[int, ...] | None:
+    def find_term(self, order: int) -> tuple[int, ...] | None:
         """Return one term of the lowest order from `order` on; None if there is none."""
         for k in range(order, self.order + 1):
             removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
@@ -114,18 +115,21 @@ class Interactions:
 
     def renumbered(self, number: np.ndarray) -> Interactions:
         """Return the same terms with predictor i called ``number[i]``; `number` must rise with i."""
-        added, removed = ({k: number[terms] for k, terms in old.items()} for old in (self.added, self.removed))
+        added, removed = (
+            {k: number[terms] for k, terms in terms_by_order.items()} for terms_by_order in (self.added, self.removed)
+        )
         return Interactions(Cube(number[self.cube.columns], self.cube.order), added, removed)
 
     @cached_property
-    def _listed(self) -> TermsByOrder:
-        """Results of `list_terms`."""
+    def _terms_by_order(self) -> TermsByOrder:
+        """Results of `list_terms` so far, by order."""
         return {}
 
     def list_terms(self, order: int) -> np.ndarray:
         """Return the terms of one order, shape (T, order), lexicographic, read-only; a BBLError if memory is short."""
-        if order not in self._listed:
+        if order not in self._terms_by_order:
             n = self.count(order)
+            # 8 bytes for each predictor of a term, three times: the list, and copies while terms are added and sorted
             check_memory(24.0 * order * n, f"A list of {n} terms of order {order}", "Ask for fewer terms.")
             terms = self.cube.list_terms(order)
             if order in self.removed:
@@ -135,8 +139,8 @@ class Interactions:
                 terms = np.concatenate([terms, self.added[order]])
                 terms = terms[np.argsort(term_keys(terms)[0])]
             terms.setflags(write=False)
-            self._listed[order] = terms
-        return self._listed[order]
+            self._terms_by_order[order] = terms
+        return self._terms_by_order[order]
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -152,16 +156,17 @@ class _Step(NamedTuple):
     cube: Cube
     added: TermsByOrder
     removed: TermsByOrder  # empty but in the first step of a set
-    used: np.ndarray = NONE  # predictors of added terms; they remain when all their terms are dropped again
+    used: np.ndarray = NO_PREDICTORS  # predictors of added terms; they remain when all their terms are dropped again
 
 
 class TermSet:
     """A set of predictors and terms, kept as steps that add or drop them, so that long sums take linear time.
 
-    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made.
+    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made; it
+    raises an error if they are too many. A *step* (`_Step`) adds or drops some predictors and terms.
     """
 
-    def __init__(self, width: int, spend: Callable[[int], None], singles: np.ndarray = NONE):
+    def __init__(self, width: int, spend: Callable[[int], None], singles: np.ndarray = NO_PREDICTORS):
         self.width, self.spend = width, spend
         self.steps = [_Step(1, singles, Cube(), {}, {})]
         spend(len(singles))
@@ -170,6 +175,7 @@ class TermSet:
         """Return a new set of one step."""
         result = TermSet(self.width, self.spend, step.singles)
         result.steps = [step]
+        # the terms of a cube are not listed; its pairs stand for its cost
         self.spend(step.cube.count(2) + sum(map(len, step.added.values())))
         return result
 
@@ -179,9 +185,10 @@ class TermSet:
         All terms of a dropped predictor are dropped.
         """
         if sign > 0 and all(step.sign > 0 and not step.removed for step in other.steps):
-            self.steps.extend(other.steps)
+            self.steps.extend(other.steps)  # steps that only add need not be resolved
             return self
         step = other.resolve()
+        # only a first step has removed terms, and a step that drops has no cube: such steps list all of their terms
         if sign < 0 and np.isin(step.cube.columns, step.singles).all():
             step = step._replace(cube=Cube(), removed={})  # the cube's terms are dropped with their predictors
         if step.removed or sign < 0:
@@ -232,7 +239,7 @@ class TermSet:
         added: TermsByOrder = {}
         removed: TermsByOrder = {}
         for k, order_changes in changes.items():
-            order_changes.sort(key=lambda change: -change[0])
+            order_changes.sort(key=lambda change: -change[0])  # latest first: np.unique finds the last change of a term
             terms = np.concatenate([terms for _, _, terms in order_changes])
             lengths = [len(terms) for _, _, terms in order_changes]
             _, last_change = np.unique(term_keys(terms)[0], return_index=True)  # of each distinct term
@@ -256,8 +263,9 @@ class TermSet:
             columns = step.cube.columns[drop_time[step.cube.columns] < time]
             if len(columns) > 1:
                 cubes.append((time, Cube(columns, min(step.cube.order, len(columns)))))
-        cube_time, cube = max(cubes, key=lambda timed: (timed[1].n_terms, timed[0]), default=(-1, Cube()))
+        cube_time, cube = max(cubes, key=lambda pair: (pair[1].n_terms, pair[0]), default=(-1, Cube()))
         for time, other in cubes:
+            # a cube within the largest one adds nothing, unless it is later: then it brings back removed terms
             is_within = time <= cube_time and other.order <= cube.order and np.isin(other.columns, cube.columns).all()
             if not is_within:
                 self.spend(other.n_terms)
@@ -275,38 +283,40 @@ class TermSet:
         """Return ``self:other``: the unions of each predictor or term of one set with each of the other."""
         self.spend(PRODUCT_COST)
         a, b = self.resolve(), other.resolve()
-        if _full_order(a) and _full_order(b):
+        if _complete_order(a) and _complete_order(b):
             if np.array_equal(a.singles, b.singles):
-                return self._from_predictors(a.singles, _full_order(a) + _full_order(b))
+                return self._from_predictors(a.singles, _complete_order(a) + _complete_order(b))
             if len(a.singles) == len(b.singles) == 1:  # short cut: long sums consist of pairs
                 pair = np.sort(np.concatenate([a.singles, b.singles]))[None]
-                return self._from_step(_Step(1, NONE, Cube(), {2: pair}, {}))
+                return self._from_step(_Step(1, NO_PREDICTORS, Cube(), {2: pair}, {}))
+        # by order: all terms of a factor, its single predictors as terms of order 1
         terms_a, terms_b = ({1: step.singles[:, None]} | self._list_step(step) for step in (a, b))
-        products: dict[int, list[np.ndarray]] = {}
+        terms_by_size: dict[int, list[np.ndarray]] = {}
         for k, left in terms_a.items():
             for q, right in terms_b.items():
-                self.spend(len(left) * len(right) * max(1, (k + q) // 2))
-                pairs = np.column_stack([np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))])
-                for terms in _drop_repeats(pairs, self.width):
-                    products.setdefault(terms.shape[1], []).append(terms)
-        terms_by_order = {k: _union(arrays) for k, arrays in products.items()}
-        singles = terms_by_order.pop(1, NONE[:, None])[:, 0]
+                self.spend(len(left) * len(right) * max(1, (k + q) // 2))  # larger terms count as several
+                rows = np.column_stack([np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))])
+                for terms in _drop_repeats(rows, self.width):
+                    terms_by_size.setdefault(terms.shape[1], []).append(terms)
+        terms_by_order = {k: _union(arrays) for k, arrays in terms_by_size.items()}
+        singles = terms_by_order.pop(1, NO_PREDICTORS[:, None])[:, 0]
         return self._from_step(_Step(1, singles, Cube(), terms_by_order, {}))
 
     def power(self, exponent: int) -> TermSet:
         """Return ``self**exponent``: the unions of up to `exponent` predictors or terms of the set."""
-        base = self.resolve()
+        base_step = self.resolve()
         if exponent == 1:
             return self
-        if _full_order(base):
-            result = self._from_predictors(base.singles, _full_order(base) * exponent)
+        if _complete_order(base_step):
+            result = self._from_predictors(base_step.singles, _complete_order(base_step) * exponent)
         else:
-            result, factor = self, self._from_step(base)
+            result, factor = self, self._from_step(base_step)
             for _ in range(exponent - 1):
-                counts_before, result = _counts(result), result.product(factor)
-                if _counts(result) == counts_before:
+                counts_before, result = _count_by_order(result), result.product(factor)
+                if _count_by_order(result) == counts_before:  # then further factors add nothing either
                     break
-        result.steps.append(_Step(1, NONE, Cube(), {}, {}, base.used))  # predictors without a remaining term stay
+        # predictors without a remaining term stay
+        result.steps.append(_Step(1, NO_PREDICTORS, Cube(), {}, {}, base_step.used))
         return result
 
     def _from_predictors(self, columns: np.ndarray, order: int) -> TermSet:
@@ -316,14 +326,14 @@ class TermSet:
         return self._from_step(_Step(1, columns, cube, {}, {}))
 
 
-def _full_order(step: _Step) -> int:
-    """Return k if a step consists of its single predictors and all their terms of up to order k, else 0."""
+def _complete_order(step: _Step) -> int:
+    """Return k if a step consists of its `singles` and all their terms of up to order k, else 0."""
     if step.added or step.removed:
         return 0
     return step.cube.order if step.cube.order == 1 or np.array_equal(step.cube.columns, step.singles) else 0
 
 
-def _counts(terms: TermSet) -> dict[int, int]:
+def _count_by_order(terms: TermSet) -> dict[int, int]:
     """Return the number of terms of each order; single predictors have order 1."""
     interactions = terms.interactions()
     return {1: len(terms.resolve().singles)} | {k: interactions.count(k) for k in range(2, interactions.order + 1)}
@@ -336,12 +346,12 @@ def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1
-    keys, bound = terms[:, 0], base
+    keys, key_bound = terms[:, 0], base
     for column in terms.T[1:]:
-        if bound > 2**62 // base:
+        if key_bound > 2**62 // base:  # all keys are below `key_bound`
             keys = np.unique(keys, return_inverse=True)[1].ravel()
-            bound = len(keys) + 1
-        keys, bound = keys * base + column, bound * base
+            key_bound = len(keys) + 1
+        keys, key_bound = keys * base + column, key_bound * base
     return np.split(keys, np.cumsum([len(array) for array in arrays])[:-1])
 
 
@@ -351,11 +361,14 @@ def _union(arrays: list[np.ndarray]) -> np.ndarray:
     return terms[np.unique(term_keys(terms)[0], return_index=True)[1]]
 
 
-def _drop_repeats(products: np.ndarray, width: int) -> list[np.ndarray]:
-    """Return the terms of the distinct predictors in each row of `products` (T, k), one array for each order."""
-    products = np.sort(products, axis=1)
-    is_repeat = np.zeros(products.shape, dtype=bool)
-    is_repeat[:, 1:] = products[:, 1:] == products[:, :-1]
-    orders = products.shape[1] - is_repeat.sum(axis=1)
-    products = np.sort(np.where(is_repeat, width, products), axis=1)  # repeats go to the end
-    return [_union([products[orders == k, :k]]) for k in np.unique(orders)]
+def _drop_repeats(rows: np.ndarray, placeholder: int) -> list[np.ndarray]:
+    """Return the terms of the distinct predictors in each of the `rows` (T, k), one array (T_q, q) for each order q.
+
+    `placeholder` is a number above those of all predictors.
+    """
+    rows = np.sort(rows, axis=1)
+    is_repeat = np.zeros(rows.shape, dtype=bool)
+    is_repeat[:, 1:] = rows[:, 1:] == rows[:, :-1]
+    orders = rows.shape[1] - is_repeat.sum(axis=1)
+    rows = np.sort(np.where(is_repeat, placeholder, rows), axis=1)  # repeats go to the end
+    return [_union([rows[orders == k, :k]]) for k in np.unique(orders)]

@@ -12,6 +12,7 @@ import pandas as pd
 __all__ = ["RARE_LEVEL", "Ends", "interval_codes", "interval_ends"]
 
 RARE_LEVEL = "(rare)"  # the level of `bbl.lump`; unknown values of new data are coded as this level
+# bracket, lower end, upper end, bracket
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
 
@@ -51,10 +52,12 @@ def interval_ends(level: object) -> Ends | None:
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
     """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals."""
     candidates = [
-        (interval_ends(v), a) for a, (v, kind) in enumerate(zip(levels, kinds, strict=True)) if kind == "other"
+        (interval_ends(level), code)
+        for code, (level, kind) in enumerate(zip(levels, kinds, strict=True))
+        if kind == "other"
     ]
     intervals = [(ends, code) for ends, code in candidates if ends is not None]
     n_plain_levels = sum(kind not in ("other", "missing") for kind in kinds)
     if n_plain_levels or len(intervals) < len(candidates):
         return []
-    return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))
+    return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))  # a text may have nan as an end

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bbl.checks import flag, verb
 from bbl.design.frames import Frame, to_frame
-from bbl.design.values import distinct
+from bbl.design.values import find_distinct
 from bbl.design.weights import check_weights
 from bbl.errors import BBLTypeError, DataError, DataWarning
 from bbl.memory import check_memory
@@ -73,23 +73,24 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     names, sequences = _parse_records(_read_lines(file))
     m = next((len(s) for s in sequences if s), 0)
     if not m:
-        raise DataError(f"{_title(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
+        raise DataError(f"{_name_file(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
     lengths = np.array([len(s) for s in sequences])
-    counts = {
+    count_by_problem = {
         f"longer than the first ({m}) and cut": int((lengths > m).sum()),
         "shorter and skipped": int(((lengths < m) & (lengths > 0)).sum()),
         "empty and skipped": int((lengths == 0).sum()),
     }
-    if any(counts.values()):
-        problems = ", ".join(f"{count} {problem}" for problem, count in counts.items() if count)
-        warnings.warn(f"{_title(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
-    kept = np.flatnonzero(lengths >= m)
-    letters = np.array([sequences[k][:m] for k in kept], dtype=f"U{m}").view("U1").reshape(-1, m)
-    index = pd.Index([names[k] for k in kept]) if rownames else pd.RangeIndex(len(kept))
+    if any(count_by_problem.values()):
+        problems = ", ".join(f"{count} {problem}" for problem, count in count_by_problem.items() if count)
+        warnings.warn(f"{_name_file(file)}: of {len(sequences)} sequences, {problems}.", DataWarning, stacklevel=3)
+    kept_records = np.flatnonzero(lengths >= m)
+    # in memory, a string of m characters is m strings of one
+    letters = np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
+    index = pd.Index([names[k] for k in kept_records]) if rownames else pd.RangeIndex(len(kept_records))
     return pd.DataFrame(letters, index=index, columns=[str(j + 1) for j in range(m)])
 
 
-def _title(file: str | os.PathLike[str] | IO) -> str:
+def _name_file(file: str | os.PathLike[str] | IO) -> str:
     """Return the name of a file in messages."""
     return f"file {os.fspath(file)!r}" if isinstance(file, str | os.PathLike) else "file"
 
@@ -107,9 +108,11 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
             raise BBLTypeError(f"file must be a path or an open file; got {type(file).__name__}.", argument="file")
         content = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
-        raise DataError(f"{_title(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file.") from None
+        raise DataError(
+            f"{_name_file(file)} is no text in {error.encoding} ({error.reason}). Give a FASTA file."
+        ) from None
     if not isinstance(content, str) or "\0" in content:
-        raise DataError(f"{_title(file)} is no text. Give a FASTA file, unpacked.")
+        raise DataError(f"{_name_file(file)} is no text. Give a FASTA file, unpacked.")
     return content.removeprefix("\ufeff").splitlines()  # files opened as text keep the byte-order mark
 
 
@@ -135,7 +138,7 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
         return data
     columns = [frame.get(k) for k in range(len(frame.columns))]
     table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
-    return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
+    return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)  # a tuple is one name
 
 
 @verb
@@ -223,7 +226,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 def _is_constant(series: pd.Series) -> bool:
     """Return whether all rows have the same value; missing is a value."""
     try:
-        codes = distinct(series)[0]
+        codes = find_distinct(series)[0]
     except (TypeError, NotImplementedError):  # lists and other nested values are compared by their text
         codes = pd.factorize(series.map(repr))[0]
     return len(codes) > 0 and bool((codes == codes[0]).all())

@@ -24,7 +24,7 @@ N_BOOTSTRAP = 500  # replicates by default; Wolter (2007), section 5.3
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How the rows of a table were drawn, by names of columns; made by `bbl.survey`, which describes the attributes."""
+    """How the N rows of a table were drawn, by names of columns; `bbl.survey` makes it and describes the attributes."""
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -58,38 +58,39 @@ class SurveyDesign:
             stratum has one cluster, or populations differ within a stratum or are smaller than their samples; names
             column, row or stratum.
         """
-        weights = self._numbers(frame, self.weights, "weights")
-        strata, names = self._codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
-        clusters, above = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
+        weights = self._read_positive(frame, self.weights, "weights")
+        strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
+        clusters, outer_codes = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
-            stage, _ = self._codes(frame, (name,), above)
-            above = np.column_stack([above, stage])
-            clusters.append(stage)
+            stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
+            outer_codes = np.column_stack([outer_codes, stage_codes])
+            clusters.append(stage_codes)
         if clusters and not self.nested:
             self._check_nested(frame, strata, clusters[0])
-        population = tuple(self._numbers(frame, name, "populations") for name in self.fpc) or None
+        population = tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
         plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, self.lonely)
-        self._check_plan(plan, names)
+        self._check_plan(plan, labels)
         rows = np.arange(frame.n)
         if self.domain is not None:
-            inside = self._domain(frame)
-            weights, rows = np.where(inside, weights, 0.0), np.flatnonzero(inside)
-        return weights, SurveySample(plan, self._replicates(frame, plan, names), rows)
+            in_domain = self._read_domain(frame)
+            weights, rows = np.where(in_domain, weights, 0.0), np.flatnonzero(in_domain)
+        return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
-    def _column(self, frame: Frame, name: Hashable) -> pd.Series:
+    def _find(self, frame: Frame, name: Hashable) -> pd.Series:
+        """Return a column of the table; raise a DataError that also counts the absent columns of the design."""
         if not frame.has(name):
-            absent = [column for column in self.columns if not frame.has(column)]
-            more = f" {len(absent)} columns of the design are absent." if len(absent) > 1 else ""
+            absent_names = [column for column in self.columns if not frame.has(column)]
+            count_text = f" {len(absent_names)} columns of the design are absent." if len(absent_names) > 1 else ""
             try:
                 frame.column(name)
             except DataError as error:
-                raise DataError(f"{error}{more}", column=name, argument="design") from None
+                raise DataError(f"{error}{count_text}", column=name, argument="design") from None
         return frame.column(name)
 
-    def _numbers(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:
-        """Return a column of positive numbers."""
+    def _read_positive(self, frame: Frame, name: Hashable, what: str) -> np.ndarray:
+        """Return a column of positive numbers as floats (N,); `what` names them in messages."""
         shown = f"{what} in column {name!r}"
-        values = check_weights(self._column(frame, name), frame.n, shown, whole=False)
+        values = check_weights(self._find(frame, name), frame.n, shown, whole=False)
         if not values.all():
             row = int((values == 0.0).argmax())
             raise DataError(
@@ -100,11 +101,14 @@ class SurveyDesign:
             )
         return values
 
-    def _codes(self, frame: Frame, names: tuple[Hashable, ...], above: np.ndarray) -> tuple[np.ndarray, list[str]]:
-        """Return numbers (N,) of the distinct values of columns within codes `above` (N, k), and their texts."""
-        parts = [*above.T]
+    def _read_codes(self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Number the distinct combinations of values of some columns and of the codes `outer` (N, k).
+
+        Returns the number of each row (N,), from 0, and a text for each number: its values in the columns, with colons.
+        """
+        code_columns = [*outer.T]
         for name in names:
-            column = self._column(frame, name)
+            column = self._find(frame, name)
             codes, _ = pd.factorize(column, sort=False)
             if (codes < 0).any():
                 raise DataError(
@@ -113,36 +117,43 @@ class SurveyDesign:
                     column=name,
                     argument="design",
                 )
-            parts.append(codes)
-        if not parts:
+            code_columns.append(codes)
+        if not code_columns:
             return np.zeros(frame.n, dtype=np.intp), [""]
-        number = parts[0].astype(np.int64)
-        for codes in parts[1:]:  # renumbered each time, so that products stay small
-            number = pd.factorize(number * (int(codes.max(initial=0)) + 1) + codes)[0]
-        number = pd.factorize(number)[0]
-        first = np.unique(number, return_index=True)[1]
-        texts = [":".join(str(self._column(frame, name).iloc[k]) for name in names) for k in first] if names else [""]
-        return number.astype(np.intp), texts
+        combined_codes = code_columns[0].astype(np.int64)
+        for codes in code_columns[1:]:  # renumbered each time, so that products stay small
+            combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[0]
+        combined_codes = pd.factorize(combined_codes)[0]
+        first_rows = np.unique(combined_codes, return_index=True)[1]
+        texts = (
+            [":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows] if names else [""]
+        )
+        return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
+        """Raise a DataError if a cluster lies in two strata; arguments are their numbers (N,) by row."""
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
-        twice = pairs["cluster"][pairs["cluster"].duplicated()]
-        if len(twice):
-            rows = np.flatnonzero(clusters == twice.iloc[0])
-            _, first = np.unique(strata[rows], return_index=True)
-            places = [":".join(str(self._column(frame, name).iloc[rows[k]]) for name in self.strata) for k in first[:2]]
-            name = str(self._column(frame, self.cluster[0]).iloc[rows[0]])
+        repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
+        if len(repeated_clusters):
+            rows = np.flatnonzero(clusters == repeated_clusters.iloc[0])
+            _, firsts = np.unique(strata[rows], return_index=True)
+            labels = [":".join(str(self._find(frame, name).iloc[rows[k]]) for name in self.strata) for k in firsts[:2]]
+            name = str(self._find(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
-                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {places[0]!r} and {places[1]!r}, "
+                f"cluster {name!r} of column {self.cluster[0]!r} lies in the strata {labels[0]!r} and {labels[1]!r}, "
                 "but clusters are drawn within strata. If numbers start anew in each stratum, give nested=True.",
                 column=self.cluster[0],
                 argument="nested",
             )
 
-    def _check_plan(self, plan: SamplingPlan, names: list[str]) -> None:
+    def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
+        """Raise a DataError about populations that do not fit the sample, or strata with one cluster.
+
+        `labels` are the names of the strata, by number.
+        """
         uneven = plan.uneven_stage
         if uneven is not None:
-            k, row, other = uneven
+            k, row, other = uneven  # stage, and two rows of the same stratum or cluster
             place = f"cluster of {self.cluster[k - 1]!r}" if k else "stratum" if self.strata else "design"
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(
@@ -163,30 +174,34 @@ class SurveyDesign:
             )
         stage_number, lonely = plan.lonely_strata
         if self.lonely == "error" and len(lonely) and not self.replicates:
-            self._refuse_lonely(stage_number, [names[h] for h in lonely] if stage_number == 0 else lonely.tolist())
+            self._refuse_lonely(stage_number, [labels[h] for h in lonely] if stage_number == 0 else lonely.tolist())
 
     def _refuse_lonely(self, stage: int, lonely: list) -> None:
-        """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn."""
+        """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn.
+
+        `stage` is 0 for strata, whose texts are in `lonely`; else it counts stages, and `lonely` has cluster numbers.
+        """
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
             remedy = "If rows were drawn one by one, leave out cluster." if self.cluster else "Give more rows."
             raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
         choices = "'adjust' (the distance from the mean of all counts), 'average' (the variance of others) or "
         is_one = len(lonely) == 1
-        place, alike = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, lonely[:5]))}", "strata"
-        place += f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
+        units, similar = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, lonely[:5]))}", "strata"
+        units += f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
         if stage:
-            number = "one cluster" if is_one else f"{len(lonely):,} clusters"
-            place, alike, choices = f"{number} of column {self.cluster[stage - 1]!r}", "clusters", ""
-        has = f"has one {noun}" if is_one else f"have one {noun} each"
+            count = "one cluster" if is_one else f"{len(lonely):,} clusters"
+            units, similar, choices = f"{count} of column {self.cluster[stage - 1]!r}", "clusters", ""
+        predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
-            f"{place} {has}, from which no variance can be told. Merge with similar {alike}, or give lonely={choices}"
-            "'remove' (no variance).",
+            f"{units} {predicate}, from which no variance can be told. Merge with similar {similar}, or give "
+            f"lonely={choices}'remove' (no variance).",
             argument="lonely",
         )
 
-    def _domain(self, frame: Frame) -> np.ndarray:
-        column = self._column(frame, self.domain)
+    def _read_domain(self, frame: Frame) -> np.ndarray:
+        """Return which rows are in the domain, shape (N,)."""
+        column = self._find(frame, self.domain)
         if column.isna().any() or not column.isin([True, False]).all():
             raise DataError(
                 f"domain={self.domain!r} must be a column of True and False without missing values. Make one, such as "
@@ -194,45 +209,49 @@ class SurveyDesign:
                 column=self.domain,
                 argument="domain",
             )
-        inside = column.to_numpy(dtype=bool)
-        if not inside.any():
+        in_domain = column.to_numpy(dtype=bool)
+        if not in_domain.any():
             raise DataError(f"no row is True in the column {self.domain!r} of the domain.", argument="domain")
-        return inside
+        return in_domain
 
-    def _replicates(self, frame: Frame, plan: SamplingPlan, names: list[str]) -> Replicates | None:
-        """Return the replicates that are given or made; None without."""
+    def _make_replicates(self, frame: Frame, plan: SamplingPlan, labels: list[str]) -> Replicates | None:
+        """Return the replicates whose columns are named, or that are made; None without a type of replicates.
+
+        `labels` are the names of the strata, by number.
+        """
         if self.type is None:
             return None
         if self.replicates:
-            given = [
-                check_weights(self._column(frame, name), frame.n, f"replicate weights in column {name!r}", whole=False)
+            columns = [
+                check_weights(self._find(frame, name), frame.n, f"replicate weights in column {name!r}", whole=False)
                 for name in self.replicates
             ]
             scale, rscales = self.scale, self.rscales
-            if self.type != "JKn":
-                default_scale, default_rscales = default_scales(self.type, len(given), self.rho)
+            if self.type != "JKn":  # whose factors depend on the strata of replicates, and are always given
+                default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
-            rscales = (1.0,) * len(given) if rscales is None else rscales
-            return Replicates(np.column_stack(given), 1.0 if scale is None else scale, np.array(rscales), self.mse)
+            rscales = (1.0,) * len(columns) if rscales is None else rscales
+            return Replicates(np.column_stack(columns), 1.0 if scale is None else scale, np.array(rscales), self.mse)
+        # number of clusters that were drawn from each stratum
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
             raise OptionError("type='JK1' is of designs without strata; take 'JKn'.", argument="type")
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
             raise OptionError(
-                f"type={self.type!r} needs two clusters in each stratum, and {names[h]!r} has {n_drawn[h]}. Take "
+                f"type={self.type!r} needs two clusters in each stratum, and {labels[h]!r} has {n_drawn[h]}. Take "
                 "'JKn'.",
                 argument="type",
             )
         if (n_drawn < 2).any():
             raise DataError(
-                f"stratum {names[int((n_drawn < 2).argmax())]!r} has one cluster, which no replicate can leave out. "
+                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, which no replicate can leave out. "
                 "Merge it with a similar stratum, or leave out type, so that covariances are linearised.",
                 argument="type",
             )
-        made = make_replicates(plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed))
-        return Replicates(made.weights, made.scale, made.rscales, self.mse)
+        replicates = make_replicates(plan, self.type, self.n_replicates or N_BOOTSTRAP, self.rho, generator(self.seed))
+        return Replicates(replicates.weights, replicates.scale, replicates.rscales, self.mse)
 
 
 @verb

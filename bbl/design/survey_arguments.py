@@ -14,7 +14,7 @@ __all__ = ["check_replicates", "column_name", "column_names"]
 
 
 def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
-    """Return a column name, or a list of them, as a tuple; None is the empty one."""
+    """Return `value`, a column name or a list of them, as a tuple; None gives the empty tuple."""
     if value is None:
         return ()
     if isinstance(value, str | tuple | int | np.integer):
@@ -29,7 +29,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
 
 
 def column_name(argument: str, value: object) -> Hashable:
-    """Return a column name, also from a list of one."""
+    """Return `value`, a column name or a list of one, as a column name."""
     names = column_names(argument, value)
     if len(names) != 1:
         raise BBLTypeError(
@@ -41,7 +41,10 @@ def column_name(argument: str, value: object) -> Hashable:
 def check_replicates(
     n_given: int, kind: str | None, scale: float | None, rscales: Sequence[float] | None, mse: bool, rho: float
 ) -> None:
-    """Raise an OptionError if arguments of replicates, of which columns of `n_given` are named, do not go together."""
+    """Raise an OptionError if arguments of replicates do not go together.
+
+    `n_given` is the number of columns of replicate weights, `kind` the argument `type`.
+    """
     if n_given and kind is None:
         raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")
     if n_given and kind == "JKn" and rscales is None:

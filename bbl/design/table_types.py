@@ -18,19 +18,25 @@ __all__ = ["Batches", "RowFolds", "Splitter", "TableLike", "Weights"]
 class InterchangeTable(Protocol):
     """A polars DataFrame, pyarrow Table or other table in memory with the dataframe interchange protocol."""
 
-    def __dataframe__(self, nan_as_null: bool = ..., allow_copy: bool = ...) -> Any: ...
+    def __dataframe__(self, nan_as_null: bool = ..., allow_copy: bool = ...) -> Any:
+        """Return the table as an object of the protocol."""
+        ...
 
 
 class ArrowStream(Protocol):
     """A pyarrow Dataset reader, DuckDB relation or other data that Arrow reads batch by batch."""
 
-    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:
+        """Return a capsule with a stream of the Arrow C interface."""
+        ...
 
 
 class Splitter(Protocol):
     """A scikit-learn splitter."""
 
-    def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
+    def split(self, X: Any, y: Any = ...) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield positions of training and of validation rows."""
+        ...
 
 
 TableLike: TypeAlias = Frame | pd.DataFrame | InterchangeTable | ArrowStream | Mapping[Any, Any]

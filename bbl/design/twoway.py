@@ -1,7 +1,8 @@
 """Read two-way tables: the observed cells and the names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a *matrix* has all cells.
-A `Factor` has the names of rows, or of columns, as its levels; codes are their numbers.
+A `Factor` has the names of the I rows, or of the J columns, as its levels; codes are their numbers. What cells hold is
+one of `CELL_KINDS`, the argument `holds`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Entries", "TwoWay"]
 
 PRESENT = "(present)"  # name of the response of a formula without one
-CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered numbers; codes of categories; 1 or absent
+CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered ones; codes of categories; 1 or nothing
 
 
 class Entries(NamedTuple):
@@ -96,9 +97,9 @@ class TwoWay:
             return _read_matrix(data, weights, holds)
         check_formula(formula)
         frame = to_frame(data)
-        weights_name, counts = named_weights(weights, frame)
+        weights_name, row_weights = named_weights(weights, frame)
         response, rows, columns = _parse_names(formula, frame, weights_name)
-        keep = np.flatnonzero(counts > 0)
+        keep = np.flatnonzero(row_weights > 0)
         factors, codes = [], []
         for name in (rows, columns):
             column = factorise(name, frame.column(name).iloc[keep], "keep")
@@ -116,33 +117,34 @@ class TwoWay:
             )
         else:
             value = np.ones(len(keep))
-        entries = Entries(codes[0], codes[1], value, counts[keep])
+        entries = Entries(codes[0], codes[1], value, row_weights[keep])
         return _check_table(formula, factors[0], factors[1], response, holds, levels, entries)
 
     def read(self, newdata: object) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Factor]:
-        """Return row codes, column codes and values (n,) of a long table of new data, and the names of its new rows.
+        """Return row codes, column codes and values, (n,) each, of a long table of new data, and the names of new rows.
 
         Rows that are not in this table have the codes I, I + 1, ...; a column that is not in it is a LevelError. Values
         are nan where missing, and None if no row is new or the new data lack the column of the response.
         """
         frame = to_frame(newdata, "newdata")
-        columns = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), "keep"))
-        j = self.columns.encode(columns, argument="newdata")[0].astype(np.int64)
-        rows = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
-        i, is_new = self.rows.encode(rows, "ignore", "newdata")
-        rows_of_newdata = Factor.collect(rows)
-        i = i.astype(np.int64)
+        column_names = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), "keep"))
+        column_codes = self.columns.encode(column_names, argument="newdata")[0].astype(np.int64)
+        row_names = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
+        row_codes, is_new = self.rows.encode(row_names, "ignore", "newdata")
+        newdata_factor = Factor.collect(row_names)
+        row_codes = row_codes.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
         if is_new is not None and is_new.any():
-            codes = rows_of_newdata.encode(rows)[0][is_new]
-            used, i[is_new] = np.unique(codes, return_inverse=True)
-            i[is_new] += self.shape[0]
-            names, kinds = rows_of_newdata.levels, rows_of_newdata.kinds
-            new_rows = Factor(self.rows.name, tuple(names[k] for k in used), tuple(kinds[k] for k in used))
+            # distinct new names, in the order of their levels, are numbered after the rows of the table
+            codes_of_new = newdata_factor.encode(row_names)[0][is_new]
+            new_codes, row_codes[is_new] = np.unique(codes_of_new, return_inverse=True)
+            row_codes[is_new] += self.shape[0]
+            names, kinds = newdata_factor.levels, newdata_factor.kinds
+            new_rows = Factor(self.rows.name, tuple(names[k] for k in new_codes), tuple(kinds[k] for k in new_codes))
         value = None
         if len(new_rows.levels) and self.response != PRESENT and frame.has(self.response):
             value = _read_values(self.response, frame.column(self.response), self.holds, self.levels)[0]
-        return i, j, value, new_rows
+        return row_codes, column_codes, value, new_rows
 
     def read_matrix(self, newdata: object) -> tuple[Entries, pd.Index]:
         """Return the observed cells of a matrix of new rows, and the row labels; columns may be in another order."""
@@ -244,7 +246,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
     elif series.dtype == object:
         cells = series.to_numpy()
         is_missing = pd.isna(cells)
-        if all(isinstance(v, int | float | np.number) for v in cells[~is_missing]):
+        if all(isinstance(cell, int | float | np.number) for cell in cells[~is_missing]):
             values = np.where(is_missing, np.nan, cells).astype(float)
     if values is None:
         raise BBLTypeError(
@@ -287,24 +289,30 @@ def _read_cells(
     if not frame.n or not frame.columns:
         raise DataError(f"{argument} is empty. Give at least two rows and two columns.", argument=argument)
     columns = [frame.column(name).reset_index(drop=True) for name in frame.columns]
-    share_categories = len({c.dtype for c in columns}) == 1 and isinstance(columns[0].dtype, pd.CategoricalDtype)
+    share_categories = len({column.dtype for column in columns}) == 1 and isinstance(
+        columns[0].dtype, pd.CategoricalDtype
+    )
     are_ordered = share_categories and columns[0].cat.ordered
     are_numbers = holds != "levels" and levels is None and not are_ordered
     if are_numbers:
-        values = np.column_stack([_to_floats(name, c) for name, c in zip(frame.columns, columns, strict=True)])
+        values = np.column_stack(
+            [_to_floats(name, column) for name, column in zip(frame.columns, columns, strict=True)]
+        )
         return values, frame.index, frame.columns, None
     # all cells, column after column
-    all_cells = pd.concat(columns if share_categories else [c.astype(object) for c in columns], ignore_index=True)
+    all_cells = pd.concat(
+        columns if share_categories else [column.astype(object) for column in columns], ignore_index=True
+    )
     flat_values, levels = _read_values("value", all_cells, holds, levels)
     return flat_values.reshape(len(frame.columns), frame.n).T, frame.index, frame.columns, levels
 
 
-def _label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
+def _make_label_factor(name: str, labels: Iterable[Hashable]) -> Factor:
     """Return the factor of row or column labels; its levels are 0, 1, ... if labels repeat or cannot be stored."""
-    plain = [v.item() if isinstance(v, np.generic) else v for v in labels]
-    if len(set(map(str, plain))) < len(plain) or not all(type(v) in (str, int) for v in plain):
+    plain = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    if len(set(map(str, plain))) < len(plain) or not all(type(label) in (str, int) for label in plain):
         plain = list(range(len(plain)))
-    return Factor(name, tuple(plain), tuple("string" if isinstance(v, str) else "number" for v in plain))
+    return Factor(name, tuple(plain), tuple("string" if isinstance(label, str) else "number" for label in plain))
 
 
 def _list_cells(values: np.ndarray, counts: np.ndarray) -> Entries:
@@ -321,12 +329,12 @@ def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str)
             f"weights={weights!r}: a matrix has no column of weights. Give an array, one for each row.",
             argument="weights",
         )
-    counts = check_weights(weights, len(values))
-    keep = counts > 0
+    row_weights = check_weights(weights, len(values))
+    is_kept = row_weights > 0
     row_title = index.name if isinstance(index.name, str) else "row"
     column_title = "column" if row_title != "column" else "columns"
-    factors = _label_factor(row_title, index[keep]), _label_factor(column_title, columns)
-    return _check_table(None, *factors, "value", holds, levels, _list_cells(values[keep], counts[keep]))
+    factors = _make_label_factor(row_title, index[is_kept]), _make_label_factor(column_title, columns)
+    return _check_table(None, *factors, "value", holds, levels, _list_cells(values[is_kept], row_weights[is_kept]))
 
 
 def _check_table(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 import pandas as pd
 
-from bbl.design.frames import Frame, decoded, is_pyarrow
+from bbl.design.frames import Frame, decode_arrow, is_pyarrow
 from bbl.errors import BBLTypeError, DataError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = [
     "Column",
     "Counted",
     "check_discrete",
-    "distinct",
+    "find_distinct",
     "factorise",
     "frame_column",
     "is_missing",
@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 KINDS = ("bool", "number", "string", "other", "missing")
-TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)  # if declared
+# levels only if they are declared categories
+TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 MAX_UNQUESTIONED_FRACTIONS = 20  # up to so many distinct fractional numbers are levels, however few the rows
 MAX_FRACTIONS = 1000  # with more distinct fractional numbers a column is continuous, however many the rows
@@ -117,13 +118,14 @@ class Counted(NamedTuple):
         return int(sum(n for n, kind in zip(self.counts, self.kinds, strict=True) if kind == "missing"))
 
 
-def distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
-    """Return codes (n,) (-1 for missing), distinct values, and the categorical type or None, of a pandas Series.
+def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDtype | None]:
+    """Return the codes (n,) of a Series into its distinct values (-1 for missing), these values, and its type.
 
-    Values that cannot be hashed raise a TypeError or NotImplementedError.
+    The type is None if the Series is not categorical. Values that cannot be hashed raise a TypeError or
+    NotImplementedError.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
-        series = decoded(series.array.__arrow_array__())
+        series = decode_arrow(series.array.__arrow_array__())
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
@@ -146,31 +148,31 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
     With ``missing="raise"`` missing values are refused, too; with "keep" they are the last value, of kind "missing".
     """
-    kind = getattr(series.dtype, "kind", "O")
+    kind = getattr(series.dtype, "kind", "O")  # "m", "M", "c": differences of times, times, complex numbers
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
         _refuse(name, f"type {series.dtype}")
     try:
-        codes, values, dtype = distinct(series)
+        codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # the latter from pyarrow
         _refuse(name, "lists or other nested values")
     is_missing_value = np.array([is_missing(v) for v in values] + [True])  # the last is that of code -1
     is_missing_row = is_missing_value[codes] if is_missing_value[:-1].any() else codes < 0
-    count, declared = int(is_missing_row.sum()), dtype is not None
-    if count and missing == "raise":
-        refuse_missing_training(name, count)
+    n_missing, declared = int(is_missing_row.sum()), dtype is not None
+    if n_missing and missing == "raise":
+        refuse_missing_training(name, n_missing)
     # a missing value among `values` stays as a placeholder, which no row has: missing rows get the last code
-    pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
-    if count:
+    kind_value_pairs = [("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values]
+    if n_missing:
         codes = np.where(is_missing_row, len(values), codes)
-        pairs.append(("missing", None))
-    plain_values, kinds = [value for _, value in pairs], [kind for kind, _ in pairs]
+        kind_value_pairs.append(("missing", None))
+    plain_values, kinds = [value for _, value in kind_value_pairs], [kind for kind, _ in kind_value_pairs]
     return Column(name, codes, plain_values, kinds, declared, bool(dtype is not None and dtype.ordered))
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
     """Return a column of a table as codes and distinct values; missing values are the last value."""
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
-        column = _arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
+        column = _read_arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
     else:
         column = factorise(name, frame.column(name), "keep")
     return with_order(frame, column)
@@ -182,7 +184,7 @@ def with_order(frame: Frame, column: Column) -> Column:
     return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
 
 
-def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
+def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Column:
     """Return a pyarrow array as codes and distinct values, checked as in `factorise`.
 
     Only the distinct values become Python objects. They are declared categories if `declared` is True or the Arrow
@@ -194,28 +196,30 @@ def _arrow_column(name: Hashable, array: pa.Array, declared: bool = False) -> Co
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     except pa.ArrowNotImplementedError:
         _refuse(name, f"type {array.type}")
-    series = encoded.dictionary.to_pandas()
+    dictionary_values = encoded.dictionary.to_pandas()
     if declared or encoded.type.ordered:
-        series = pd.Series(pd.Categorical(series, series.dropna().unique(), ordered=encoded.type.ordered))
-    column = factorise(name, series, "keep")
-    indices = encoded.indices.cast("int64")
-    if not indices.null_count:
-        return column._replace(codes=column.codes[indices.to_numpy()])
+        dictionary_values = pd.Series(
+            pd.Categorical(dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered)
+        )
+    column = factorise(name, dictionary_values, "keep")
+    arrow_codes = encoded.indices.cast("int64")
+    if not arrow_codes.null_count:
+        return column._replace(codes=column.codes[arrow_codes.to_numpy()])
     if "missing" not in column.kinds:
         column = column._replace(values=[*column.values, None], kinds=[*column.kinds, "missing"])
     codes = np.append(column.codes, len(column.kinds) - 1)  # the last is that of nulls
-    return column._replace(codes=codes[indices.fill_null(len(series)).to_numpy()])
+    return column._replace(codes=codes[arrow_codes.fill_null(len(dictionary_values)).to_numpy()])
 
 
 def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -> None:
-    """Raise the error of missing values in training data with ``missing="raise"``."""
+    """Raise the error of `count` missing values in a column of training data with ``missing="raise"``."""
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}", column=name
     )
 
 
 def missing_remedy(sums_out: bool) -> str:
-    """Return advice about missing values in training data; `sums_out`: the engine can sum them out."""
+    """Return advice about missing values in training data; `sums_out` says whether the engine can sum them out."""
     if sums_out:
         return (
             "Drop the rows (missing='drop'), give missing values a level of their own (missing='level'), or sum them "

@@ -16,7 +16,7 @@ from bbl.errors import BBLTypeError, DataError, OptionError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["MAX_TOTAL", "check_weights", "named_weights", "own_weights"]
+__all__ = ["MAX_TOTAL", "check_weights", "named_weights", "refuse_weights"]
 
 MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
 
@@ -24,7 +24,10 @@ MAX_TOTAL = 2.0**53  # sums of whole weights are exact in float64 up to here
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the column of weights, None for an array or None, and weights (n,); see `check_weights`."""
+    """Return the name of the column of weights, None if they are an array or None, and the weights (n,).
+
+    `whole` is as in `check_weights`.
+    """
     if frame.n == 0:
         raise DataError(f"{frame.argument} has no rows. Give at least one row for each response group.")
     if weights is not None and frame.has(weights):
@@ -83,6 +86,7 @@ def check_weights(
         return np.ones(n)
 
     def fail(problem: str, error: type = DataError) -> NoReturn:
+        """Raise an error of the given class; `problem` is the predicate of its first sentence."""
         raise error(
             f"{argument} {problem}. Give one {'whole ' * whole}number, 0 or more, for each of the {n} rows.",
             argument=argument,
@@ -104,15 +108,15 @@ def check_weights(
         fail(f"have {array.ndim} dimensions", BBLTypeError)
     if array.dtype == object:
         is_missing = pd.isna(array)
-        no_numbers = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
-        if no_numbers and isinstance(no_numbers[0], pd.Interval):
+        other_objects = [v for v in array[~is_missing] if not isinstance(v, numbers.Real)]
+        if other_objects and isinstance(other_objects[0], pd.Interval):
             raise BBLTypeError(
-                f"{argument} were cut into intervals: {no_numbers[0]}. Name them where the table is binned: "
+                f"{argument} were cut into intervals: {other_objects[0]}. Name them where the table is binned: "
                 "bbl.bin(data, weights=...).",
                 argument=argument,
             )
-        if no_numbers:
-            fail(f"hold {no_numbers[0]!r}, which is no real number", BBLTypeError)
+        if other_objects:
+            fail(f"hold {other_objects[0]!r}, which is no real number", BBLTypeError)
         array = np.where(is_missing, np.nan, array).astype(float)
     if array.dtype.kind not in "biuf":
         fail(f"are of type {array.dtype}, not numbers", BBLTypeError)
@@ -130,8 +134,8 @@ def check_weights(
     return array
 
 
-def own_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Refuse weights in a call without newdata: the training rows have the weights of the fit."""
+def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
+    """Refuse `weights` (not None) in a call without newdata: the training rows have the weights of the fit."""
     if weights is not None:
         raise OptionError(
             "weights are those of newdata, and there is none; the training rows have their own. Leave weights out, or "

@@ -27,7 +27,8 @@ class ImpossibleCells(NamedTuple):
     ----------
     predictors : tuple of int
         Numbers of the predictors, rising.
-    codes : ndarray of int, shape (n, predictors)
+    codes : ndarray of int, shape (n, number of predictors)
+        Level codes of the predictors in each of n combinations.
     groups : ndarray of int, shape (n,), or None
         Groups of the response; None if the combinations cannot occur in any group.
     """
@@ -56,7 +57,7 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
         If a column is none of the formula, marks are other than true and false, or a level is unknown or missing.
     """
     if frame.has(zeros):
-        return _marked_rows(frame_column(frame, zeros), design, frame)
+        return _read_marks(frame_column(frame, zeros), design, frame)
     if isinstance(zeros, str):
         raise DataError(
             f"structural_zeros={zeros!r} is no column of the data. Give the name of one that marks rows, or a table "
@@ -72,10 +73,10 @@ def read_zeros(zeros: object, design: Design, frame: Frame) -> ImpossibleCells:
             f"{type(zeros).__name__}.",
             argument=ARGUMENT,
         ) from error
-    return _listed_cells(table, design)
+    return _read_table(table, design)
 
 
-def _listed_cells(table: Frame, design: Design) -> ImpossibleCells:
+def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     """Return the combinations in the rows of a table whose columns are predictors, and perhaps the response."""
     names = [factor.name for factor in design.predictors]
     formula_names = [*names, *([design.response.name] if design.classes else [])]
@@ -87,32 +88,35 @@ def _listed_cells(table: Frame, design: Design) -> ImpossibleCells:
                 argument=ARGUMENT,
                 column=name,
             )
-    used = tuple(i for i, name in enumerate(names) if name in table.columns)
-    if not used:
+    used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
+    if not used_predictors:
         raise DataError(
             "structural_zeros has no column of a predictor. Its columns are the predictors whose combinations cannot "
             "occur.",
             argument=ARGUMENT,
         )
-    codes = np.empty((table.n, len(used)), dtype=np.intp)
-    for at, i in enumerate(used):
+    codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
+    for position, i in enumerate(used_predictors):
         column = frame_column(table, names[i])
         if design.missing != "level":
             _refuse_missing(column, np.ones(table.n, dtype=bool))
-        codes[:, at] = design.predictors[i].encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0]
+        codes[:, position] = design.predictors[i].encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0]
     groups = None
     if design.classes and design.response.name in table.columns:
         column = frame_column(table, design.response.name)
         _refuse_missing(column, np.ones(table.n, dtype=bool))
         groups = design.response.encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0].astype(np.intp)
-    return ImpossibleCells(used, codes, groups)
+    return ImpossibleCells(used_predictors, codes, groups)
 
 
-def _marked_rows(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
-    """Return the cells of the rows that a column marks; levels that no other row has need no zeros."""
+def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
+    """Return the cells of the rows that a column marks.
+
+    Marked rows with a level that no other row has, which the design does not know, need no zeros and are left out.
+    """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
-    used = marks.used()
-    for value, kind, occurs in zip(marks.values, marks.kinds, used, strict=True):
+    occurring = marks.used()
+    for value, kind, occurs in zip(marks.values, marks.kinds, occurring, strict=True):
         if occurs and not (kind in ("bool", "number") and value in (0, 1)):
             raise DataError(
                 f"structural_zeros: the column {marks.name!r} holds {value!r}. It marks the rows of cells that cannot "
@@ -141,7 +145,7 @@ def _marked_rows(marks: Column, design: Design, frame: Frame) -> ImpossibleCells
 
 
 def _refuse_missing(column: Column, rows: np.ndarray) -> None:
-    """Raise a DataError if a column is missing in one of the `rows` (n,) of structural zeros."""
+    """Raise a DataError if a column has a missing value in one of the `rows`, a mask (n,) of structural zeros."""
     is_missing = column.missing()
     if is_missing is not None and (is_missing & rows).any():
         raise DataError(

@@ -23,7 +23,7 @@ from bbl.choices import PredictionType, Unseen
 from bbl.crossval import Classifier
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_priors
 from bbl.design.frames import to_frame
-from bbl.design.weights import own_weights
+from bbl.design.weights import refuse_weights
 from bbl.errors import BBLError
 from bbl.report.page import Part
 from bbl.results.classifier_facts import remedy, scored_rows, verdict
@@ -282,7 +282,7 @@ class ClassifierResults(ModelResults):
         share("level", level)
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         if newdata is None:
-            own_weights(weights)
+            refuse_weights(weights)
             rows = self._rows()
             scores = self._encoded_scores(rows.codes, rows.missing, None, priors)
             y, row_weights, subject = rows.response, rows.weights, "training rows"

@@ -17,7 +17,7 @@ from bbl.checks import choice, generator, integer, verb
 from bbl.choices import PredictionType, Unseen
 from bbl.design.decisions import Costs, Decisions, Priors, check_costs
 from bbl.design.streams.adapters import lazy_source
-from bbl.design.weights import own_weights
+from bbl.design.weights import refuse_weights
 from bbl.errors import DataError
 from bbl.importance import losses_without, validated_losses
 from bbl.parallel import n_workers, progress_bar
@@ -253,7 +253,7 @@ def importance(
     Age         0.005  0.002
     """
     if newdata is None:
-        own_weights(weights)
+        refuse_weights(weights)
         rows = self._rows()
         rows = rows.rows(rows.response >= 0)
         workers, rng = n_workers(n_jobs), generator(seed)

@@ -1,4 +1,7 @@
-"""Weighted counts of the levels of every predictor, for rows in memory, in a file or on a cluster."""
+"""Weighted counts of the levels of every predictor, for rows in memory, in a file or on a cluster.
+
+n rows, m predictors, K response groups, L_i levels of predictor i. A *block* is a `Sample` of some of the rows.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +37,19 @@ def level_counts(
     -------
     list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
     """
-    counts = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps)
-    return sample.grouped_sums(("levels", gaps), counts, K)
+    count_block = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps)
+    return sample.grouped_sums(("levels", gaps), count_block, K)
 
 
 def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps: bool) -> list[np.ndarray]:
-    """Return `level_counts` of rows in memory; `n_levels` count missing values as a level if `gaps`."""
+    """Return `level_counts` of rows in memory; here `n_levels` includes the level of missing values, if `gaps`."""
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
         sample = sample.rows(sample.y >= 0)
+    # by default the greatest group that occurs, + 1: 0 for no rows with a response, 1 for rows without one
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
-    edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))  # of the columns of each predictor in `counts`
-    counts = np.zeros((K, edges[-1]))
+    column_edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))  # of each predictor's columns in `counts`
+    counts = np.zeros((K, column_edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
-    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, edges, counts)
-    out = counts[0] if sample.y is None else counts
-    return [out[..., first:end] for first, end in pairwise(edges.tolist())]
+    kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, column_edges, counts)
+    count_table = counts[0] if sample.y is None else counts
+    return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]

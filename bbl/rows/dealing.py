@@ -2,7 +2,7 @@
 
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a combination of
 levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is the number of folds, K that of
-response groups. A `Sample` has the codes (n, m) and weights (n,) of n rows.
+response groups. A `Sample` has the codes (n, m) and weights (n,) of n rows. To *deal* rows is to assign them to folds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
-DEALT_ROWS = 4096  # rows of one group that are dealt together, where all rows are too many to be dealt at once
+DEALT_ROWS = 4096  # rows of a chunk: those of one group that are dealt together, where all are too many for that
 MAX_TABLE_CELLS = 4_000_000  # cells of a table of state counts: groups x folds x states; 8 bytes each
 MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
@@ -33,7 +33,7 @@ MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds togethe
 class Deal:
     """The folds that a call asks for."""
 
-    nfold: int
+    nfold: int  # number of folds
     rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive ones
 
 
@@ -47,6 +47,7 @@ class Dealer:
     Parameters
     ----------
     deal : Deal
+        Number of folds, and whether they are random.
     rows, totals : ndarray, shape (K,)
         Number of rows and sum of weights of each group.
     whole : bool
@@ -55,23 +56,24 @@ class Dealer:
 
     def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
         self.whole, self.nfold, self.rng = whole, deal.nfold, deal.rng
-        copies = totals if whole else rows
-        if deal.nfold > copies.sum():
+        n_copies = totals if whole else rows
+        if deal.nfold > n_copies.sum():
             raise OptionError(
-                f"nfold must be in 2..{copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
+                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
         # of each group: copies that each fold has yet to get from chunks (F,)
-        self.copies_left = [fold_sizes(float(n), deal.nfold) for n in copies]
-        # of each group (F + 1,): consecutive fold f has the copies edges[f] to edges[f + 1]
-        self.edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
-        self.n_dealt = np.zeros(len(rows))  # copies (rows, if there is `fold_of_row`) of each group that were dealt
+        self.copies_left = [fold_sizes(float(n), deal.nfold) for n in n_copies]
+        # of each group (F + 1,): consecutive fold f has the copies fold_edges[f] to fold_edges[f + 1]
+        self.fold_edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
+        # of each group: number of copies (of rows, if there is `fold_of_row`) that were dealt
+        self.n_dealt = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]  # rows of each group that do not fill a chunk yet
         self.fold_of_row: list[np.ndarray] | None = None  # of each group: folds of all rows, if these are drawn at once
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
-                ones = np.ones(int(n), dtype=np.int64)
-                group_folds[:] = deal_copies(ones, sizes.astype(np.int64), self.rng).argmax(axis=0)
+                one_copy_each = np.ones(int(n), dtype=np.int64)
+                group_folds[:] = deal_copies(one_copy_each, sizes.astype(np.int64), self.rng).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
         """Deal the next rows of group `y`; yield (fold, its rows). Some rows may wait for a chunk to be full.
@@ -88,50 +90,55 @@ class Dealer:
         while sum(waiting_rows.n for waiting_rows in self.waiting[y]) >= DEALT_ROWS:
             yield from self._deal_chunk(y, DEALT_ROWS)
 
-    def remaining(self) -> Iterator[tuple[int, int, Sample]]:
+    def deal_remaining(self) -> Iterator[tuple[int, int, Sample]]:
         """Deal all waiting rows; yield (group, fold, its rows)."""
         for y, waiting_rows in enumerate(self.waiting):
             n = sum(rows.n for rows in waiting_rows)
             for f, fold_rows in self._deal_chunk(y, n) if n else ():
                 yield y, f, fold_rows
 
-    def for_parts(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
+    def split_by_part(self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]) -> list[Dealer]:
         """Return one dealer for each consecutive part of the rows; this dealer is then used up.
 
         The arrays (K,) of `rows` and `totals` hold the number of rows and the weight of each group in a part. Where
-        shuffled folds are not drawn at once, the number of copies that each fold gets of a part is drawn.
+        random folds are not drawn for all rows at once, the number of copies that each fold gets of a part is drawn.
         """
-        out, copies_before = [], np.zeros(len(self.copies_left))
+        dealers, n_copies_before = [], np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
-            dealer, copies = copy(self), total if self.whole else n_rows
-            dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], copies_before.copy()
+            dealer, n_copies = copy(self), total if self.whole else n_rows
+            dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
             if self.fold_of_row is not None:
-                spans = zip(self.fold_of_row, copies_before.astype(int), n_rows.astype(int), strict=True)
-                dealer.fold_of_row = [group_folds[first : first + size] for group_folds, first, size in spans]
+                group_slices = zip(self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True)
+                dealer.fold_of_row = [group_folds[start : start + size] for group_folds, start, size in group_slices]
                 dealer.n_dealt = np.zeros(len(n_rows))
             elif self.rng is not None:
+                # draw how many copies of the part each fold gets; the other copies are left for later parts
                 dealer.copies_left = [
                     draw_copies(group_copies_left.astype(np.int64), int(size), self.rng)
-                    for group_copies_left, size in zip(self.copies_left, copies.astype(int), strict=True)
+                    for group_copies_left, size in zip(self.copies_left, n_copies.astype(int), strict=True)
                 ]
-                pairs = zip(self.copies_left, dealer.copies_left, strict=True)
-                self.copies_left = [before - part_copies for before, part_copies in pairs]
+                copies_by_group = zip(self.copies_left, dealer.copies_left, strict=True)
+                self.copies_left = [group_copies - part_copies for group_copies, part_copies in copies_by_group]
                 dealer.rng = self.rng.spawn(1)[0]
-            out.append(dealer)
-            copies_before += copies
-        return out
+            dealers.append(dealer)
+            n_copies_before += n_copies
+        return dealers
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
-        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F, n)."""
+        """Return how many copies of each of the next n rows of group `y` go to each fold, shape (F, n).
+
+        For consecutive folds, or for random ones that were drawn for all rows at once.
+        """
         if self.fold_of_row is not None:
-            first = int(self.n_dealt[y])
+            start = int(self.n_dealt[y])
             self.n_dealt[y] += rows.n
-            return (self.fold_of_row[y][first : first + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
+            return (self.fold_of_row[y][start : start + rows.n] == np.arange(self.nfold)[:, None]).astype(float)
         copies = rows.weights if self.whole else np.ones(rows.n)
-        end = self.n_dealt[y] + np.cumsum(copies)  # row k has the copies end[k] - copies[k] to end[k] of its group
-        self.n_dealt[y] = end[-1]
-        edges = self.edges[y]
-        overlap: np.ndarray = np.minimum(end, edges[1:, None]) - np.maximum(end - copies, edges[:-1, None])
+        # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
+        copy_ends = self.n_dealt[y] + np.cumsum(copies)
+        self.n_dealt[y] = copy_ends[-1]
+        edges = self.fold_edges[y]
+        overlap: np.ndarray = np.minimum(copy_ends, edges[1:, None]) - np.maximum(copy_ends - copies, edges[:-1, None])
         return np.maximum(overlap, 0.0)
 
     def _deal_chunk(self, y: int, n: int) -> Iterator[tuple[int, Sample]]:
@@ -146,7 +153,10 @@ class Dealer:
         yield from self._split_by_fold(rows, deal_copies(copies, sizes, self.rng))
 
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        """Yield (fold, its rows) from the `copies` (F, n) of rows in each fold; whole weights become those copies."""
+        """Yield each fold that has any of the `copies` (F, n) of rows, with its rows.
+
+        Whole weights become the numbers of copies in the fold; other weights stay.
+        """
         for f, fold_copies in enumerate(copies):
             positions = np.flatnonzero(fold_copies > 0)
             if len(positions):
@@ -166,7 +176,10 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """Writes rows to a `CodeFile`; parameters as those of `CodeFile`, and the expected number of rows `n`."""
+    """Writes rows to a `CodeFile`, whose class describes `weighted`, `masked` and `buckets`.
+
+    About `n` rows are expected, of predictors with `n_levels` (m,) levels.
+    """
 
     def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
         self.file = CodeFile(len(n_levels), code_dtype(n_levels), weighted, masked, buckets)
@@ -187,42 +200,47 @@ class FileSink:
 
 @dataclass
 class TableSink:
-    """Sums the weights of rows by group, fold and state: for few states and many rows."""
+    """Sums the weights of rows by group, fold and state: for few states and many rows.
+
+    With missing values there is one more level L_i of each predictor, which stands for "missing".
+    """
 
     n_levels: np.ndarray  # (m,)
     masked: bool  # whether values may be missing; a missing value is then one more level
     K: int
     nfold: int
-    counts: np.ndarray = field(init=False)  # (K + 1, nfold + 1, states); last: unknown group, rows validated in no fold
+    # (K + 1, nfold + 1, states); the last group, of index -1, is the unknown one, the last fold that of rows in no fold
+    counts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shape = tuple(int(L) + self.masked for L in self.n_levels)
+        """Make the empty table."""
+        self.shape = tuple(int(L) + self.masked for L in self.n_levels)  # a state is a cell of a table of this shape
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
         """Count the rows of group `y` that fold `f` validates; -1 for an unknown group or no fold."""
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
-            codes = np.where(rows.missing, self.n_levels, codes)
+            codes = np.where(rows.missing, self.n_levels, codes)  # missing is the level after the last
         state_of_row = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, np.intp)
-        state_weights = np.bincount(state_of_row, rows.weights)
+        state_weights = np.bincount(state_of_row, rows.weights)  # up to the greatest state of the rows
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
         """Return one row for each state and group that occurs, and its folds as weights (None if `nfold` is 0)."""
-        total = self.counts.sum(axis=1)
-        group, state = np.nonzero(total)
-        codes = np.empty((len(state), len(self.shape)), dtype=code_dtype(self.n_levels))
+        weight_by_state = self.counts.sum(axis=1)
+        group_of_row, state_of_row = np.nonzero(weight_by_state)
+        codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
-        for i, state_codes in enumerate(np.unravel_index(state, self.shape) if self.shape else ()):
+        for i, state_codes in enumerate(np.unravel_index(state_of_row, self.shape) if self.shape else ()):
             missing[:, i] = state_codes == self.n_levels[i]
             codes[:, i] = np.where(missing[:, i], 0, state_codes)
-        y = np.where(group == self.K, -1, group)
-        sample = Sample(codes, total[group, state], y, missing if missing.any() else None)
+        y = np.where(group_of_row == self.K, -1, group_of_row)
+        sample = Sample(codes, weight_by_state[group_of_row, state_of_row], y, missing if missing.any() else None)
         if not nfold:
             return sample, None
-        held = np.ascontiguousarray(self.counts[group, :nfold, state].T)
-        return sample, Folds(sample.weights - held, held)
+        held_weights = np.ascontiguousarray(self.counts[group_of_row, :nfold, state_of_row].T)
+        return sample, Folds(sample.weights - held_weights, held_weights)
 
     def close(self) -> None:
         """Do nothing: there is no file."""
@@ -256,6 +274,7 @@ class StoredFolds:
     nfold: int
 
     def __len__(self) -> int:
+        """Return the number of folds."""
         return self.nfold
 
     def one(self, f: int) -> Fold[Any]:
@@ -279,6 +298,7 @@ class StoredFold(Fold[StoredSample]):
 
         Of more than 2**20 / nfold validation rows, that many are drawn at random.
         """
+        # the number of the fold is the seed, so that the draw is always the same
         validated = sample.fold(self.f).draw(MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f))
         return validated, validated.weights, np.full(validated.n, -1)
 

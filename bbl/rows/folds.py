@@ -37,8 +37,8 @@ __all__ = [
     "stratified_folds",
 ]
 
-MAX_SINGLE_COPIES = 2**22  # up to so many copies are permuted one by one (8 bytes each); of more only numbers are drawn
-MAX_SINGLE_DRAWS = 1000  # up to so many copies are drawn one by one; of more only numbers per row are drawn
+MAX_SINGLE_COPIES = 2**22  # up to so many copies are permuted one by one (8 bytes each); of more, counts are drawn
+MAX_SINGLE_DRAWS = 1000  # up to so many copies are drawn one by one; of more, the count of each row is drawn
 
 
 class Splitter(Protocol):
@@ -109,6 +109,7 @@ class Folds:
     held: np.ndarray  # (F, n)
 
     def __len__(self) -> int:
+        """Return the number of folds."""
         return len(self.held)
 
     def one(self, f: int) -> Fold[Any]:
@@ -118,23 +119,28 @@ class Folds:
 
 def _no_held_weights(sample: Sample, nfold: int) -> np.ndarray:
     """Return zeros (nfold, n) for the validation weights of a sample; refuse folds that do not fit into memory."""
+    # two float64 for each row and fold: its weights in training and in validation
     check_memory(16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Give fewer folds (nfold).")
     return np.zeros((nfold, sample.n))
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) of `total` copies: ``max(1, total // nfold)`` each, the last takes the rest."""
+    """Return R's fold sizes (nfold,) of `total` copies: ``max(1, total // nfold)`` each; the last fold has the rest."""
     size = max(1, int(total) // nfold)
-    edges = np.minimum(np.arange(nfold + 1) * size, total)
-    edges[-1] = total
-    return np.diff(edges)
+    fold_edges = np.minimum(np.arange(nfold + 1) * size, total)
+    fold_edges[-1] = total
+    return np.diff(fold_edges)
 
 
 def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
-    """Decorate a maker of folds: where weights are not whole numbers, each row goes to one fold with its weight."""
+    """Decorate a function that makes folds of a sample, so that it also takes weights that are not whole numbers.
+
+    Each row with such weights goes to one fold, with all of its weight.
+    """
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
+        """Return the folds of the rows as one copy each, multiplied by their weights, unless weights are whole."""
         if sample.whole:
             return make_folds(sample, *args)
         folds = make_folds(replace(sample, weights=np.ones(sample.n)), *args)
@@ -150,9 +156,10 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows]
-        end = np.cumsum(copies)  # row k has the copies end[k] - copies[k] to end[k] of its group
-        edges = np.concatenate(([0.0], np.cumsum(fold_sizes(end[-1] if len(end) else 0.0, nfold))))
-        overlap = np.minimum(end, edges[1:, None]) - np.maximum(end - copies, edges[:-1, None])
+        # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
+        copy_ends = np.cumsum(copies)
+        fold_edges = np.concatenate(([0.0], np.cumsum(fold_sizes(copy_ends[-1] if len(copy_ends) else 0.0, nfold))))
+        overlap = np.minimum(copy_ends, fold_edges[1:, None]) - np.maximum(copy_ends - copies, fold_edges[:-1, None])
         held[:, rows] = np.maximum(overlap, 0.0)
     return Folds(sample.weights - held, held)
 
@@ -184,12 +191,13 @@ def cluster_folds(
         Deals the clusters of each stratum at random; by default they are dealt in their order.
     """
     held = _no_held_weights(sample, nfold)
-    _, first, cluster = np.unique(clusters, return_index=True, return_inverse=True)
-    order = np.arange(len(first)) if rng is None else rng.permutation(len(first))
-    dealt = order[np.argsort(strata[first][order], kind="stable")]  # stratum by stratum, so that all folds have all
-    fold = np.empty(len(first), dtype=np.intp)
-    fold[dealt] = np.arange(len(first)) % nfold
-    held[fold[cluster.ravel()], np.arange(sample.n)] = sample.weights
+    _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
+    cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
+    dealt_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]  # stratum by stratum
+    # folds take turns, so that their numbers of clusters of a stratum differ by at most one
+    fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
+    fold_of_cluster[dealt_clusters] = np.arange(len(first_row)) % nfold
+    held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights
     return Folds(sample.weights - held, held)
 
 
@@ -202,7 +210,7 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows].astype(np.int64)
-        size, remainder = divmod(int(copies.sum()), nfold)
+        size, remainder = divmod(int(copies.sum()), nfold)  # `remainder` folds, drawn at random, get one copy more
         held[:, rows] = deal_copies(copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng)
     return Folds(sample.weights - held, held)
 
@@ -211,7 +219,7 @@ def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator)
     """Deal the `copies` (n,) of n rows at random to folds of `sizes` (F,); return copies by fold and row, (F, n).
 
     Up to `MAX_SINGLE_COPIES` copies, or one copy of each row, are put into a random order that is cut at the sizes.
-    Of more copies only the numbers are drawn, fold by fold, so that memory grows with rows, not copies.
+    Of more copies only the count of each row is drawn, fold by fold, so that memory grows with rows, not copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
@@ -231,7 +239,7 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     probability size / total, independently; then surplus copies are drawn and put back, or lacking ones are added.
     """
     total = int(copies.sum())
-    if 2 * size > total:
+    if 2 * size > total:  # draw the copies that stay
         return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
         drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
@@ -263,17 +271,18 @@ def splitter_folds(
     OptionError
         If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without training rows.
     """
-    rows = np.arange(len(weights))
+    all_rows = np.arange(len(weights))
     fold_weights: tuple[list, list] = ([], [])  # of training and of validation rows
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
-            for weights_by_fold, index in zip(fold_weights, pair, strict=True):
-                index = np.asarray(index)
-                positions = rows[index if index.size else index.astype(np.intp)]
-                weights_by_fold.append(np.bincount(positions.ravel(), minlength=len(rows)) * weights)
+            for weights_by_fold, selection in zip(fold_weights, pair, strict=True):
+                selection = np.asarray(selection)
+                # an empty list is an array of floats, which cannot be an index
+                positions = all_rows[selection if selection.size else selection.astype(np.intp)]
+                weights_by_fold.append(np.bincount(positions.ravel(), minlength=len(all_rows)) * weights)
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"cv gives no folds of these {len(rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "
+            f"cv gives no folds of these {len(all_rows)} rows ({error}). Give a scikit-learn splitter, or pairs of row "
             "positions (train, validation); for a splitter of groups list(splitter.split(X, y, groups)), for a number "
             "of folds nfold=.",
             argument="cv",
@@ -281,9 +290,11 @@ def splitter_folds(
     train, held = map(np.array, fold_weights)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
-    untrained = np.flatnonzero(~train.any(axis=1))
-    if len(untrained):
-        raise OptionError(f"Fold {untrained[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv")
+    folds_without_training = np.flatnonzero(~train.any(axis=1))
+    if len(folds_without_training):
+        raise OptionError(
+            f"Fold {folds_without_training[0] + 1} of cv leaves no rows to train on that the fit uses.", argument="cv"
+        )
     if not held.any():
         raise OptionError("cv validates no row that the fit uses, so there is nothing to score.", argument="cv")
     return Folds(train, held)

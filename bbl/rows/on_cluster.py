@@ -45,9 +45,10 @@ class Part(dict[Bucket, Sample]):
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
         super().__init__(rows)
-        self.cache = BlockCache(_room)
+        self.cache = BlockCache(_free_cache_bytes)
 
     def __reduce__(self) -> tuple:
+        """Pickle the rows without the cache."""
         return Part, (dict(self),)
 
 
@@ -75,7 +76,7 @@ def n_threads(client: Client) -> int:
 
 
 def call(client: Client, function: Callable, *arguments: object) -> Future:
-    """Return the future of ``function(*arguments)``; Dask computes it again if its worker is lost.
+    """Submit ``function(*arguments)`` and return its future; Dask computes it again if its worker is lost.
 
     Large values, too, are sent as arguments: scattered values would be lost with their worker.
     """
@@ -83,8 +84,8 @@ def call(client: Client, function: Callable, *arguments: object) -> Future:
 
 
 def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
-    """Return the futures of ``function(column[k] for each of the columns)`` for all k, submitted in one message."""
-    with warnings.catch_warnings():
+    """Submit ``function(columns[0][k], columns[1][k], ...)`` for all k in one message; return the futures, by k."""
+    with warnings.catch_warnings():  # about large arguments, which are sent on purpose: see `call`
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         return client.map(function, *columns, pure=False)
 
@@ -105,17 +106,18 @@ class CodeParts:
     dtype: np.dtype  # of codes
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
-    chunk_rows: int = CHUNK_ROWS
-    passes: int = 0
-    passed: Callable[[int], None] | None = None
-    sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)
-    buckets: dict[Bucket, _Size] = field(init=False)  # sizes over all parts
+    chunk_rows: int = CHUNK_ROWS  # rows of a block
+    passes: int = 0  # number of passes over the rows
+    passed: Callable[[int], None] | None = None  # called with `passes` after each pass
+    sums: dict[tuple[Hashable, Bucket], Any] = field(default_factory=dict)  # results of `StoredSample.sums`
+    buckets: dict[Bucket, _BucketSize] = field(init=False)  # sizes over all parts
 
     def __post_init__(self) -> None:
+        """Add up the sizes of the parts by bucket."""
         self.buckets = {}
         for part_sizes in self.sizes:
             for bucket, size in part_sizes.items():
-                self.buckets.setdefault(bucket, _Size()).add(*size)
+                self.buckets.setdefault(bucket, _BucketSize()).add(*size)
 
     @property
     def m(self) -> int:
@@ -126,17 +128,17 @@ class CodeParts:
         """Return all rows."""
         return ClusterSample(self, tuple(sorted(self.buckets)))
 
-    def sum_blocks(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, each: bool = False) -> Any:
-        """Return the sum of ``function(block)`` over the blocks of `buckets`; with `each`, a dict of sums by bucket.
+    def sum_blocks(self, function: Callable, buckets: Sequence[Bucket], grouped: bool, per_bucket: bool = False) -> Any:
+        """Return the sum of ``function(block)`` over the blocks of `buckets`, by bucket if `per_bucket`.
 
-        `grouped` blocks have a response. Sums are added in the order of the parts, a fixed number of them at a time, so
-        that rounding depends neither on the number of workers nor on a lost worker.
+        Blocks have a response if `grouped`. Sums are added in the order of the parts, a fixed number of them at a time,
+        so that rounding depends neither on the number of workers nor on a lost worker.
         """
-        arguments = remote_value(self.client, (function, tuple(buckets), grouped, each))
+        arguments = remote_value(self.client, (function, tuple(buckets), grouped, per_bucket))
         sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
         while len(sums) > SUMS_PER_TASK:
-            firsts = range(0, len(sums), SUMS_PER_TASK)
-            sums = [call(self.client, _add_parts, *sums[k : k + SUMS_PER_TASK]) for k in firsts]
+            starts = range(0, len(sums), SUMS_PER_TASK)
+            sums = [call(self.client, _add_parts, *sums[start : start + SUMS_PER_TASK]) for start in starts]
         return _add_parts(*self.client.gather(sums))
 
     def close(self) -> None:
@@ -145,7 +147,7 @@ class CodeParts:
 
 
 @dataclass
-class _Size:
+class _BucketSize:
     """Size of a bucket over all parts."""
 
     n: int = 0  # rows
@@ -192,10 +194,11 @@ class ClusterSample(StoredSample):
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
-        positions: dict[int, dict[Bucket, np.ndarray]] = {}  # by part and bucket, within the bucket of the part
-        for bucket, k, first, n in self._spans():
-            span = slice(np.searchsorted(index, first), np.searchsorted(index, first + n))
-            positions.setdefault(k, {})[bucket] = index[span] - first
+        # by part and bucket: the wanted positions among the rows of the bucket in the part
+        positions: dict[int, dict[Bucket, np.ndarray]] = {}
+        for bucket, k, start, n in self._spans():
+            in_span = slice(np.searchsorted(index, start), np.searchsorted(index, start + n))
+            positions.setdefault(k, {})[bucket] = index[in_span] - start
         selected = calls(self.client, _select_rows, [self.file.parts[k] for k in positions], list(positions.values()))
         rows_of_part = dict(zip(positions, self.client.gather(selected), strict=True))
         blocks = [_with_response(rows_of_part[k][bucket], bucket, self.grouped) for bucket, k, _, _ in self._spans()]
@@ -206,15 +209,18 @@ class ClusterSample(StoredSample):
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
     def _spans(self) -> list[tuple[Bucket, int, int, int]]:
-        """Return (bucket, part number, first position, number of rows) by bucket and part, the order of `blocks`."""
-        out, first = [], 0
+        """Return (bucket, part number, first position, number of rows) for each bucket of each part with rows of it.
+
+        They are ordered by bucket, then part, as in `blocks`; positions are those among all rows.
+        """
+        spans, start = [], 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
-                n = part_sizes.get(bucket, (0,))[0]
-                if n:
-                    out.append((bucket, k, first, n))
-                first += n
-        return out
+                n_rows = part_sizes.get(bucket, (0,))[0]
+                if n_rows:
+                    spans.append((bucket, k, start, n_rows))
+                start += n_rows
+        return spans
 
     def _parts_with(self, bucket: Bucket) -> list[Future]:
         """Return the futures of the parts with rows of a bucket."""
@@ -224,14 +230,14 @@ class ClusterSample(StoredSample):
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, on the cluster."""
-        return self.file.sum_blocks(function, buckets, self.grouped, each=True)
+        return self.file.sum_blocks(function, buckets, self.grouped, per_bucket=True)
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
         spans, remote_levels = self._spans(), remote_value(self.client, rare_levels)
         parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
         rare_rows = self.client.gather(calls(self.client, _find_rare, parts, buckets, [remote_levels] * len(spans)))
-        positions = [first + span_rows for (_, _, first, _), span_rows in zip(spans, rare_rows, strict=True)]
+        positions = [start + span_rows for (_, _, start, _), span_rows in zip(spans, rare_rows, strict=True)]
         return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
 
 
@@ -246,10 +252,12 @@ class SharedSample(Sample):
 
 
 def _identity(value: object) -> object:
+    """Return the value, which the call has brought to the worker."""
     return value
 
 
 def _get_bucket(part: Part, bucket: Bucket) -> Sample:
+    """Return the rows of a bucket of a part."""
     return part[bucket]
 
 
@@ -260,21 +268,24 @@ def _with_response(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
 
 def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket, ...], bool, bool]) -> Any:
     """Return the sum over the blocks of a part; `arguments` and result are those of `CodeParts.sum_blocks`."""
-    function, buckets, grouped, each = arguments
+    function, buckets, grouped, per_bucket = arguments
     bucket_sums: dict[Bucket, Any] = {}
     total = None
     for bucket in buckets:
-        total = None if each else total
+        total = None if per_bucket else total
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
             total = add_sums(total, part.cache.apply(function, (bucket, k), rows))
-        if each:
+        if per_bucket:
             bucket_sums[bucket] = total
-    return bucket_sums if each else total
+    return bucket_sums if per_bucket else total
 
 
-def _room(held: int) -> float:
-    """Return the bytes that this worker may still cache; those that are `held` count as its memory."""
+def _free_cache_bytes(cached_bytes: int) -> float:
+    """Return the bytes that this worker may still cache.
+
+    The `cached_bytes` are not needed: they are in the memory of its process, which is counted.
+    """
     from distributed import get_worker
 
     worker = get_worker()
@@ -284,7 +295,7 @@ def _room(held: int) -> float:
 
 
 def _add_parts(*sums: Any) -> Any:
-    """Return the sum of results of `_sum_part`; None is an empty sum."""
+    """Return the sum of results of `_sum_part`, sums or dicts of sums by bucket; None is an empty sum."""
     if isinstance(sums[0], dict):
         return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
     total = None

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
 BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
-CACHE_BYTES = 2**29  # of blocks that are kept as the kernels read them, if they are less than
-CACHE_SHARE = 0.5  # this share of the memory that is left
-MIN_CHUNK_ROWS = 1024  # rows of a chunk, even if many buckets share the buffer
+CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read them, and
+CACHE_SHARE = 0.5  # greatest share of the available memory that a new block in the cache may take
+MIN_CHUNK_ROWS = 1024  # least number of rows of a full chunk, even if many buckets share the buffer
 REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
 
 
@@ -70,15 +70,15 @@ class CodeFile:
 
     def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
-        self.mask_bytes = (m + 7) // 8 if masked else 0
+        self.mask_bytes = (m + 7) // 8 if masked else 0  # of a row: one bit for each value, in whole bytes
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
         self.chunk_rows = int(np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
         self.buckets: dict[Bucket, _BucketChunks] = {}
-        self.sums: dict[tuple[Hashable, Bucket], Any] = {}
+        self.sums: dict[tuple[Hashable, Bucket], Any] = {}  # results of `StoredSample.sums`
         self.size, self.passes = 0, 0  # bytes written; passes over the rows
-        self.passed: Callable[[int], None] | None = None
-        self.cache = BlockCache(_room)
-        self._lock = threading.Lock()
+        self.passed: Callable[[int], None] | None = None  # called with `passes` after each pass
+        self.cache = BlockCache(_free_cache_bytes)
+        self._lock = threading.Lock()  # threads share the position of the file
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
         weakref.finalize(self, self._file.close)  # at the latest with the last reference to this object
 
@@ -94,7 +94,7 @@ class CodeFile:
             )
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
-        """Add rows to the end of a bucket; their response is not read."""
+        """Add rows to the end of a bucket, whose group replaces their response."""
         chunks = self.buckets.setdefault(bucket, _BucketChunks())
         chunks.waiting.append(rows)
         chunks.n_waiting += rows.n
@@ -115,32 +115,32 @@ class CodeFile:
         """Write the first `count` waiting rows of a bucket as one chunk."""
         codes = np.concatenate([rows.codes for rows in chunks.waiting])
         arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
-        remainder = Sample(codes[count:], np.empty(0))
+        rows_left = Sample(codes[count:], np.empty(0))  # weights follow if they are stored; else they are not read
         if self.weighted:
             weights = np.concatenate([rows.weights for rows in chunks.waiting])
             arrays.append(weights[:count])
-            remainder = replace(remainder, weights=weights[count:])
+            rows_left = replace(rows_left, weights=weights[count:])
         if self.masked:
             missing = np.zeros(codes.shape, dtype=bool)
-            first = 0
+            start = 0
             for rows in chunks.waiting:
                 if rows.missing is not None:
-                    missing[first : first + rows.n] = rows.missing
-                first += rows.n
+                    missing[start : start + rows.n] = rows.missing
+                start += rows.n
             arrays.append(np.packbits(missing[:count], axis=1))
-            remainder = replace(remainder, missing=missing[count:])
-        chunks.waiting, chunks.n_waiting = ([remainder] if remainder.n else []), remainder.n
+            rows_left = replace(rows_left, missing=missing[count:])
+        chunks.waiting, chunks.n_waiting = ([rows_left] if rows_left.n else []), rows_left.n
         chunks.offsets.append(self.size)
         for array in arrays:
             self._write_bytes(array.reshape(-1).view(np.uint8))
 
     def _write_bytes(self, data: np.ndarray) -> None:
         """Append an array of uint8 to the file; if that fails, close the file and raise a DataError."""
-        view = data.data
+        unwritten = data.data
         try:
-            while len(view):
-                written = self._file.write(view)
-                view = view[written:]
+            while len(unwritten):
+                n_written = self._file.write(unwritten)
+                unwritten = unwritten[n_written:]
         except OSError as error:
             self.close()
             raise DataError(
@@ -150,40 +150,41 @@ class CodeFile:
             ) from error
         self.size += data.nbytes
 
-    def _read_into(self, out: np.ndarray, offset: int) -> None:
-        """Fill the array `out` with the bytes of the file from `offset` on.
+    def _read_into(self, target: np.ndarray, offset: int) -> None:
+        """Fill the array `target` with the bytes of the file from `offset` on.
 
         The file is not mapped into memory, so that memory does not grow with the rows that were read.
         """
-        view = out.reshape(-1).view(np.uint8).data
+        unfilled = target.reshape(-1).view(np.uint8).data
         with self._lock:
             self._file.seek(offset)
-            while len(view):
-                count = self._file.readinto(view)
-                if not count:
+            while len(unfilled):
+                n_bytes = self._file.readinto(unfilled)
+                if not n_bytes:
                     raise DataError("the temporary file of codes is shorter than it was written.", argument="data")
-                view = view[count:]
+                unfilled = unfilled[n_bytes:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
         """Return rows `first` to `last` - 1 of a bucket, all with the response `y` (None for no response)."""
         n = last - first
         codes, weights = np.empty((n, self.m), dtype=self.dtype), np.ones(n)
-        bits = np.zeros((n, self.mask_bytes), dtype=np.uint8)
+        packed_missing = np.zeros((n, self.mask_bytes), dtype=np.uint8)
         chunks, n_read, itemsize = self.buckets[bucket], 0, self.dtype.itemsize
         while n_read < n:
+            # number of the chunk, and rows of it before the first wanted one
             k, skipped_rows = divmod(first + n_read, self.chunk_rows)
-            size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
-            target = slice(n_read, min(n, n_read + size - skipped_rows))
+            chunk_size = min(self.chunk_rows, chunks.n - k * self.chunk_rows)
+            out_rows = slice(n_read, min(n, n_read + chunk_size - skipped_rows))
             offset = chunks.offsets[k]
-            self._read_into(codes[target], offset + skipped_rows * self.m * itemsize)
-            offset += size * self.m * itemsize
+            self._read_into(codes[out_rows], offset + skipped_rows * self.m * itemsize)
+            offset += chunk_size * self.m * itemsize
             if self.weighted:
-                self._read_into(weights[target], offset + 8 * skipped_rows)
-                offset += 8 * size
+                self._read_into(weights[out_rows], offset + 8 * skipped_rows)
+                offset += 8 * chunk_size
             if self.masked:
-                self._read_into(bits[target], offset + skipped_rows * self.mask_bytes)
-            n_read = target.stop
-        missing = np.unpackbits(bits, axis=1, count=self.m).view(bool) if bits.any() else None
+                self._read_into(packed_missing[out_rows], offset + skipped_rows * self.mask_bytes)
+            n_read = out_rows.stop
+        missing = np.unpackbits(packed_missing, axis=1, count=self.m).view(bool) if packed_missing.any() else None
         return Sample(codes, weights, None if y is None else np.full(n, y, dtype=np.intp), missing)
 
     def close(self) -> None:
@@ -200,15 +201,15 @@ class FileSample(StoredSample):
 
     @property
     def cluster_threads(self) -> int:
-        """0: there is no cluster."""
+        """Number of tasks that a cluster runs at a time: 0, as there is no cluster."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` at a time, each block from one bucket."""
         for bucket in self.buckets:
             y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
-            for first in range(0, n, size):
-                yield self.file.read(bucket, first, min(n, first + size), y)
+            for start in range(0, n, size):
+                yield self.file.read(bucket, start, min(n, start + size), y)
         if self.extra is not None:
             yield self.extra
 
@@ -216,39 +217,39 @@ class FileSample(StoredSample):
         """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
         total: Any = None
         stop = stop_flag()
-        for block_sum in read_ahead(partial(self._apply, function), self._placed_blocks(), workers):
+        for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
                 raise Stopped
             total = add_sums(total, block_sum)
         self._count_pass()
         return total
 
-    def _placed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
-        """Yield all blocks, each with its bucket and number there; None for the rows in memory."""
+    def _keyed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
+        """Yield (key, block) for all blocks: the key is (bucket, number in the bucket), None for the rows in memory."""
         for bucket in self.buckets:
             for k, block in enumerate(replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)):
                 yield (bucket, k), block
         if self.extra is not None:
             yield None, self.extra
 
-    def _apply(self, function: Callable[[Sample], Sums], placed: tuple[tuple[Bucket, int] | None, Sample]) -> Sums:
-        """Return ``function(block)`` of a placed block, by what is cached of it."""
-        place, block = placed
-        return function(block) if place is None else self.file.cache.apply(function, place, block)
+    def _apply(self, function: Callable[[Sample], Sums], keyed_block: tuple[tuple[Bucket, int] | None, Sample]) -> Sums:
+        """Return ``function(block)`` of a pair (key, block) of `_keyed_blocks`, with the help of the cache."""
+        block_key, block = keyed_block
+        return function(block) if block_key is None else self.file.cache.apply(function, block_key, block)
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
-        blocks, first = [], 0  # first: position of the bucket's first row
+        blocks, start = [], 0  # start: position of the bucket's first row
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
-            positions = index[np.searchsorted(index, first) : np.searchsorted(index, first + n)] - first
+            positions = index[np.searchsorted(index, start) : np.searchsorted(index, start + n)] - start
             y = bucket[0] if self.grouped else None
             chunk_of_position = positions // self.file.chunk_rows
             for k in np.unique(chunk_of_position):
                 chunk_start = int(k) * self.file.chunk_rows
                 chunk = self.file.read(bucket, chunk_start, min(n, chunk_start + self.file.chunk_rows), y)
                 blocks.append(chunk.rows(positions[chunk_of_position == k] - chunk_start))
-            first += n
+            start += n
         return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
@@ -259,22 +260,22 @@ class FileSample(StoredSample):
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
-        out: dict[Bucket, Any] = dict.fromkeys(buckets)
+        sums: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             blocks = replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)
             for block_sum in read_ahead(function, blocks, workers):
-                out[bucket] = add_sums(out[bucket], block_sum)
-        return out
+                sums[bucket] = add_sums(sums[bucket], block_sum)
+        return sums
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
-        positions, first = [np.zeros(0, dtype=np.int64)], 0
+        positions, start = [np.zeros(0, dtype=np.int64)], 0
         for block in self.blocks(self.file.chunk_rows):
-            positions.append(first + np.flatnonzero(has_rare_level(block, rare_levels)))
-            first += block.n
+            positions.append(start + np.flatnonzero(has_rare_level(block, rare_levels)))
+            start += block.n
         return np.concatenate(positions)
 
 
-def _room(held: int) -> float:
-    """Return the bytes that may be cached of a file's blocks beside those that are `held`."""
-    return min(CACHE_BYTES - held, CACHE_SHARE * available_memory())
+def _free_cache_bytes(cached_bytes: int) -> float:
+    """Return the bytes that may be cached of a file's blocks beside the `cached_bytes` that already are."""
+    return min(CACHE_BYTES - cached_bytes, CACHE_SHARE * available_memory())

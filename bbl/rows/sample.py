@@ -1,6 +1,7 @@
 """`Rows`, the interface of encoded samples in memory, in a file or on a cluster, and `Sample`, the one in memory.
 
-A *code* is the number of a level. A *state* is a row of codes, one for each of m predictors. K is the number of groups.
+A *code* is the number of a level. A *state* is a row of codes, one for each of m predictors. Predictor i has L_i
+levels, the response K groups.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bbl.memory import check_memory
 __all__ = ["Rows", "Sample", "Sums", "code_dtype", "concatenate"]
 
 MIN_TABLE_STATES = 65536  # up to so many possible states, equal rows are counted in a table, however few the rows
+
 Sums = TypeVar("Sums")  # sums over rows: a number, an array, or a list or tuple of them
 
 FLOAT_BITS = 53  # of a float64's significand
@@ -121,7 +123,7 @@ class Rows(ABC):
 
     @abstractmethod
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Call ``callback(number of passes so far)`` after each pass over stored rows; None removes the callback."""
+        """Call ``callback(number of passes so far)`` after each pass over rows outside of memory; None ends that."""
 
 
 @dataclass(frozen=True)
@@ -155,26 +157,32 @@ class Sample(Rows):
 
     @property
     def n(self) -> int:
+        """Number of rows."""
         return len(self.codes)
 
     @property
     def m(self) -> int:
+        """Number of predictors."""
         return self.codes.shape[1]
 
     @property
     def complete(self) -> bool:
+        """Whether no value is missing."""
         return self.missing is None
 
     @property
     def unweighted(self) -> bool:
+        """Whether all weights are 1."""
         return bool((self.weights == 1.0).all())
 
     @property
     def total(self) -> float:
+        """Sum of the weights: the number of observations."""
         return float(self.weights.sum())
 
     @property
     def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
         return bool((self.weights == np.floor(self.weights)).all())
 
     def check_whole(self, what: str) -> None:
@@ -278,8 +286,8 @@ class Sample(Rows):
             codes = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))
             rows = Sample(codes, self.weights).collapsed(levels + 1)
             missing = rows.codes == levels
-            return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, None, missing)
-        if n_states > max(2 * self.n, MIN_TABLE_STATES):
+            return Sample(np.where(missing, 0, rows.codes).astype(self.codes.dtype), rows.weights, missing=missing)
+        if n_states > max(2 * self.n, MIN_TABLE_STATES):  # a table of states would be larger than the rows
             return self._sort_states(n_levels)
         shape = tuple(int(L) for L in n_levels)
         state_of_row = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
@@ -289,16 +297,20 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows, none with missing values, by sorting them: by a number key, else by their bytes."""
+        """Return `collapsed` rows, none with missing values, by sorting them: by numeric keys, else by their bytes.
+
+        Keys are for codes of one byte, whose order they share; see `_sort_by_key`.
+        """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
-            order, is_new, covers_all = _sort_by_key(self, n_levels)
+            sorted_rows, is_new, covers_all = _sort_by_key(self, n_levels)
             if is_new.all():  # no rows are equal
-                return Sample(codes[order], self.weights[order])
+                return Sample(codes[sorted_rows], self.weights[sorted_rows])
             if covers_all:
                 state_of_row = np.empty(self.n, dtype=np.intp)
-                state_of_row[order] = np.cumsum(is_new) - 1
-                return Sample(codes[order[is_new]], np.bincount(state_of_row, self.weights))
+                state_of_row[sorted_rows] = np.cumsum(is_new) - 1
+                return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
+        # each row as one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
         _, first_row, state_of_row = np.unique(row_bytes, return_index=True, return_inverse=True)
         return Sample(codes[first_row], np.bincount(state_of_row, self.weights))
@@ -313,14 +325,15 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
         missing = np.concatenate(
             [np.zeros(sample.codes.shape, bool) if sample.missing is None else sample.missing for sample in samples]
         )
-    codes, weights = ([getattr(sample, name) for sample in samples] for name in ("codes", "weights"))
+    codes, weights = ([getattr(sample, array_name) for sample in samples] for array_name in ("codes", "weights"))
     return Sample(np.concatenate(codes), np.concatenate(weights), y, missing)
 
 
 def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sort rows by a float64 key: the number of their state of the first predictors, as many as keep keys exact.
+    """Sort rows by a float64 key: the number of the state of their first predictors.
 
-    Keys rise in lexicographic order of the codes, which is the order of their bytes if codes are single bytes.
+    There are as many of these as keep keys below `MAX_EXACT`, so that each key is exact. Keys rise in lexicographic
+    order of the codes, which is the order of their bytes if codes are single bytes.
 
     Returns
     -------
@@ -333,6 +346,7 @@ def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[
     """
     n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))  # of the first 1, 2, ... predictors
     n_first = int(np.count_nonzero(n_states <= MAX_EXACT))
+    # key of a row: the sum of codes times place values, as the digits of a number of mixed bases
     place_values = n_states[n_first - 1] / n_states[:n_first]
     keys = np.concatenate([block.codes[:, :n_first] @ place_values for block in sample.blocks()])
     order = np.argsort(keys)

@@ -1,4 +1,7 @@
-"""Functions of blocks of rows in two stages, the first of which is cached between passes over the rows."""
+"""Functions of blocks of rows in two stages, the first of which is cached between passes over the rows.
+
+A *block* is a `Sample` of some of the rows; a *pass* reads all rows once.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +29,34 @@ class Staged:
 
 
 class BlockCache:
-    """Results of blocks of rows by key, as many as there is room for; safe with threads.
+    """Cached results of the first stage of `Staged` functions, by function and block; safe with threads.
 
-    ``room(held)`` returns the bytes that may still be cached beside those that are `held`.
+    ``free_bytes(cached_bytes)`` returns the bytes that may still be cached beside those that are.
     """
 
-    def __init__(self, room: Callable[[int], float]):
-        self._room, self._held, self._lock = room, 0, threading.Lock()
+    def __init__(self, free_bytes: Callable[[int], float]):
+        self._free_bytes, self._cached_bytes, self._lock = free_bytes, 0, threading.Lock()
         self._results: dict[Hashable, Any] = {}
 
-    def apply(self, function: Callable[[Sample], Any], place: Hashable, block: Sample) -> Any:
-        """Return ``function(block)``; the first stage of a `Staged` function is cached by the `place` of the block."""
+    def apply(self, function: Callable[[Sample], Any], block_key: Hashable, block: Sample) -> Any:
+        """Return ``function(block)``; the first stage of a `Staged` function is cached, if there is room.
+
+        `block_key` identifies the block among those of its store.
+        """
         if not isinstance(function, Staged):
             return function(block)
-        key = (function.key, place)
+        key = (function.key, block_key)
         prepared = self._results.get(key)
         if prepared is None:
             prepared = function.prepare(block)
             with self._lock:
-                if prepared.nbytes <= self._room(self._held):
+                if prepared.nbytes <= self._free_bytes(self._cached_bytes):
                     self._results[key] = prepared
-                    self._held += prepared.nbytes
+                    self._cached_bytes += prepared.nbytes
         return function.finish(prepared, block)
 
     def clear(self) -> None:
         """Forget all results."""
         with self._lock:
             self._results.clear()
-            self._held = 0
+            self._cached_bytes = 0

@@ -19,7 +19,7 @@ __all__ = ["CHUNK_ROWS", "Bucket", "RowStore", "StoredSample", "add_sums", "has_
 
 CHUNK_ROWS = 65536  # greatest number of rows that are stored and read together
 
-Bucket = tuple[int, int]  # response group, fold that validates the rows
+Bucket = tuple[int, int]  # response group, and fold that validates the rows; -1 for an unknown group or no fold
 
 
 class BucketSize(Protocol):
@@ -37,7 +37,7 @@ class RowStore(Protocol):
     weighted: bool  # whether rows have weights; else all are 1
     masked: bool  # whether values may be missing
     chunk_rows: int  # rows of a block that a pass reads at a time
-    sums: dict[tuple[Hashable, Bucket], Any]  # results of `StoredSample.sums`, by ((name, grouped), bucket)
+    sums: dict[tuple[Hashable, Bucket], Any]  # of single buckets, by ((name, grouped), bucket); see `StoredSample.sums`
     passes: int  # number of passes that `StoredSample.summed` has made
     passed: Callable[[int], None] | None  # called with `passes` after each pass
 
@@ -60,7 +60,7 @@ class StoredSample(Rows):
     file: RowStore
     buckets: tuple[Bucket, ...]  # in the order of the rows
     grouped: bool = True  # whether rows have a response; else they are one group
-    extra: Sample | None = None  # a few more rows in memory, of one group, after those of the store
+    extra: Sample | None = None  # a few more rows in memory, of one group, that follow those of the store
 
     in_memory = False
 
@@ -170,6 +170,7 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
+        # without buckets, the function of no rows gives zeros of the right shape
         return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
@@ -204,6 +205,7 @@ class StoredSample(Rows):
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
         rare_rows = self._find_rare_rows(rare_levels) if rare_levels else np.zeros(0, dtype=np.int64)
         n_common_rows = self.n - len(rare_rows)
+        # at least half of `size` rows without rare levels, however many others there are
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
         # turn positions among the rows without rare levels into positions among all rows
@@ -249,10 +251,14 @@ def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> n
 
 
 def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `size` of the positions 0..n-1, drawn without replacement, rising; memory grows with `size` only."""
+    """Return `size` of the positions 0..n-1, drawn without replacement, rising.
+
+    Up to n / 2 of them, memory grows with `size` only.
+    """
     if 2 * size > n:
         return np.setdiff1d(np.arange(n), _draw_positions(n, n - size, rng), assume_unique=True)
-    chosen = np.zeros(0, dtype=np.int64)
-    while len(chosen) < size:  # the distinct values of independent draws are a random set
-        chosen = np.union1d(chosen, rng.integers(n, size=size - len(chosen) + size // 8 + 16))
-    return np.sort(rng.choice(chosen, size, replace=False, shuffle=False))
+    candidates = np.zeros(0, dtype=np.int64)
+    while len(candidates) < size:  # the distinct values of independent draws are a random set
+        # some more draws than lacking, 1/8 and 16, as some repeat others
+        candidates = np.union1d(candidates, rng.integers(n, size=size - len(candidates) + size // 8 + 16))
+    return np.sort(rng.choice(candidates, size, replace=False, shuffle=False))

@@ -112,7 +112,7 @@ class TableEstimator(ResultState, BaseEstimator):
         >>> BBLClassifier("pseudo").fit(X, y).result_.formula
         '`Survived` ~ .^2'
         """
-        training = self._read_training(X, y, sample_weight, self._needs_counts)
+        training = self._read_training(X, y, sample_weight, whole=self._needs_counts)
         with table_errors():
             result = self._fit_model(training)
         self._store_result(result, training)
@@ -120,7 +120,7 @@ class TableEstimator(ResultState, BaseEstimator):
 
     @property
     def _needs_counts(self) -> bool:
-        """Whether the model requires weights that are whole numbers."""
+        """Whether the model requires weights that are whole numbers: counts of rows."""
         return True
 
     def _fit_model(self, training: TrainingTable) -> Any:
@@ -136,8 +136,8 @@ class TableEstimator(ResultState, BaseEstimator):
         choice("unseen", self.unseen, ("raise", "ignore"))
         choice("missing", self.missing, MISSING)
         y_name = getattr(y, "name", None)
-        y = _checked_labels(self, y)
-        table = self._table(X, reset=True)
+        y = _check_labels(self, y)
+        table = self._read_features(X, reset=True)
         if not table.n:
             raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
         check_consistent_length(y, pd.RangeIndex(table.n))
@@ -148,6 +148,7 @@ class TableEstimator(ResultState, BaseEstimator):
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
         response = response_name(y_name, table.columns)
+        # categorical columns of an array were made from all rows; categories of rows of weight 0 alone are no levels
         if as_frame(X) is None and len(weighted_rows) < table.n:
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
         data = with_response(table, response, y, classes)
@@ -157,7 +158,7 @@ class TableEstimator(ResultState, BaseEstimator):
         """Return whether `fit` was called; scikit-learn's default mistakes lambda_ for a fitted attribute."""
         return hasattr(self, "result_")
 
-    def _table(self, X, reset: bool) -> Frame:
+    def _read_features(self, X, reset: bool) -> Frame:
         """Return X as a table with the names of the features as column names.
 
         `reset` (in `fit`) stores number and names of the columns; otherwise they are checked against the stored ones.
@@ -170,6 +171,7 @@ class TableEstimator(ResultState, BaseEstimator):
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
+        # columns without names are called x0, x1, ..., as by scikit-learn
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return replace(frame, columns=tuple(names), argument="X")
 
@@ -183,12 +185,12 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed them, is left out."""
         fitted_classes, classes = set(result.labels.groups), training.classes
         self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
-        self.result_ = result.with_priors(_weighted_priors(self.class_weight, classes, result))
+        self.result_ = result.with_priors(_make_priors(self.class_weight, classes, result))
 
-    def _scores(self, X) -> np.ndarray:
+    def _class_scores(self, X) -> np.ndarray:
         """Return the class scores (n, K) of the rows of X."""
         check_is_fitted(self)
-        return self.result_._new_scores(self._table(X, reset=False), self.unseen)
+        return self.result_._new_scores(self._read_features(X, reset=False), self.unseen)
 
     def predict(self, X) -> np.ndarray:
         """Return the most likely class of each row, shape (n,).
@@ -213,10 +215,10 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         >>> model.predict(X.head(2)).tolist()
         ['No', 'No']
         """
-        scores = self._scores(X)
+        scores = self._class_scores(X)
         predicted = self.classes_[first_largest(scores)]
         dropped = np.isnan(scores).any(axis=1)
-        if dropped.any():
+        if dropped.any():  # nan needs floats or objects
             predicted = predicted.astype(float if predicted.dtype.kind in "iuf" else object)
             predicted[dropped] = np.nan
         return predicted
@@ -267,7 +269,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         >>> model.predict_log_proba(X.head(1)).round(3).tolist()
         [[-0.133, -2.08]]
         """
-        return log_probabilities(self._scores(X))
+        return log_probabilities(self._class_scores(X))
 
     def decision_function(self, X) -> np.ndarray:
         """Return ``F_y(x)`` of eq. (29), the log-odds of each class.
@@ -292,7 +294,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         >>> model.decision_function(X.head(2)).round(3).tolist()
         [-1.946, -1.946]
         """
-        scores = link(self._scores(X))
+        scores = link(self._class_scores(X))
         return scores[:, 1] if len(self.classes_) == 2 else scores
 
 
@@ -308,32 +310,32 @@ def table_errors() -> Iterator[None]:
         raise BBLTypeError(text, column=error.column, argument="X") from error
 
 
-def _checked_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
+def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
     """Check the classes y and return them as an array (n,)."""
     if y is None:
         raise DataError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.", argument="y")
     y = column_or_1d(y, warn=True)
-    missing = pd.isna(y)
-    if missing.any():
-        raise DataError(f"y has {missing.sum()} missing values (NaN). Drop these rows.", argument="y")
+    is_missing = pd.isna(y)
+    if is_missing.any():
+        raise DataError(f"y has {is_missing.sum()} missing values (NaN). Drop these rows.", argument="y")
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # refuses infinite and complex
     try:
         np.unique(y)
     except TypeError:
-        kinds = ", ".join(sorted({type(v).__name__ for v in y}))
+        type_names = ", ".join(sorted({type(label).__name__ for label in y}))
         raise BBLTypeError(
-            f"y mixes labels of the types {kinds}. Make them all strings or all numbers.", argument="y"
+            f"y mixes labels of the types {type_names}. Make them all strings or all numbers.", argument="y"
         ) from None
     check_classification_targets(y)
     return y
 
 
-def _weighted_priors(
+def _make_priors(
     class_weight: Mapping | str | None, classes: np.ndarray, result: ClassifierResults
 ) -> dict | str | None:
-    """Return the argument of `with_priors` for `class_weight`: shares proportional to weight times training share.
+    """Return the argument of `with_priors` for `class_weight`: a dict from class to its share in predictions.
 
-    None without weights, "equal" for "balanced".
+    Shares are proportional to class weight times training share. None without weights, "equal" for "balanced".
     """
     if class_weight is None:
         return None
@@ -343,7 +345,7 @@ def _weighted_priors(
             if name not in class_names:
                 raise OptionError(f"class_weight names {name!r}, which is no class of y.", argument="class_weight")
             real(f"class_weight[{name!r}]", weight, 0.0)
-        class_weights = np.array([class_weight.get(g, 1.0) for g in result.labels.groups])
+        class_weights = np.array([class_weight.get(group, 1.0) for group in result.labels.groups])
         shares = class_weights * result.class_shares
         if not shares.sum() > 0.0:
             raise OptionError(

@@ -97,6 +97,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self):
+        """Return scikit-learn's description of the inputs: cells may be missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
@@ -131,10 +132,15 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         X = validate_data(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2, ensure_min_features=2
         )
-        n = self.n_clusters
-        groups: Any = n if n is None or isinstance(n, tuple | list | np.ndarray) else (n, n)
+        n_clusters = self.n_clusters
+        groups: Any = (
+            n_clusters
+            if n_clusters is None or isinstance(n_clusters, tuple | list | np.ndarray)
+            else (n_clusters, n_clusters)
+        )
         self.result_ = bicluster(
-            None, X, groups, seed=int(check_random_state(self.random_state).randint(2**31 - 1)), n_init=self.n_init,
+            formula=None, data=X, groups=groups,  # no formula: X is a matrix
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)), n_init=self.n_init,
             n_jobs=1 if self.n_jobs is None else self.n_jobs, verbose=0, metric=self.metric, move=self.move,
             max_iter=self.max_iter,
         )  # fmt: skip
@@ -142,6 +148,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.block_means_ = self.result_.block_means.to_numpy()
         self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter
         a, b = self.result_.groups
+        # block r * b + c has the rows of row group r and the columns of column group c
         self.rows_ = np.repeat(self.row_labels_ == np.arange(a)[:, None], b, axis=0)
         self.columns_ = np.tile(self.column_labels_ == np.arange(b)[:, None], (a, 1))
         return self

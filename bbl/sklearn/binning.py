@@ -58,6 +58,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.method = method
 
     def __sklearn_tags__(self):
+        """Return scikit-learn's description of the inputs: cells may be missing, and "mdl" needs classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.target_tags.required = self.method == "mdl"
@@ -90,23 +91,23 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> BinningTransformer(2).fit(X).n_features_in_
         1
         """
-        count, method = integer("bins", self.bins, 2), choice("method", self.method, CUTS)
+        max_bins, method = integer("bins", self.bins, 2), choice("method", self.method, CUTS)
         array = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan")
-        groups = None
+        class_codes = None
         if method == "mdl":
             if y is None:
                 raise DataError(
                     f"{type(self).__name__} requires y to be passed, but the target y is None.", argument="y"
                 )
             check_consistent_length(array, y)
-            groups = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
+            class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
         row_weights = None if sample_weight is None else column_or_1d(sample_weight)
         weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
         self.cuts_ = []
         for column in array.T:
             is_used = ~np.isnan(column) & (weights > 0)
-            used_groups = None if groups is None else groups[is_used]
-            self.cuts_.append(find_cuts(column[is_used], weights[is_used], method, count, used_groups))
+            used_codes = None if class_codes is None else class_codes[is_used]
+            self.cuts_.append(find_cuts(column[is_used], weights[is_used], method, max_bins, used_codes))
         return self
 
     def transform(self, X: ArrayLike) -> np.ndarray:

@@ -23,6 +23,7 @@ from bbl.sklearn.base import TableClassifier, TrainingTable
 
 __all__ = ["BBLClassifier"]
 
+# parameters of the estimator that are options of the method under the same name
 ENGINE_PARAMETERS = ("lambda_", "lambdah", "eps", "prior_count", "tolerance", "itmax")
 
 
@@ -168,13 +169,16 @@ class BBLClassifier(TableClassifier):
         """Return the results of `bbl.bbl` for checked training data."""
         formula = _make_formula(training.response, self.pairs, self.order, training.features)
         return bbl(
-            _without_constants(formula, training.data, training.weighted_rows, self.missing),
+            _remove_constants(formula, training.data, training.weighted_rows, self.missing),
             training.data, training.weights, self.method, novarOk=True, testNull=False, missing=self.missing,
             log_z=self.log_z, n_jobs=effective_n_jobs(self.n_jobs), verbose=0, **self._engine_options(),
         )  # fmt: skip
 
     def _engine_options(self) -> dict[str, Any]:
-        """Return the options of the method: defaults of classifiers, parameters that are not None, and `options`."""
+        """Return the options of the method by name: `options` over parameters that are not None, over defaults.
+
+        Defaults are those of the method for classifiers, which differ from those of `bbl.bbl`.
+        """
         options = {name: getattr(self, name) for name in ENGINE_PARAMETERS if getattr(self, name) is not None}
         if isinstance(self.method, str) and not is_auto(self.method):
             options = {**engine_class(self.method).classifier, **options}
@@ -189,22 +193,25 @@ def _make_formula(response: str, pairs: str | Sequence | np.ndarray, order: int,
     """Return the formula of the parameters `pairs` and `order`; `names` are the columns of X."""
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        right = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
+        right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
     elif isinstance(pairs, Sequence | np.ndarray):
-        right = " + ".join([".", *(_term_text(term, names) for term in pairs)])
+        right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
     else:
         raise BBLTypeError(
             f"pairs must be 'all', 'none', the right-hand side of a formula or a list of pairs; got {pairs!r}.",
             argument="pairs",
         )
-    return f"{quoted(response)} ~ {right}"
+    return f"{quoted(response)} ~ {right_side}"
 
 
-def _term_text(term: object, names: Sequence[Hashable]) -> str:
+def _write_term(term: object, names: Sequence[Hashable]) -> str:
     """Return the text ``a:b`` of a term, a sequence of names or positions of columns."""
     columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
-    columns = [names[int(c)] if isinstance(c, int | np.integer) and 0 <= c < len(names) else c for c in columns]
-    are_names = all(isinstance(c, str) and c in names for c in columns)
+    columns = [
+        names[int(column)] if isinstance(column, int | np.integer) and 0 <= column < len(names) else column
+        for column in columns
+    ]
+    are_names = all(isinstance(column, str) and column in names for column in columns)
     if len(columns) < 2 or not are_names or len(set(columns)) < len(columns):
         raise OptionError(
             f"pairs has the entry {term!r}; give two different names or positions of the {len(names)} columns of X, or "
@@ -214,17 +221,17 @@ def _term_text(term: object, names: Sequence[Hashable]) -> str:
     return ":".join(map(quoted, columns))
 
 
-def _without_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
+def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
     """Return the formula less the predictors that are constant in the rows at `rows`; if all are, the first stays."""
     predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
         rows = rows[~missing_rows(data, predictors)[rows]]
-    constant = []
+    constant_names = []
     for name in predictors:
         column = factorise(name, data.column(name).iloc[rows], "keep")
         has_missing = column.missing() is not None
         n_used = column.used().sum() - (missing == "marginal" and has_missing)
         if n_used < 2 and not (missing == "raise" and has_missing):  # the fit raises the error of missing values
-            constant.append(name)
-    dropped = constant[1:] if len(constant) == len(predictors) else constant
-    return "".join([formula, *(f" - {quoted(name)}" for name in dropped)])
+            constant_names.append(name)
+    removed_names = constant_names[1:] if len(constant_names) == len(predictors) else constant_names
+    return "".join([formula, *(f" - {quoted(name)}" for name in removed_names)])

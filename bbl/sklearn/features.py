@@ -130,6 +130,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return isinstance(self.method, str) and self.method == NUMERIC
 
     def __sklearn_tags__(self):
+        """Return scikit-learn's description of the inputs: y is needed, columns are categories or numbers."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.categorical = not self._numeric
@@ -174,17 +175,17 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                 "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
             )
         if self._numeric:
-            self.model_: Any = self._fit_conjugate(X, y, True)
+            self.model_: Any = self._fit_conjugate(X, y, reset=True)
         else:
             self.model_ = self._fit_classifier(X, y)
             self.n_features_in_ = self.model_.n_features_in_
             if hasattr(self.model_, "feature_names_in_"):
                 self.feature_names_in_ = self.model_.feature_names_in_
-        self.classes_ = self._classes(self.model_)
+        self.classes_ = self._model_classes(self.model_)
         return self
 
-    def _classes(self, model: Any) -> np.ndarray:
-        """Return the classes that a fitted model knows."""
+    def _model_classes(self, model: Any) -> np.ndarray:
+        """Return the classes that a fitted model (as ``model_``) knows, sorted."""
         return model[0] if self._numeric else model.classes_
 
     def transform(self, X) -> np.ndarray:
@@ -209,7 +210,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         (2201, 2)
         """
         check_is_fitted(self, "model_")
-        return self._transform_scores(self._scores(self.model_, X))
+        return self._transform_scores(self._score_rows(self.model_, X))
 
     def fit_transform(self, X, y=None, **fit_params) -> np.ndarray:
         """Fit the model to all rows, and return out-of-fold scores of these rows.
@@ -241,19 +242,23 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         X = X if hasattr(X, "__getitem__") else np.asarray(X)
         scores = np.full((len(y), len(self.classes_)), np.nan)
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = StratifiedKFold(min(self.cv, self._largest_class(y)), shuffle=True, random_state=rng)
+        folds = StratifiedKFold(min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng)
         with warnings.catch_warnings():
             # the fit to all rows has warned already; classes with fewer rows than folds are handled below
             warnings.simplefilter("ignore", category=ConvergenceWarning)
             warnings.simplefilter("ignore", category=DataWarning)
             warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+            # row positions of training and validation; the splitter reads nothing but y
             for train, validation in folds.split(np.zeros(len(y)), y):
                 rows, labels = _safe_indexing(X, train), y[train]
                 model = (
-                    self._fit_conjugate(rows, labels, False) if self._numeric else self._fit_classifier(rows, labels)
+                    self._fit_conjugate(rows, labels, reset=False)
+                    if self._numeric
+                    else self._fit_classifier(rows, labels)
                 )
-                columns = np.searchsorted(self.classes_, self._classes(model))
-                scores[np.ix_(validation, columns)] = self._scores(model, _safe_indexing(X, validation))
+                # positions of the fold's classes among all, which are sorted
+                columns = np.searchsorted(self.classes_, self._model_classes(model))
+                scores[np.ix_(validation, columns)] = self._score_rows(model, _safe_indexing(X, validation))
         lowest = np.nanmin(scores, axis=1, keepdims=True)
         return self._transform_scores(np.where(np.isnan(scores), lowest, scores))
 
@@ -280,7 +285,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return np.array([f"score_{name}" for name in self.classes_], dtype=object)
 
-    def _largest_class(self, y: np.ndarray) -> int:
+    def _count_largest_class(self, y: np.ndarray) -> int:
         """Return the number of rows of the largest class; raise a DataError if it is 1."""
         n_rows = int(np.unique(y, return_counts=True)[1].max())
         if n_rows < 2:
@@ -303,26 +308,27 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     def _fit_conjugate(self, X, y, reset: bool) -> tuple[np.ndarray, list[tuple[np.ndarray, float]]]:
         """Return the model of method="conjugate": the classes (K,), and the rows (n_k, m) and constant c of each class.
 
-        `reset` stores number and names of the columns of X; else they are checked.
+        With `reset`, number and names of the columns of X are stored in the transformer; else X is checked for them.
         """
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=False)
         check_classification_targets(y)
         classes = np.unique(y)
         if len(classes) < 2:
             raise DataError(f"y has one class, {classes.tolist()[0]!r}; give rows of at least two classes.")
-        rows_by_class = [X[y == group] for group in classes]
+        rows_by_class = [X[y == label] for label in classes]
         c = (self.options or {}).get("c")
         return classes, [(group_rows, 0.5 * len(group_rows) if c is None else float(c)) for group_rows in rows_by_class]
 
-    def _scores(self, model: Any, X) -> np.ndarray:
-        """Return the scores (n, classes of the model) of rows by a fitted model."""
+    def _score_rows(self, model: Any, X) -> np.ndarray:
+        """Return the scores of rows by a fitted model (as ``model_``), shape (n, number of the model's classes)."""
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)
             _, rows_and_c = model
+            # rows of the class, their weights, c, and the rows to be scored
             return np.column_stack(
                 [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in rows_and_c]
             )
         with table_errors():
-            table = model._table(X, reset=False)
+            table = model._read_features(X, reset=False)
             normalised = True if self.normalised is None else flag("normalised", self.normalised)
-            return log_scores(model.result_, table, normalised, False, "ignore").to_numpy(float)
+            return log_scores(model.result_, table, normalised, prior=False, unseen="ignore").to_numpy(float)

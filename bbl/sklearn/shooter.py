@@ -195,6 +195,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         return _fit_terms(self, training)
 
     def __sklearn_tags__(self):
+        """Return scikit-learn's description of the inputs; y is needed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -223,10 +224,11 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         (2201, 5)
         """
         check_is_fitted(self)
-        design, table = self.result_.design, self._table(X, reset=False)
+        design, table = self.result_.design, self._read_features(X, reset=False)
         codes, missing = design.encode(table, self.unseen)
+        # result_.chosen: from each chosen term to the weights of its features
         features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
-        if (dropped := design.dropped(table)) is not None:
+        if (dropped := design.dropped(table)) is not None:  # which rows missing="drop" drops
             features[dropped] = np.nan
         return features
 
@@ -252,8 +254,10 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         names = self._column_names(input_features)
         feature_names: list[str] = []
         for term, weights in self.result_.chosen.items():  # term: positions of columns; weights: one row per feature
-            text = ":".join(names[i] for i in term)
-            feature_names += [text] if len(weights) == 1 else [f"{text}[{k}]" for k in range(1, len(weights) + 1)]
+            term_text = ":".join(names[i] for i in term)
+            feature_names += (
+                [term_text] if len(weights) == 1 else [f"{term_text}[{k}]" for k in range(1, len(weights) + 1)]
+            )
         return np.array(distinct_names(feature_names), dtype=object)
 
     def _column_names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:

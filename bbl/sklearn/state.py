@@ -14,7 +14,7 @@ class ResultState:
     """Mixin that pickles ``result_`` as plain text, numbers and arrays, in place of the package's objects."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, with ``result_`` as a dict of kind, meta and arrays."""
+        """Return the attributes, with ``result_`` as a dict of what a model file holds: kind, meta and arrays."""
         attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
         state = dict(attributes)
         if "result_" in state:

@@ -50,7 +50,7 @@ def keep_numbers(X: Any) -> Any:
 def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     """Return an array (n, m) as a DataFrame whose columns with fractional numbers are categorical.
 
-    Warns of those with so many values that a DataFrame with them would be refused as continuous.
+    A column with so many values that it would be refused as continuous in a DataFrame gives a warning.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind != "f":
@@ -59,7 +59,7 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
         column = factorise(k, data[k], "keep")
         try:
-            Factor.collect(column)
+            Factor.collect(column)  # refuses continuous columns
         except DataError:
             continuous.append(k)
         data[k] = data[k].astype("category")
@@ -69,7 +69,7 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
             f"Columns of X that look continuous: {shown}. Every number in them is a level of its own, so nothing is "
             "learnt about the numbers between; bin them first, for example with KBinsDiscretizer(encode='ordinal').",
             DataWarning,
-            stacklevel=4,
+            stacklevel=4,  # the line in `fit`
         )
     return data
 
@@ -89,7 +89,7 @@ def response_name(name: object, columns: Sequence[Hashable]) -> str:
 
 def with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
     """Return the table with y as a further, categorical column; labels that are not among `classes` are missing."""
-    levels = pd.Index(classes)
-    y_column = pd.Series(pd.Categorical.from_codes(levels.get_indexer(y), levels), index=table.index)
+    class_index = pd.Index(classes)
+    y_column = pd.Series(pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index)
     m = len(table.columns)
     return replace(table, columns=(*table.columns, response), get=lambda k: y_column if k == m else table.get(k))

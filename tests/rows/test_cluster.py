@@ -125,7 +125,7 @@ def test_workers_keep_prepared_blocks_while_they_have_room_and_no_bit_of_the_res
 
 
 def test_what_is_kept_stays_where_it_is(monkeypatch):
-    monkeypatch.setattr(cluster, "_room", lambda held: 100.0 - held)
+    monkeypatch.setattr(cluster, "_free_cache_bytes", lambda held: 100.0 - held)
     part = Part({(0, 0): make_rows(n=10)})
 
     def prepared_again(key, size):

@@ -30,7 +30,7 @@ from bbl.crossval import calibrated
 from bbl.design.design import EncodingRules
 from bbl.design.formula import check_formula
 from bbl.design.streams.adapters import lazy_source
-from bbl.design.streams.dask_passes import passes
+from bbl.design.streams.dask_passes import choose_cluster
 from bbl.design.streams.source import Source
 from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Weights
@@ -190,7 +190,7 @@ def prepare(
     level = check_relevance(run.relevance, engine, training)
     source, deal = lazy_source(training.data), None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
-    cluster = passes(source, run.client)
+    cluster = choose_cluster(source, run.client)
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
     rules = EncodingRules(

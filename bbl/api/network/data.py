@@ -89,7 +89,7 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
     rules = EncodingRules(declared=True, order=None)  # any interaction is read, so that the error below can name it
     encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
     design = encoded.design
-    term = design.terms.interactions.first(2)
+    term = design.terms.interactions.find_term(2)
     if term is not None:
         interaction = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(

@@ -75,23 +75,25 @@ def _stream_source(data: ArrowStream) -> Source:
     names = tuple(columns) if isinstance(columns, list | tuple) else None
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
-    types = getattr(data, "types", ())  # a relation has types
+    types = getattr(data, "types", ())  # only a relation has types
+    # other objects have no types, so that this list is empty
     enum_columns = [name for name, type_ in zip(names, types, strict=False) if getattr(type_, "id", "") == "enum"]
     text = f"the {type(data).__name__}"
 
     def read(wanted: list) -> Iterator[Batch]:
+        """Yield the batches of a new stream; columns of enums are marked as ordered."""
         projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
             projected = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
-        reader = pa.RecordBatchReader.from_stream(projected)
-        ordered = [name for name in reader.schema.names if name in enum_columns]
-        declared = declared_order(reader.schema)
-        declared = declared._replace(ordered=declared.ordered.union(ordered))
-        for batch in reader:
-            for name in ordered:
+        stream = pa.RecordBatchReader.from_stream(projected)
+        ordered_columns = [name for name in stream.schema.names if name in enum_columns]
+        declared = declared_order(stream.schema)
+        declared = declared._replace(ordered=declared.ordered.union(ordered_columns))
+        for batch in stream:
+            for name in ordered_columns:
                 batch = _mark_ordered(batch, name)
-            for first in range(0, batch.num_rows, BATCH_ROWS):
-                yield arrow_batch(batch.slice(first, BATCH_ROWS), "", declared)
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield arrow_batch(batch.slice(start, BATCH_ROWS), "", declared)
 
     return Source(names, read, text)
 
@@ -104,13 +106,13 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 class _Spool:
-    """A RecordBatchReader, which can be read once, with a copy of the wanted columns in a temporary Arrow file."""
+    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its wanted columns."""
 
     text = "the RecordBatchReader"
 
     def __init__(self, reader: pa.RecordBatchReader):
         self.pa, self.reader = pyarrow_for("A RecordBatchReader"), reader
-        self.names: list | None = None
+        self.names: list | None = None  # columns in the file; None before the reader is read
 
     def read(self, wanted: list) -> Iterator[Batch]:
         """Yield all rows from the file, to which the first call copies the wanted columns."""
@@ -135,8 +137,8 @@ class _Spool:
         writer = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
         for batch in self.reader:
             with _explain_write_errors():
-                for first in range(0, batch.num_rows, BATCH_ROWS):
-                    writer.write_batch(batch.select(wanted).slice(first, BATCH_ROWS))
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    writer.write_batch(batch.select(wanted).slice(start, BATCH_ROWS))
         with _explain_write_errors():
             writer.close()
 
@@ -166,6 +168,7 @@ def _polars_source(data: pl.LazyFrame) -> Source:
     names = tuple(data.collect_schema().names())
 
     def read(wanted: list) -> Iterator[Batch]:
+        """Yield what polars collects, batch by batch."""
         for frame in data.select(wanted).collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
             table = frame.to_arrow()
             for batch in table.to_batches():
@@ -178,6 +181,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
     """Return the source of a Dask DataFrame; a batch is a partition, computed wherever Dask does."""
 
     def read(wanted: list) -> Iterator[Batch]:
+        """Yield each partition; an error gets its name as attribute `bbl_place`, for `Source.batches`."""
         projected = data[wanted]
         for k in range(data.npartitions):
             place = f"partition {k} of the Dask DataFrame"
@@ -189,7 +193,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
             yield Batch(to_frame(partition), place)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) of the source of each partition; see `Source.parts`."""
+        """Return (function, *arguments) for the source of each partition; see `Source.parts`."""
         partitions = client.compute(data[names].to_delayed())  # futures of pandas DataFrames
         places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
         return [(_partition_source, partition, place) for partition, place in zip(partitions, places, strict=True)]
@@ -206,7 +210,7 @@ def _callable_source(data: Callable) -> Source:
     """Return the source of a callable that returns a new iterator of tables at each call."""
     text = f"what {getattr(data, '__name__', type(data).__name__)}() returns"
 
-    def tables() -> Iterator[TableLike]:
+    def make_tables() -> Iterator[TableLike]:
         """Return a new iterator of tables; refuse a callable that returns anything else."""
         iterator = data()
         if not isinstance(iterator, Iterable) or isinstance(iterator, str | bytes | dict | pd.DataFrame):
@@ -218,11 +222,12 @@ def _callable_source(data: Callable) -> Source:
         return iter(iterator)
 
     def read(wanted: list) -> Iterator[Batch]:
-        for k, table in enumerate(tables()):
+        """Yield each table whole, with all of its columns."""
+        for k, table in enumerate(make_tables()):
             place = f"batch {k} of {text}"
             yield Batch(to_frame(table), place)
 
-    first = next(tables(), None)
-    if first is None:
+    first_table = next(make_tables(), None)  # its columns are those of the source
+    if first_table is None:
         raise DataError(f"{text} has no batches. Give at least one row for each response group.", argument="data")
-    return Source(to_frame(first).columns, read, text)
+    return Source(to_frame(first_table).columns, read, text)

@@ -1,4 +1,8 @@
-"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and keeps their rows."""
+"""The two passes over a `Source` on the workers of a Dask cluster: each reads *parts* of it and keeps their rows.
+
+A *future* is Dask's handle of a value on a worker. A *sink* stores encoded rows; a *dealer* assigns rows to folds. K is
+the number of groups, m that of predictors.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,10 @@ from bbl.rows.stored import Bucket
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["OnCluster", "passes"]
+__all__ = ["OnCluster", "choose_cluster"]
 
 
-def passes(source: Source | None, client: Client | None) -> OnCluster | None:
+def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
     """Return the cluster whose workers make the passes over a source, or None if this process makes them.
 
     A Dask DataFrame is read by `client` or the active client, other data with parts only by `client`: its workers must
@@ -55,11 +59,11 @@ class OnCluster:
     def summarise(self, reader: Reader) -> SourceSummary:
         """Make the first pass over each part; return the summaries merged in the order of the parts."""
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
-        assert reader.source.parts is not None  # noqa: S101  # checked by passes()
+        assert reader.source.parts is not None  # noqa: S101  # checked by choose_cluster()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
         remote_reader = remote_value(self.client, _without_source(reader))
-        columns = map(list, zip(*parts, strict=True))  # functions, first arguments, second arguments, ...
-        self.first_passes = calls(self.client, _summarise_part, [remote_reader] * len(parts), *columns)
+        argument_columns = map(list, zip(*parts, strict=True))  # functions, first arguments, second arguments, ...
+        self.first_passes = calls(self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns)
         self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
         merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
@@ -70,22 +74,23 @@ class OnCluster:
         """Return a `TableSink` for few states, else a `ClusterSink`; arguments as in `bbl.rows.dealing.make_sink`."""
 
         def make_cluster_sink(*_: object) -> ClusterSink:
+            """Return an empty sink on the cluster; arguments of other sinks are not needed."""
             return ClusterSink(self.client, n_levels, weighted, masked)
 
         return make_sink(n, n_levels, K, nfold, weighted, masked, make_cluster_sink)
 
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink) -> int:
         """Make the second pass over each part; store the rows in the sink, and return their number."""
-        dealers = [None] * len(self.summaries) if dealer is None else dealer.for_parts(*self._group_sizes(design))
-        table = sink if isinstance(sink, TableSink) else None
-        arguments = remote_value(self.client, (_without_source(reader), design, table))
+        dealers = [None] * len(self.summaries) if dealer is None else dealer.split_by_part(*self._group_sizes(design))
+        table_sink = sink if isinstance(sink, TableSink) else None
+        arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
         parts = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
         self.first_passes = []
         if isinstance(sink, TableSink):
-            tables = self.client.gather(parts)
-            for _, counts in tables:
+            part_tables = self.client.gather(parts)
+            for _, counts in part_tables:
                 sink.counts += counts
-            return sum(n for n, _ in tables)
+            return sum(n for n, _ in part_tables)
         sink.parts = parts
         sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, parts))
         return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
@@ -96,8 +101,8 @@ class OnCluster:
             totals = [np.array([summary.total]) for summary in self.summaries]
             return [np.array([float(summary.n)]) for summary in self.summaries], totals
         name, response = design.response.name, design.response
-        sizes = [summary.columns[name].by_level(response, "data", True) for summary in self.summaries]
-        return [rows for rows, _ in sizes], [totals for _, totals in sizes]
+        part_sizes = [summary.columns[name].by_level(response, "data", skip_missing=True) for summary in self.summaries]
+        return [rows for rows, _ in part_sizes], [totals for _, totals in part_sizes]
 
 
 @dataclass
@@ -133,7 +138,7 @@ class _PartSink:
         self.buckets.setdefault((y, f), []).append(rows)
 
     def finish(self) -> Part:
-        """Return all rows."""
+        """Return all rows as one `Part`."""
         return Part({bucket: concatenate(chunks) for bucket, chunks in self.buckets.items()})
 
 
@@ -146,21 +151,25 @@ def _without_source(reader: Reader) -> Reader:
 
 
 def _summarise_part(reader: Reader, make_source: Callable, *arguments: Any) -> tuple[SourceSummary, list[UsedRows]]:
-    """Make the first pass over a part; return its summary and its batches."""
+    """Make the first pass over a part, whose source is ``make_source(*arguments)``; return summary and batches."""
     batches: list[UsedRows] = []
     return summarise(replace(reader, source=make_source(*arguments)), batches), batches
 
 
 def _get_summary(first_pass: tuple[SourceSummary, list[UsedRows]]) -> SourceSummary:
+    """Return the summary of a result of `_summarise_part`."""
     return first_pass[0]
 
 
 def _encode_part(
     arguments: tuple, dealer: Dealer | None, first_pass: tuple[SourceSummary, list[UsedRows]]
 ) -> Part | tuple[int, np.ndarray]:
-    """Make the second pass over a part; return its rows, or with a table (number of rows, counts of states)."""
-    reader, design, table = arguments  # table: `TableSink` or None
-    sink = _PartSink() if table is None else replace(table)
+    """Make the second pass over a part; return its rows, or with a `TableSink` (number of rows, counts of states).
+
+    `arguments` are (reader, design, the `TableSink` or None).
+    """
+    reader, design, table_sink = arguments
+    sink = _PartSink() if table_sink is None else replace(table_sink)
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bbl.design.columns import refuse_identifier
 from bbl.design.factors import Factor
-from bbl.design.frames import differing_categories
+from bbl.design.frames import describe_difference
 from bbl.design.values import Column, Counted, check_discrete, level_key
 
 __all__ = ["Merged"]
@@ -22,7 +22,7 @@ FIRST_CHECK_AT = 4096  # distinct values at which a column is first checked; the
 
 
 class Merged:
-    """The distinct values of a column and their counts, merged over batches; see `Column` for the attributes."""
+    """The distinct values of a column and their counts, merged over batches; other attributes are those of `Column`."""
 
     def __init__(self, name: Hashable):
         self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
@@ -30,7 +30,7 @@ class Merged:
         self.declared: bool | None = None  # None before the first batch
         self.ordered = False
         self.order_problem = ""
-        self._position: dict[tuple[str, Any], int] = {}
+        self._position: dict[tuple[str, Any], int] = {}  # in `values`, by `level_key`
         self._next_check_at = FIRST_CHECK_AT
 
     def add(self, column: Column, weights: np.ndarray | None) -> None:
@@ -63,14 +63,14 @@ class Merged:
         if self.declared != column.declared or self.ordered != column.ordered:
             problem = problem or "is not of the same categories in all batches. Declare them alike"
         elif self.declared and categories != self._categories:
-            problem = problem or differing_categories(self._categories, categories, "batches")
+            problem = problem or describe_difference(self._categories, categories, "batches")
         self.order_problem = self.order_problem or problem
         self.declared, self.ordered = self.declared and column.declared, self.ordered or column.ordered
 
     def _check(self) -> None:
         """Refuse continuous columns and identifiers early, before their values fill the memory."""
         self._next_check_at = 2 * len(self.values)
-        n_rows = 2**62  # more rows may come
+        n_rows = 2**62  # more rows may come, so that only the number of values can be too many
         check_discrete(self.name, list(zip(self.kinds, self.values, strict=True)), n_rows)
         if len(self.values) > MAX_DISTINCT:
             refuse_identifier(self.name, len(self.values), float(self.totals.sum()))
@@ -78,28 +78,28 @@ class Merged:
     def counted(self) -> Counted:
         """Return the values that occur, and all declared values; the missing value is last, and only if it occurs."""
         candidates = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
-        present = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
-        present.sort(key=lambda k: self.kinds[k] == "missing")
-        values, kinds = [self.values[k] for k in present], [self.kinds[k] for k in present]
-        declared = bool(self.declared), self.ordered, self.order_problem
-        return Counted(self.name, self.counts[present], values, kinds, *declared)
+        kept_positions = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
+        kept_positions.sort(key=lambda k: self.kinds[k] == "missing")
+        values, kinds = [self.values[k] for k in kept_positions], [self.kinds[k] for k in kept_positions]
+        declarations = bool(self.declared), self.ordered, self.order_problem
+        return Counted(self.name, self.counts[kept_positions], values, kinds, *declarations)
 
     def by_level(self, factor: Factor, argument: str, skip_missing: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows (L,) and the sum of weights (L,) of each level of `factor`.
 
         Missing values count as a level unless `skip_missing`. `argument` is the name of the data in messages.
         """
-        present = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
-        values, kinds = [self.values[k] for k in present], [self.kinds[k] for k in present]
-        column = Column(self.name, np.arange(len(present)), values, kinds, bool(self.declared), self.ordered)
+        kept_positions = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
+        values, kinds = [self.values[k] for k in kept_positions], [self.kinds[k] for k in kept_positions]
+        column = Column(self.name, np.arange(len(kept_positions)), values, kinds, bool(self.declared), self.ordered)
         codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
-        return np.bincount(codes, self.counts[present], L), np.bincount(codes, self.totals[present], L)
+        return np.bincount(codes, self.counts[kept_positions], L), np.bincount(codes, self.totals[kept_positions], L)
 
     def join(self, other: Merged) -> None:
         """Add the values and counts of `other` batches of the column."""
-        declared = bool(other.declared), other.ordered, other.order_problem
-        no_rows = np.zeros(0, dtype=np.intp)
-        self.add(Column(self.name, no_rows, other.values, other.kinds, *declared), None)
+        declarations = bool(other.declared), other.ordered, other.order_problem
+        no_rows = np.zeros(0, dtype=np.intp)  # a batch without rows adds the values; their counts follow
+        self.add(Column(self.name, no_rows, other.values, other.kinds, *declarations), weights=None)
         keys = (level_key(kind, value) for kind, value in zip(other.kinds, other.values, strict=True))
         positions = [self._position[key] for key in keys]
         np.add.at(self.counts, positions, other.counts)

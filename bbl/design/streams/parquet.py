@@ -32,8 +32,9 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 def _find_files(path: str, argument: str) -> list[str]:
     """Return the sorted Parquet files of a path, folder or glob; raise an error if there are none."""
     if os.path.isdir(path):
-        found = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
-        paths = [p for p in found if not any(name[0] in "._" for name in Path(p).relative_to(path).parts)]
+        paths_in_folder = sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES)
+        # without hidden files, and those in hidden folders
+        paths = [p for p in paths_in_folder if not any(name[0] in "._" for name in Path(p).relative_to(path).parts)]
     elif os.path.exists(path):
         paths = [path]
     else:
@@ -61,6 +62,7 @@ def parquet_source(paths: list[str], argument: str) -> Source:
     pa = pyarrow_for("A Parquet file")
     files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
+    # in a folder, names of subfolders such as year=2024 hold partition keys
     partitioning = pa.dataset.partitioning(flavor="hive") if any("=" in file for file in files) and root else None
     try:
         data = pa.dataset.dataset(files, format="parquet", partitioning=partitioning, partition_base_dir=root)
@@ -99,8 +101,8 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
 
     def read(names: list) -> Iterator[Batch]:
         """Yield the batches of all fragments with the columns `names`."""
-        first, row_groups = (0, None) if only is None else only
-        for fragment in islice(data.get_fragments(), first, None if only is None else first + 1):
+        k, row_groups = (0, None) if only is None else only
+        for fragment in islice(data.get_fragments(), k, None if only is None else k + 1):
             if row_groups is not None:
                 fragment = fragment.subset(row_group_ids=row_groups)
             place = f"the file {fragment.path!r}" if getattr(fragment, "path", "") else text
@@ -109,7 +111,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             except BBLError:
                 raise
             except Exception as error:
-                error.bbl_place = place  # type: ignore[attr-defined]
+                error.bbl_place = place  # type: ignore[attr-defined]  # for `Source.batches`
                 raise
 
     def read_fragment(fragment: Fragment, place: str, names: list) -> Iterator[Batch]:
@@ -122,6 +124,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
         texts = [name for name, type_ in types.items() if _kind(type_) == "text" and not is_dictionary(type_)]
         declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
+            # a file that has no dictionary of a column does not tell the order of its categories
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(categories=declared.categories - lost, lost=declared.lost | lost)
             options = ds.ParquetReadOptions(dictionary_columns=texts)
@@ -164,7 +167,7 @@ def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
     For a file of another format return [None].
     """
     parts: list[list[int] | None] = []
-    n_rows = PART_ROWS  # of the last part
+    n_rows = PART_ROWS  # of the last part; at first, so that the first row group opens a part
     for row_group in getattr(fragment, "row_groups", ()):
         if n_rows >= PART_ROWS:
             parts.append([])

@@ -24,7 +24,7 @@ from bbl.design.columns import (
     read_xlevels,
     refuse_no_rows_left,
 )
-from bbl.design.design import MANY, MISSING, Design, EncodingRules
+from bbl.design.design import MAX_UNCHECKED, MISSING, Design, EncodingRules
 from bbl.design.factors import Factor
 from bbl.design.formula import FormulaTerms, parse
 from bbl.design.streams.merged import Merged
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoded", "SourceSummary", "encode_rows", "encode_source", "summarise"]
 
+# {}: the place of the change or nothing, and what changed
 CHANGED = "the data changed between the two passes over them{}: {}. Read them again when nothing else writes to them."
 
 
@@ -123,10 +124,10 @@ def encode_source(
     """
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
-    weights_name = _weights_name(weights, source)
+    weights_name = _find_weights_name(weights, source)
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
-    declared = rules.declared  # levels are the model's, whether or not the rows have them
+    declared = rules.declared  # whether declared levels that do not occur count
     terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
@@ -141,15 +142,15 @@ def encode_source(
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
     has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2
-    if rules.check_pairs is not None and m > MANY and has_all_pairs:
+    if rules.check_pairs is not None and m > MAX_UNCHECKED and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
     design = Design(terms, response, predictors, missing, round(summary.incomplete), declared)
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
     nfold = 0 if deal is None else deal.nfold
     masked = missing == "marginal" and summary.has_missing
-    create_sink = make_sink if cluster is None else cluster.make_sink
-    sink = create_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
+    make_empty_sink = make_sink if cluster is None else cluster.make_sink
+    sink = make_empty_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
         sample, folds = sink.finish(nfold)
@@ -160,7 +161,7 @@ def encode_source(
     return Encoded(design, sample, folds)
 
 
-def _weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
+def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> Hashable | None:
     """Return `weights` if it is None or a column name of the source; refuse arrays and unknown names."""
     if weights is None or source.has(weights):
         return weights
@@ -241,14 +242,14 @@ def _make_factors(
         merged = summary.columns[name]
         factor = column_factor(merged.counted(), levels_by_name, missing, declared, is_response, sums_out)
         argument = "xlevels" if name in levels_by_name else "data"
-        return factor, *merged.by_level(factor, argument, is_response or missing == "marginal")
+        return factor, *merged.by_level(factor, argument, skip_missing=is_response or missing == "marginal")
 
     if terms.response is None:
-        response, rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
+        response, n_rows, totals = NO_RESPONSE, np.array([float(summary.n)]), np.array([summary.total])
     else:
-        response, rows, totals = make_factor(terms.response, True)
-        check_groups(response, rows, declared)
-    return response, [make_factor(name, False)[0] for name in terms.predictors], rows, totals
+        response, n_rows, totals = make_factor(terms.response, is_response=True)
+        check_groups(response, n_rows, declared)
+    return response, [make_factor(name, is_response=False)[0] for name in terms.predictors], n_rows, totals
 
 
 def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any) -> int:
@@ -259,17 +260,18 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
         with place_in_errors(batch.place):
             try:
                 rows, y = _encode_batch(design, batch, dtype)
-            except LevelError as error:
+            except LevelError as error:  # the first pass has seen all levels
                 place = f" (in {batch.place})" if batch.place else ""
                 text = CHANGED.format(place, str(error).partition(";")[0])
                 raise DataError(text, column=error.column, argument="data") from error
         n += rows.n
-        for k in np.unique(y):
-            group_rows = rows.rows(y == k) if (y != k).any() else rows
-            for f, fold_rows in [(0, group_rows)] if dealer is None else dealer.put(int(k), group_rows):
-                sink.put(int(k), f, fold_rows)
-    for k, f, fold_rows in () if dealer is None else dealer.remaining():
-        sink.put(k, f, fold_rows)
+        for group in np.unique(y):
+            group_rows = rows.rows(y == group) if (y != group).any() else rows
+            # without folds all rows are in the bucket of fold 0
+            for f, fold_rows in [(0, group_rows)] if dealer is None else dealer.put(int(group), group_rows):
+                sink.put(int(group), f, fold_rows)
+    for group, f, fold_rows in () if dealer is None else dealer.deal_remaining():
+        sink.put(group, f, fold_rows)
     return n
 
 
@@ -287,17 +289,18 @@ def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sam
         y[:] = design.response.encode(column, skip_missing=True)[0]
         if (is_missing := column.missing()) is not None:
             y[is_missing] = -1
-    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, None, missing), y
+    return Sample(codes, np.ones(batch.n) if batch.weights is None else batch.weights, missing=missing), y
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
     """Refuse data that changed between the passes: other number of rows `n`, sum of weights, or counts of levels."""
+    # sums of the two passes differ by rounding where weights are not whole numbers
     if n != summary.n or not np.isclose(sample.total, summary.total, rtol=1e-12):
         raise DataError(CHANGED.format("", f"{summary.n:,} rows at first, then {n:,}"), argument="data")
     pooled = sample.pooled
     for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
         merged = summary.columns[factor.name]
-        expected = merged.by_level(factor, "data", design.missing == "marginal")[1]
+        expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
         if not np.allclose(counts, expected, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"
             raise DataError(CHANGED.format("", text), column=factor.name, argument="data")

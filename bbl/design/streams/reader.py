@@ -23,7 +23,7 @@ from bbl.rows.sample import code_dtype
 __all__ = ["Reader", "UsedRows", "place_in_errors"]
 
 MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
-MAX_COLUMNS_AHEAD = 100  # of sources whose batches are coded ahead
+MAX_COLUMNS_AHEAD = 100  # of sources with more columns one batch is coded at a time
 
 
 class UsedRows(NamedTuple):
@@ -39,7 +39,8 @@ class UsedRows(NamedTuple):
     def narrow(self) -> UsedRows:
         """Return the same rows with codes of the narrowest integer type, to save memory."""
         columns = {
-            name: c._replace(codes=c.codes.astype(code_dtype(len(c.values)))) for name, c in self.columns.items()
+            name: column._replace(codes=column.codes.astype(code_dtype(len(column.values))))
+            for name, column in self.columns.items()
         }
         return self._replace(columns=columns)
 
@@ -80,14 +81,14 @@ class Reader:
             return
         n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
         batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
-        ahead = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
-        for used in read_ahead(self._coded, batches, ahead):
-            yield used
-            n_read += used.rows
+        n_threads = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
+        for used_rows in read_ahead(self._code_batch, batches, n_threads):
+            yield used_rows
+            n_read += used_rows.rows
             if self.step is not None:
                 self.step(1.0, f"{title}, {n_read:,} rows")
 
-    def _coded(self, batch: Batch) -> UsedRows:
+    def _code_batch(self, batch: Batch) -> UsedRows:
         """Return the used rows of a batch, with columns as codes and distinct values."""
         with place_in_errors(batch.place):
             weights = None
@@ -95,9 +96,9 @@ class Reader:
                 series = batch.frame.column(self.weights)
                 weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
             columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
-        return self._used_rows(batch, columns, weights)
+        return self._select_used_rows(batch, columns, weights)
 
-    def _used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
+    def _select_used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
         """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
         dropped = 0.0

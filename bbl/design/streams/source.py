@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import pandas as pd
 
-from bbl.design.frames import DeclaredOrder, Frame, decoded
+from bbl.design.frames import DeclaredOrder, Frame, decode_arrow
 from bbl.errors import BBLError, BBLTypeError, DataError
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> B
     names = tuple(batch.schema.names)
 
     def get(k: int) -> pd.Series:
-        return decoded(batch.column(k), names[k] in declared.categories)
+        """Return column k."""
+        return decode_arrow(batch.column(k), names[k] in declared.categories)
 
     return Batch(Frame(names, pd.RangeIndex(batch.num_rows), get, "data", batch, declared), place)
 

@@ -14,7 +14,7 @@ import pandas as pd
 from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import choice, near_match
 from bbl.design.frames import to_frame
-from bbl.design.weights import named_weights, own_weights
+from bbl.design.weights import named_weights, refuse_weights
 from bbl.errors import BBLTypeError, DataError, OptionError
 from bbl.results.effects.fit import EffectFit
 from bbl.results.effects.questions import find_level_codes, find_predictors
@@ -105,7 +105,7 @@ def make_effect_rows(
     if grid is not None and newdata is not None:
         raise OptionError("Give newdata or grid, not both: a grid makes its own rows.", argument="grid")
     if newdata is None:
-        own_weights(weights)
+        refuse_weights(weights)
     rows = (
         _make_grid(fit, grid) if grid is not None
         else _get_training_rows(fit) if newdata is None

@@ -19,7 +19,7 @@ from bbl.capabilities import WITH_ZEROS
 from bbl.checks import choice, generator, integer, verb
 from bbl.design.decisions import check_shares
 from bbl.design.frames import to_frame
-from bbl.design.weights import named_weights, own_weights
+from bbl.design.weights import named_weights, refuse_weights
 from bbl.errors import DataError, OptionError
 from bbl.model.clamped import MARGINS
 from bbl.model.states import sample_groups
@@ -105,7 +105,7 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     """
     self.engine.check_density("pnll()")
     if newdata is None:
-        own_weights(weights)
+        refuse_weights(weights)
         rows = self._rows()
         codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
     else:

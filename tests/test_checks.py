@@ -120,8 +120,8 @@ def numeric_options():
         if engine.tuned is not None:
             found[f"{name} grid"] = lambda v, e=engine: _pop_grid(e.name, {e.tuned.option: [v]})
     found["bayes tau of horseshoe"] = lambda v: ENGINES["bayes"](prior="horseshoe", tau=v)
-    found["shooter lambda_"] = lambda v: bbl.api.shooter._penalties(v, 3)
-    found["shooter penalties"] = lambda v: bbl.api.shooter._penalties([v, v], 2)
+    found["shooter lambda_"] = lambda v: bbl.api.shooter._check_penalties(v, 3)
+    found["shooter penalties"] = lambda v: bbl.api.shooter._check_penalties([v, v], 2)
     found["level"] = lambda v: bbl.checks.share("level", v)
     found["unbounded"] = lambda v: bbl.checks.real("h0", v)
     found["smooth"] = lambda v: bbl.networks.bnc("nb", "y ~ .", data, v)

@@ -110,15 +110,15 @@ def bicluster(
     [[1.0, 4.0], [2.0, 5.0]]
     """
     rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
-    algorithm = make_method(method, options, arguments(bicluster))
-    table, entries = TwoWay.from_data(formula, data, weights, algorithm.response)
+    biclusterer = make_method(method, options, arguments(bicluster))
+    table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)
     cells = Cells.from_entries(*entries, table.shape)
     n_groups = None if groups is None else _checked_groups(groups, table.shape)
-    n_levels = 1 if table.levels is None or algorithm.response != "levels" else len(table.levels.levels)
-    with progress_bar(algorithm.steps(n_init, n_groups, table.shape), "bicluster", verbose) as progress:
-        clustering = algorithm.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
+    n_levels = 1 if table.levels is None or biclusterer.response != "levels" else len(table.levels.levels)
+    with progress_bar(biclusterer.steps(n_init, n_groups, table.shape), "bicluster", verbose) as progress:
+        clustering = biclusterer.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)
     call_string = _call_string(formula, weights, n_groups, method, options)
-    fit = BiclusterResults.from_found(call_string, table, algorithm, cells, clustering)
+    fit = BiclusterResults.from_found(call_string, table, biclusterer, cells, clustering)
     _warn_unconverged(fit)
     return fit
 
@@ -145,15 +145,15 @@ def _call_string(
     formula: str | None, weights: Weights | None, groups: tuple[int, int] | None, method: str, options: dict
 ) -> str:
     """Return the call as text, without options that are arrays."""
-    shown: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
+    call_arguments: dict[str, Any] = {"data": "data"} if formula is None else {"formula": formula, "data": "data"}
     if weights is not None:
-        shown["weights"] = weights if isinstance(weights, str) else "weights"
+        call_arguments["weights"] = weights if isinstance(weights, str) else "weights"
     if groups is not None:
-        shown["groups"] = groups
+        call_arguments["groups"] = groups
     if method != "prototype":
-        shown["method"] = method
-    plain = {name: value for name, value in options.items() if isinstance(value, str | int | float | tuple)}
-    return call_text("bicluster", {**shown, **plain})
+        call_arguments["method"] = method
+    scalar_options = {name: value for name, value in options.items() if isinstance(value, str | int | float | tuple)}
+    return call_text("bicluster", {**call_arguments, **scalar_options})
 
 
 def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
@@ -161,9 +161,10 @@ def _checked_groups(groups: object, shape: tuple[int, int]) -> tuple[int, int]:
     if not isinstance(groups, tuple | list | np.ndarray) or len(groups) != 2:
         raise BBLTypeError(f"groups must be (row groups, column groups); got {groups!r}.", argument="groups")
     n_groups = integer("groups", groups[0], 1), integer("groups", groups[1], 1)
-    for k, axis_name, n in zip(n_groups, ("rows", "columns"), shape, strict=True):
-        if k > n:
+    for n_of_axis, axis_name, axis_length in zip(n_groups, ("rows", "columns"), shape, strict=True):
+        if n_of_axis > axis_length:
             raise OptionError(
-                f"groups={n_groups}: there are {n} {axis_name}, fewer than {k} groups.", argument="groups"
+                f"groups={n_groups}: there are {axis_length} {axis_name}, fewer than {n_of_axis} groups.",
+                argument="groups",
             )
     return n_groups

@@ -26,8 +26,8 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
         columns = [frame.column(name).array for name in frame.columns]
     if not columns or not len(columns[0]):
         raise DataError("data have no rows or no columns.", argument="data")
-    codes = [pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns]
-    return np.column_stack(codes), np.array([column_codes.max() + 1 for column_codes in codes])
+    codes_by_column = [pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns]
+    return np.column_stack(codes_by_column), np.array([column_codes.max() + 1 for column_codes in codes_by_column])
 
 
 @verb

@@ -67,34 +67,34 @@ def enrichment(
     <BLANKLINE>
     A known pair comes before another one with probability 0.8125 (rank test: p = 0.133)
     """
-    ranked = _read_name_tuples("terms", terms)
-    names = dict.fromkeys(name for term in ranked for name in term) if predictors is None else list(predictors)
-    position = {name: i for i, name in enumerate(names)}
-    for name in (name for term in ranked for name in term):
-        if name not in position:
-            text = f"terms name {name!r}, which is not among the predictors{near_match(name, position) or '.'}"
-            raise DataError(f"{text} Name all of them in predictors.", argument="terms")
-    all_known = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
-    invalid = next((pair for pair in all_known if len(pair) != 2), None)
+    ranked_terms = _read_name_tuples("terms", terms)
+    names = dict.fromkeys(name for term in ranked_terms for name in term) if predictors is None else list(predictors)
+    position_of = {name: i for i, name in enumerate(names)}
+    for name in (name for term in ranked_terms for name in term):
+        if name not in position_of:
+            message = f"terms name {name!r}, which is not among the predictors{near_match(name, position_of) or '.'}"
+            raise DataError(f"{message} Name all of them in predictors.", argument="terms")
+    all_known_pairs = {frozenset(pair) for pair in _read_name_tuples("known_pairs", known_pairs)}
+    invalid = next((pair for pair in all_known_pairs if len(pair) != 2), None)
     if invalid is not None:
         raise DataError(f"known_pairs holds {tuple(invalid)!r}; give two different names each.", argument="known_pairs")
-    known = {pair for pair in all_known if pair <= position.keys()}
-    ranked_pairs = list(dict.fromkeys(frozenset(pair) for term in ranked for pair in combinations(term, 2)))
-    if not ranked_pairs or not known:
+    known_set = {pair for pair in all_known_pairs if pair <= position_of.keys()}
+    ranked_pairs = list(dict.fromkeys(frozenset(pair) for term in ranked_terms for pair in combinations(term, 2)))
+    if not ranked_pairs or not known_set:
         argument = "terms" if not ranked_pairs else "known_pairs"
         raise DataError(f"{argument} holds no pair of the predictors; there is nothing to compare.", argument=argument)
-    is_known = np.array([pair in known for pair in ranked_pairs])
-    n_known, n_pairs = len(known), len(position) * (len(position) - 1) // 2
-    lengths = [n for n in TOP if n < len(ranked_pairs)] + [len(ranked_pairs)]
+    is_known = np.array([pair in known_set for pair in ranked_pairs])
+    n_known, n_pairs = len(known_set), len(position_of) * (len(position_of) - 1) // 2
+    lengths = [length for length in TOP if length < len(ranked_pairs)] + [len(ranked_pairs)]
     if top is not None:
-        lengths = [integer("top", n, 1, len(ranked_pairs)) for n in top]
+        lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]
     list_lengths = np.array(lengths, dtype=np.int64)
     observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
     expected = list_lengths * n_known / n_pairs
     enriched = pd.DataFrame(
         {"top": list_lengths, "observed": observed, "expected": expected, "enrichment": observed / expected, "p": p}
     )
-    pairs = [sorted(pair, key=position.__getitem__) for pair in ranked_pairs]
+    pairs = [sorted(pair, key=position_of.__getitem__) for pair in ranked_pairs]
     frame = pd.DataFrame(pairs, columns=["predictor", "predictor2"]).assign(known=is_known)
     return EnrichmentResults(enriched, *rank_test(is_known, n_pairs, n_known), frame, n_pairs, n_known)
 
@@ -105,8 +105,10 @@ def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]
         if "predictors" in terms.columns:
             terms = terms["predictors"].tolist()
         else:
-            columns = [c for c in terms.columns if re.fullmatch(r"predictor\d*", str(c))] or list(terms.columns[:2])
-            cells = terms[columns].astype(object).to_numpy()
+            name_columns = [column for column in terms.columns if re.fullmatch(r"predictor\d*", str(column))] or list(
+                terms.columns[:2]
+            )
+            cells = terms[name_columns].astype(object).to_numpy()
             terms = [[name for name in row if not pd.isna(name)] for row in cells]
     if isinstance(terms, str) or not isinstance(terms, Iterable):
         raise BBLTypeError(

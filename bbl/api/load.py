@@ -27,11 +27,11 @@ def _find_kinds() -> dict[str, Any]:
     return {vars(cls)["kind"]: cls for cls in classes if isinstance(vars(cls).get("kind"), str)}
 
 
-KINDS = _find_kinds()
+KINDS = _find_kinds()  # classes of results by their kind in a model file
 
 
 def restored(kind: str, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Return the fitted model of this `kind` whose method `pack` returned `meta` and `arrays`."""
+    """Return the fitted model of this `kind`, from the `meta` and `arrays` that its method `pack` returned."""
     return KINDS[kind].unpack(meta, arrays)
 
 
@@ -81,10 +81,12 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     """
     if kind is not None and not isinstance(kind, type):
         raise BBLTypeError(f"kind must be a class of results, such as bbl.BBLResults; got {kind!r}.", argument="kind")
-    name, meta, arrays = read_any(path, KINDS)
-    if kind is not None and not issubclass(KINDS[name], kind):
-        raise ModelFileError(f"{path} holds {KINDS[name].__name__}, not {kind.__name__}; leave kind out, or name that.")
+    stored_kind, meta, arrays = read_any(path, KINDS)
+    if kind is not None and not issubclass(KINDS[stored_kind], kind):
+        raise ModelFileError(
+            f"{path} holds {KINDS[stored_kind].__name__}, not {kind.__name__}; leave kind out, or name that."
+        )
     try:
-        return restored(name, meta, arrays)
+        return restored(stored_kind, meta, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, BBLError) as error:
         raise ModelFileError(f"{path} is not a model of this package ({error}); save the model again.") from error

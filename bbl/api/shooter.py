@@ -1,7 +1,7 @@
 """The public function `shooter`: sparse logistic regression on products of predictors.
 
-Terms: a *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of penalties that were
-fitted; a *stage* is the fit of a penalty to the terms up to an order.
+A *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of penalties that were
+fitted; a *stage* is the fit of one penalty to the terms up to an order. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bbl.stats.loss_record import HELD_OUT, LossRecord, shares_loss
 
 __all__ = ["shooter"]
 
-RULES = ("ebic", "cv")
+RULES = ("ebic", "cv")  # by which penalties are chosen
 MAX_ALL_PAIRS = 2000  # predictors; with more, the pairs of screen="all" would be over 2 million candidates
 
 
@@ -155,13 +155,18 @@ def shooter(
     choice("screen", screen, SCREENS)
     choice("missing", missing, ("raise", "drop", "level"))
     order = integer("order", order, 1)
-    rule, penalties = _penalties(lambda_, order)  # penalties: None if `rule` chooses them
+    rule, penalties = _check_penalties(lambda_, order)  # penalties: None if `rule` chooses them
     choice("scale", scale, ("sum", "mean"))
     refit, nfold = _check_refit(refit), integer("nfold", nfold, 2)
     workers, rng = n_workers(n_jobs), generator(seed)
-    shown = {"order": (order, 3), "lambda_": (lambda_, "ebic"), "penalty": (penalty, "group"), "refit": (refit, "auto")}
-    shown |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
-    call_string = call_text("shooter", _changed_arguments(formula, weights, shown))
+    shown_options = {
+        "order": (order, 3),
+        "lambda_": (lambda_, "ebic"),
+        "penalty": (penalty, "group"),
+        "refit": (refit, "auto"),
+    }
+    shown_options |= {"screen": (screen, "heredity"), "scale": (scale, "sum"), "missing": (missing, "raise")}
+    call_string = call_text("shooter", _changed_arguments(formula, weights, shown_options))
     check_formula(formula)
     refuse_batches(data, "shooter()", "data")
     rules = EncodingRules(order=None, sums_out="missing_marginal" not in ShooterResults.refusals)
@@ -181,12 +186,12 @@ def shooter(
     _warn_no_terms_or_separation(design, sample, selection, penalties, penalty == "group", screen)
     class_totals = np.bincount(sample.response, sample.weights, K)
     loss = _out_of_fold_loss(selection, class_totals, rule)
-    warn_record(loss, 4)
-    path, entered = path_frame(selection, sample.total)
+    warn_record(loss, stacklevel=4)
+    path, entry_rows = path_frame(selection, sample.total)
     chosen_penalties = selection.path[selection.chosen].penalty.lambdas
     return ShooterResults(
         call_string, design, sample, index, selection.weights, selection.intercept, selection.refitted,
-        selection.unbounded, chosen_penalties, penalty, path, entered, class_totals / sample.total, stored_loss=loss,
+        selection.unbounded, chosen_penalties, penalty, path, entry_rows, class_totals / sample.total, stored_loss=loss,
     )  # fmt: skip
 
 
@@ -201,7 +206,7 @@ def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) ->
     return LossRecord(loss, shares_loss(class_totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
-def _penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str, tuple[float, ...] | None]:
+def _check_penalties(lambda_: str | float | Sequence[float], order: int) -> tuple[str, tuple[float, ...] | None]:
     """Check `lambda_`; return (rule, None), or ("given", penalty of each order)."""
     if isinstance(lambda_, str):
         return choice("lambda_", lambda_, RULES), None
@@ -223,21 +228,23 @@ def _check_refit(refit: str | bool) -> str | bool:
 
 def _changed_arguments(formula: str, weights: Weights | None, options: dict[str, tuple]) -> dict[str, Any]:
     """Return the arguments to show in the text of the call; `options` are (value, default) by name."""
-    shown: dict[str, Any] = {"formula": formula, "data": "data"}
+    arguments: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
-        shown["weights"] = weights if isinstance(weights, str) else "weights"
+        arguments["weights"] = weights if isinstance(weights, str) else "weights"
     for name, (value, default) in options.items():
         if type(value) is not type(default) or value != default:
-            shown[name] = value if isinstance(value, str | bool | int | float) else [float(v) for v in value]
-    return shown
+            arguments[name] = (
+                value if isinstance(value, str | bool | int | float) else [float(number) for number in value]
+            )
+    return arguments
 
 
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     """Raise an error if the formula has interactions, or the fit would need too much time or memory."""
     names, m = design.labels.names, len(design.labels.names)
-    pair = design.terms.interactions.find_term(2)
-    if pair is not None:
-        interaction = ":".join(str(names[i]) for i in pair)
+    interacting_pair = design.terms.interactions.find_term(2)
+    if interacting_pair is not None:
+        interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
             f"formula {design.terms.text!r}: it has the interaction {interaction}, but "
             f"{ShooterResults.refusals['pairs']}. Write 'y ~ .' or 'y ~ a + b', and the most predictors of a "
@@ -249,25 +256,31 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
             f"screen='all' takes all pairs of up to {MAX_ALL_PAIRS} predictors, not of {m}; use 'heredity'.",
             argument="screen",
         )
-    needed = 4.0 * sample.codes.nbytes + 2e8  # bytes: codes and copies of them, and working memory
-    check_memory(needed, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer.")
+    needed_bytes = 4.0 * sample.codes.nbytes + 2e8  # bytes: codes and copies of them, and working memory
+    check_memory(needed_bytes, f"A sparse regression on {sample.n} rows of {m} predictors", "Give fewer.")
 
 
 def _warn_no_terms_or_separation(
-    design: Design, sample: Sample, selection: Choice, penalties: tuple[float, ...] | None, group: bool, screen: str
+    design: Design,
+    sample: Sample,
+    selection: Choice,
+    penalties: tuple[float, ...] | None,
+    uses_group_penalty: bool,
+    screen: str,
 ) -> None:
     """Warn if no term is chosen under given `penalties`, or if refitted terms separate groups.
 
-    `penalties` are None if a rule chose them; `group` is True for the group penalty.
+    `penalties` are None if a rule chose them; `uses_group_penalty` is False for the l1 penalty.
     """
     if penalties is not None and not selection.weights:
         problem = Problem.make(
             sample.codes, design.n_levels.tolist(), sample.response, len(design.labels.groups), sample.weights
         )
-        first = largest_penalty(problem, group, screen)
+        largest = largest_penalty(problem, uses_group_penalty, screen)
         warnings.warn(
-            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {first:.6g} on "
-            f"the sum of losses ({first / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or 'cv'.",
+            f"lambda_ keeps no term: with one penalty for all orders the first comes in below {largest:.6g} on "
+            f"the sum of losses ({largest / sample.total:.6g} with scale='mean'). Give a smaller one, or 'ebic' or "
+            "'cv'.",
             DataWarning,
             stacklevel=4,
         )
@@ -285,28 +298,34 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
     """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
 
     `total` is the sum of the weights of the data. A term entered at the earliest row from which on, up to the chosen
-    row, all compared rows have the term: the last stages of all penalties, or all stages of a single penalty.
+    row, all compared rows have the term. These are the last stages of all penalties, or all stages of a single penalty.
     """
     rows: list[tuple] = []
     is_last_stage, terms_of_rows = [], []
-    for k, point in enumerate(selection.path):
-        for order, stage in enumerate(point.stages, 1):
-            is_last = order == len(point.stages)
+    for path_position, path_point in enumerate(selection.path):
+        for order, stage in enumerate(path_point.stages, 1):
+            is_last = order == len(path_point.stages)
             is_last_stage.append(is_last)
             terms_of_rows.append(stage.weights.keys())
-            tail = (point.ebic, *point.held_out_loss) if is_last else (np.nan,) * 3
-            penalty, n_terms, is_chosen = point.penalty.lambdas[order - 1], len(stage.weights), k == selection.chosen
+            final_losses = (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
+            penalty, n_terms, is_chosen = (
+                path_point.penalty.lambdas[order - 1],
+                len(stage.weights),
+                path_position == selection.chosen,
+            )
             losses = (stage.loss / total, stage.objective)
-            rows.append((k, order, penalty, *losses, n_terms, stage.violation, *tail, is_last and is_chosen))
+            rows.append(
+                (path_position, order, penalty, *losses, n_terms, stage.violation, *final_losses, is_last and is_chosen)
+            )
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
-    compared_rows = [r for r in range(chosen_row + 1) if is_last_stage[r] or len(selection.path) == 1]
-    entered = []
+    compared_rows = [row for row in range(chosen_row + 1) if is_last_stage[row] or len(selection.path) == 1]
+    entry_rows = []
     for term in selection.weights:
         entry_row = chosen_row
-        for r in reversed(compared_rows):
-            if term not in terms_of_rows[r]:
+        for row in reversed(compared_rows):
+            if term not in terms_of_rows[row]:
                 break
-            entry_row = r
-        entered.append(entry_row)
-    return frame, np.array(entered, dtype=np.int64)
+            entry_row = row
+        entry_rows.append(entry_row)
+    return frame, np.array(entry_rows, dtype=np.int64)

@@ -1,7 +1,7 @@
 """Training data of the public functions that fit models: their arguments, and the conversion of rows to codes.
 
 A *design* is a formula read against data: predictors, levels and terms. Data that are *read in batches* (files, Dask,
-...) do not fit into memory as a table.
+...) are never in memory as a table; a *source* reads them. A *deal* describes folds to which rows are dealt meanwhile.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["FEWER_PREDICTORS", "EncodedData", "TrainingData", "encode_data", "refuse_batches", "user_folds"]
 
+# advice where memory runs out
 FEWER_ROWS = "Use fewer rows or columns, or give a file, which is read in batches."
 FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
 
@@ -92,7 +93,7 @@ class EncodedData:
 
 
 def refuse_batches(data: object, purpose: str, argument: str) -> None:
-    """Raise an OptionError if `data` are read in batches; `purpose` names the part that needs all rows in memory."""
+    """Raise an OptionError if `data` are read in batches; `purpose` says what needs all rows in memory."""
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
@@ -133,17 +134,19 @@ def encode_data(
                 training.formula, frame, weights, training.xlevels, training.novarOk, training.missing, rules
             )
         survey = None if survey is None else replace(survey, rows=row_positions)
-        return EncodedData(design, sample, index, frame, row_positions, None, survey=survey)
-    arguments = (training.formula, weights, training.xlevels, training.novarOk, training.missing)
+        return EncodedData(design, sample, index, frame, row_positions, dealt_folds=None, survey=survey)
+    call_arguments = (training.formula, weights, training.xlevels, training.novarOk, training.missing)
     with (
         progress_bar(None, "reading", verbose) as progress,
         out_of_memory("Formula and levels of the data", FEWER_PREDICTORS),
     ):
         encoded = encode_source(
-            source, *arguments, deal=deal, step=progress, cluster=cluster, rules=rules, workers=workers
+            source, *call_arguments, deal=deal, step=progress, cluster=cluster, rules=rules, workers=workers
         )
     no_positions = np.zeros(0, dtype=np.intp)
-    return EncodedData(encoded.design, encoded.sample, None, None, no_positions, encoded.folds)
+    return EncodedData(
+        encoded.design, encoded.sample, index=None, frame=None, row_positions=no_positions, dealt_folds=encoded.folds
+    )
 
 
 def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:

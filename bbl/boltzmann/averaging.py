@@ -1,6 +1,7 @@
 """`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities are averaged.
 
-A *member* is a tuned engine, fitted to all rows. K counts groups, M members, N validated rows.
+A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of validated rows, n of
+rows, m of predictors.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["PREPARED_AS", "Averaged", "Member", "fit_average", "hide_rows", "out
 SINGLE_HOLDOUT_ABOVE = 5000  # distinct rows; with more, one fifth is held out once instead of five folds
 TUNING_ROWS = (5000, 2000)  # training and held-out rows on which settings of many rows are compared first
 RELEVANCE = 0.05  # significance level at which predictors are chosen
-SUPPLEMENT = 0.01  # share of a row towards the weight of members that can predict badly alone; others have one row
+SUPPLEMENT = 0.01  # `equality` of members that can predict badly alone, in rows; that of others is one row
 CALIBRATION = "firm"  # calibration of class scores with five folds
 CALIBRATION_OF_MANY_ROWS = "temperature"  # calibration of class scores with one held-out fold
 
@@ -41,20 +42,22 @@ PREPARED_AS = MeanField()  # every member accepts the formulas and rows that thi
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a member of the average is tuned over; an engine that needs complete rows takes part only where all are.
+    """A candidate member of the average: the engines and settings over which it is tuned.
+
+    An engine that needs complete rows takes part only where all rows are complete.
 
     Attributes
     ----------
     variants : tuple of Engine
-        Engines that are compared.
+        Engines that are compared; they differ in options other than the tuned one.
     settings : tuple of float
-        Rising settings of their tuned option that are tried; () without one.
+        Settings of their tuned option that are compared, rising; empty without such an option.
     relevance : float, optional
         Significance level at which predictors are chosen; None for all.
     fields_only : bool, default False
         Whether the interactions of the formula are left out.
     equality : float, default 1.0
-        Strength with which the weight of the member is drawn up, in rows; see `convex_weights`.
+        Strength, in rows, of the term that draws the member's weight up from zero; `a` of `convex_weights`.
     has_twin : bool, default False
         Whether another candidate has the same engines for all predictors.
     tolerance : float, optional
@@ -72,26 +75,26 @@ class Candidate:
     tolerance: float | None = None
     refined: bool = False
 
-    def of(self, task: Task) -> Task:
-        """Return the task that the member is fitted to."""
+    def narrow_task(self, task: Task) -> Task:
+        """Return the task with the terms and the choice of predictors of this candidate."""
         layout = task.layout
         if self.fields_only:
             layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered)
         return replace(task, layout=layout, relevance=self.relevance)
 
-    def takes_part(self, task: Task, chooses: bool) -> bool:
+    def takes_part(self, task: Task, has_others: bool) -> bool:
         """Return whether the engines can be fitted to the rows of a task, and would differ from other candidates.
 
-        `chooses` says whether not all predictors are relevant.
+        `has_others` says whether the choice of predictors leaves out any.
         """
-        is_own = not (self.fields_only and task.layout.order == 1) and (chooses or not self.has_twin)
-        return is_own and (task.sample.complete or not self.variants[0].joint)
+        is_distinct = not (self.fields_only and task.layout.order == 1) and (has_others or not self.has_twin)
+        return is_distinct and (task.sample.complete or not self.variants[0].joint)
 
 
 PSEUDO = tuple(
     PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1)
 )  # 1 biases groups of 10 rows
-SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings against fields, as `scale` of conditional likelihood
+SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings relative to fields: `scale` of conditional likelihood
 # the coding of levels that are declared to be in order was decided on beps, contraceptive, german, car and mammographic
 CONDITIONAL = tuple(Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES)
 RIDGES = tuple(10.0 ** np.arange(-8.0, -0.9))
@@ -104,13 +107,13 @@ CANDIDATES = (
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
 )
-COMPARED = PseudoLikelihood(
+FAST_PSEUDO = PseudoLikelihood(
     prior_count=1.0, tolerance=1e-4, precision="single"
 )  # stops early where scores are compared
 CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
-    Candidate((COMPARED,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
-    Candidate((COMPARED,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
+    Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
+    Candidate((FAST_PSEUDO,), relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True, tolerance=1e-5),
 )
 
 
@@ -154,13 +157,16 @@ class Averaged:
     log_loss: LossRecord | None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m)."""
-        silent = [silent_rows(bool(member.engine.joint), missing) for member in self.members]
+        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m).
+
+        A member does not count for the rows that it cannot score; see `silent_rows`.
+        """
+        silent_masks = [silent_rows(bool(member.engine.joint), missing) for member in self.members]
         scores = [
-            member.estimate.class_scores(codes, hide_rows(missing, rows))
-            for member, rows in zip(self.members, silent, strict=True)
+            member.estimate.class_scores(codes, hide_rows(missing, silent))
+            for member, silent in zip(self.members, silent_masks, strict=True)
         ]
-        return averaged_scores(scores, self.weights, silent)
+        return averaged_scores(scores, self.weights, silent_masks)
 
 
 def silent_rows(needs_complete_rows: bool, missing: np.ndarray | None) -> np.ndarray | None:
@@ -178,44 +184,59 @@ def hide_rows(missing: np.ndarray | None, silent: np.ndarray | None) -> np.ndarr
 
 
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
-    """Return the log-probability (N,) of each validated row's own group; a fold is calibrated on the other folds."""
+    """Return the log-probability (N,) of the observed group of each validated row.
+
+    The scores of a fold are calibrated on the other folds, by the calibration `calibrate`.
+    """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
 def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run: Run) -> Member:
-    """Fit a tuned engine to all rows."""
+    """Return a tuned engine with its fit to all rows, calibrated as in `tuning`."""
     fitted = estimate(task, engine, run.reporting(None))
     return Member(engine, replace(fitted, calibration=tuning.calibration), replace(tuning, engine=engine), equality)
 
 
-def _candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
-    """Return the candidates that take part.
+def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
+    """Return the candidates of a `table` that take part.
 
-    Predictors are chosen where the choice can look at all rows, or at enough; candidates that have a twin with all
-    predictors take part only if not all are chosen.
+    Candidates that choose predictors take part where the choice can use all rows, or the most in `SELECTION_ROWS`.
+    Those that have a twin with all predictors take part only if some predictors are left out.
     """
     sample, layout = cast(Sample, task.sample), task.layout
     if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
-        return [candidate for candidate in table if candidate.relevance is None and candidate.takes_part(task, False)]
+        return [
+            candidate
+            for candidate in table
+            if candidate.relevance is None and candidate.takes_part(task, has_others=False)
+        ]
     has_others = len(choose_relevant(sample, layout, task.K, RELEVANCE).chosen) < layout.m
     return [candidate for candidate in table if candidate.takes_part(task, has_others)]
 
 
-def _members(task: Task, folds: Folds, run: Run) -> list[Member]:
-    """Return the members, tuned on all folds."""
-    members, candidates = [], _candidates(task, CANDIDATES)
-    step = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
+def _tune_members(task: Task, folds: Folds, run: Run) -> list[Member]:
+    """Return the members, tuned on all folds and fitted to all rows."""
+    members, candidates = [], _select_candidates(task, CANDIDATES)
+    member_run = run.reporting(scaled_progress(run.progress, 1.0 / len(candidates)))
     for candidate in candidates:
-        own, first = candidate.of(task), candidate.variants[0]
-        among = (candidate.variants, candidate.settings)
-        tuned = tune(own, first, "cv", CALIBRATION, step, folds=folds, among=among)
-        members.append(_fit_member(own, tuned.engine or first, tuned, candidate.equality, run))
+        member_task, first_variant = candidate.narrow_task(task), candidate.variants[0]
+        search_space = (candidate.variants, candidate.settings)
+        tuning = tune(
+            member_task,
+            first_variant,
+            rule="cv",
+            calibrate=CALIBRATION,
+            run=member_run,
+            folds=folds,
+            among=search_space,
+        )
+        members.append(_fit_member(member_task, tuning.engine or first_variant, tuning, candidate.equality, run))
     return members
 
 
-def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
-    """Return the members for many rows: tuned on a sample of the first fold, then on the whole first fold.
+def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Member]:
+    """Return the members for many rows: tuned on a sample of the first fold, then on that fold, and fitted to all rows.
 
     Conditional likelihood only takes part if no value is missing.
     """
@@ -226,46 +247,46 @@ def _members_of_many(task: Task, folds: Folds, run: Run) -> list[Member]:
             for fold_rows, n_rows in zip((first_fold.train, first_fold.held), TUNING_ROWS, strict=True)
         )
     )
-    members, candidates = [], _candidates(task, CANDIDATES_OF_MANY_ROWS)
-    refines = [candidate.refined and task.sample.complete for candidate in candidates]
-    step = run.reporting(scaled_progress(run.progress, 1.0 / (len(candidates) + sum(refines))))
-    for candidate, is_refined in zip(candidates, refines, strict=True):
-        own = candidate.of(task)
-        tuned, last, warm_starts = tune_many(
-            own, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, step
+    members, candidates = [], _select_candidates(task, CANDIDATES_OF_MANY_ROWS)
+    is_refined_flags = [candidate.refined and task.sample.complete for candidate in candidates]
+    member_run = run.reporting(scaled_progress(run.progress, 1.0 / (len(candidates) + sum(is_refined_flags))))
+    for candidate, is_refined in zip(candidates, is_refined_flags, strict=True):
+        member_task = candidate.narrow_task(task)
+        tuning, weakest_tuning, warm_starts = tune_many(
+            member_task, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, member_run
         )
-        engine = cast(Engine, tuned.engine)  # a fresh tuning has it
+        engine = cast(Engine, tuning.engine)  # a fresh tuning has it
         if candidate.tolerance is not None:
             engine = replace(engine, **{"tolerance": candidate.tolerance})
-        members.append(_fit_member(own, engine, tuned, candidate.equality, run))
+        members.append(_fit_member(member_task, engine, tuning, candidate.equality, run))
         if is_refined:
-            fitted, tuned = refine(own, folds, last, warm_starts, run.reporting(None))
-            calibrated_fit = replace(fitted, calibration=tuned.calibration)
-            members.append(Member(cast(Engine, tuned.engine), calibrated_fit, tuned))
-            if step.progress is not None:
-                step.progress(float(NFOLD))
+            refined_fit, tuning = refine(member_task, folds, weakest_tuning, warm_starts, run.reporting(None))
+            calibrated_fit = replace(refined_fit, calibration=tuning.calibration)
+            members.append(Member(cast(Engine, tuning.engine), calibrated_fit, tuning))
+            if member_run.progress is not None:
+                member_run.progress(float(NFOLD))
     return members
 
 
 def _sample_weights(weights: np.ndarray, n_rows: int, rng: np.random.Generator) -> np.ndarray:
     """Keep the weights (1, n) of at most `n_rows` rows, drawn at random, and set all others to zero."""
-    out, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
-    out[0, rows] = weights[0, rows]
-    return out
+    sampled_weights, rows = np.zeros_like(weights), rng.permutation(np.flatnonzero(weights[0]))[:n_rows]
+    sampled_weights[0, rows] = weights[0, rows]
+    return sampled_weights
 
 
 def fit_average(task: Task, run: Run) -> Averaged:
     """Tune, fit and calibrate the members, and weigh them.
 
-    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. Of more
-    than `SINGLE_HOLDOUT_ABOVE` distinct rows one fold is held out, and mean field, pseudo-likelihood and conditional
-    likelihood are tuned on a sample of rows first. The result depends neither on the order of rows nor on whether rows
-    are repeated or weighted.
+    The members are those of `CANDIDATES`, tuned and compared on the same five shuffled folds. With more than
+    `SINGLE_HOLDOUT_ABOVE` distinct rows they are those of `CANDIDATES_OF_MANY_ROWS`: one fold is held out, and settings
+    are compared on a sample of rows first. The result depends neither on the order of rows nor on whether rows are
+    repeated or weighted.
     """
     sample = cast(Sample, task.sample).by_state(task.layout.n_levels, task.K)
-    task, folds = task.of(sample), shuffled_folds(sample, NFOLD, run.rng)
+    task, folds = task.with_sample(sample), shuffled_folds(sample, NFOLD, run.rng)
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
-    members = (_members_of_many if has_many_rows else _members)(task, folds, run)
+    members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
     scored = [cast(Scored, member.tuning.scored) for member in members]
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
@@ -283,9 +304,9 @@ def weigh(
     Parameters
     ----------
     log_p : ndarray, shape (M, N)
-        Log-probability of each validated row's own group, by each member.
+        Log-probability of the observed group of each validated row, by each member.
     scored : Scored
-        Validated rows of any member: groups, weights and folds.
+        Validated rows of any member, of which groups, weights and folds are used.
     totals : ndarray, shape (K,)
         Total weight of each group in all rows.
     advice : str
@@ -294,13 +315,13 @@ def weigh(
         Strength with which weights are drawn towards equality, `a` of `convex_weights`.
     """
     row_weights, weights = scored.weights, convex_weights(log_p, scored.weights, equality)
-    is_scored = np.isfinite(log_p).all(axis=0)  # not where a fold has no training row of the row's group
+    is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
     if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None
-    shares = scored.log_shares(totals)[scored.fold, scored.y]
-    averaged = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
+    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]
+    average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
     losses, loss, baseline = (
-        -(log_probability[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
-        for log_probability in (log_p, averaged, shares)
+        -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()
+        for log_p_of_rows in (log_p, average_log_p, baseline_log_p)
     )
     return weights, losses, LossRecord(float(loss), float(baseline), HELD_OUT, advice)

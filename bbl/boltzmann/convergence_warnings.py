@@ -14,18 +14,28 @@ from bbl.engines import EngineFit
 from bbl.engines.engine_fit import Note
 from bbl.errors import ConvergenceWarning
 
-__all__ = ["Problem", "group_text", "problems", "warn_problems"]
+__all__ = ["Problem", "group_text", "list_problems", "warn_problems"]
 
 SHOWN = 5  # problems of a kind that a warning lists
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit `g`: of a group, or of the pooled fit, which comes after those of the groups."""
+    """Return the name of fit number `g`: that of a group, or of the pooled fit, which comes after the groups."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
 class Problem(NamedTuple):
-    """A fit that did not converge: names of group, predictor and level, the kind of problem, and its figures."""
+    """A fit that did not converge.
+
+    Attributes
+    ----------
+    group, predictor, level : str
+        Where, in words; empty for a problem of all predictors, or of all levels.
+    what : str
+        The kind of problem and its remedy.
+    detail : str
+        Figures of this problem.
+    """
 
     group: str
     predictor: str
@@ -39,50 +49,59 @@ class Problem(NamedTuple):
         return ", ".join(name for name in (self.group, self.predictor, self.level) if name)
 
 
-def problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
+def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     """Return the notes and the unbounded parameters of fits as problems with names."""
-    problem_list = []
+    problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            i, a, text, detail = Note(*note)
-            level = f"level {labels.levels[i][a]!r}" if a >= 0 else ""
-            predictor = f"predictor {labels.names[i]!r}" if i >= 0 else ""
-            problem_list.append(Problem(group_text(labels, g), predictor, level, text, detail))
-        for i, a, *partners in fit.unbounded:
-            where = f"level {labels.levels[i][a]!r}"
+            predictor, level_code, text, detail = Note(*note)
+            level_text = f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
+            predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
+            problems.append(Problem(group_text(labels, g), predictor_text, level_text, text, detail))
+        for predictor, level_code, *partners in fit.unbounded:
+            level_text = f"level {labels.levels[predictor][level_code]!r}"
             if partners:
                 partner_levels = [
-                    f"level {labels.levels[j][b]!r} of {labels.names[j]!r}"
-                    for j, b in zip(partners[::2], partners[1::2], strict=True)
+                    f"level {labels.levels[partner][partner_code]!r} of {labels.names[partner]!r}"
+                    for partner, partner_code in zip(partners[::2], partners[1::2], strict=True)
                 ]
-                where += f" with {' and '.join(partner_levels)}"
+                level_text += f" with {' and '.join(partner_levels)}"
             text = f"no finite optimum without a penalty; give {fit.remedy} or leave one of the predictors out"
-            problem_list.append(Problem(group_text(labels, g), f"predictor {labels.names[i]!r}", "", text, where))
-    return problem_list
+            problems.append(
+                Problem(group_text(labels, g), f"predictor {labels.names[predictor]!r}", "", text, level_text)
+            )
+    return problems
 
 
-def warn_problems(found: Sequence[Problem], stacklevel: int = 3) -> None:
+def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
     """Give one ConvergenceWarning with a line for each kind of problem: how many there are, and the first few."""
     kinds: dict[tuple[bool, str], list[Problem]] = {}
-    for problem in dict.fromkeys(found):
+    for problem in dict.fromkeys(problems):
         kinds.setdefault((bool(problem.level), problem.what), []).append(problem)
     if kinds:
-        lines = [_kind_text(text, of_level, alike) for (of_level, text), alike in kinds.items()]
+        lines = [_kind_text(text, is_of_level, same_kind) for (is_of_level, text), same_kind in kinds.items()]
         warnings.warn("In " + "\n  in ".join(lines), ConvergenceWarning, stacklevel=stacklevel)
 
 
-def _kind_text(what: str, of_level: bool, alike: list[Problem]) -> str:
-    """Return a line about problems of one kind (`what`); those listed are of as many groups as possible."""
-    if len(alike) == 1:
-        (p,) = alike
-        where = ", ".join(name for name in (p.group, p.predictor) if name)
-        return f"{where}: {p.level + ' ' if of_level else ''}{what}{f' ({p.detail})' if p.detail else ''}"
+def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
+    """Return a line about the problems `same_kind`, which have the same text `what`.
+
+    Of more than `SHOWN` problems, those of as many groups as possible are listed. `is_of_level` says whether the
+    problems are of single levels.
+    """
+    if len(same_kind) == 1:
+        (problem,) = same_kind
+        place = ", ".join(name for name in (problem.group, problem.predictor) if name)
+        return (
+            f"{place}: {problem.level + ' ' if is_of_level else ''}{what}"
+            f"{f' ({problem.detail})' if problem.detail else ''}"
+        )
     n_in_group: Counter[str] = Counter()
     rank_in_group = []
-    for problem in alike:
+    for problem in same_kind:
         rank_in_group.append(n_in_group[problem.group])
         n_in_group[problem.group] += 1
-    listed = [alike[k] for k in np.argsort(rank_in_group, kind="stable")[:SHOWN]]
-    places = "; ".join(f"{p.where}{f' ({p.detail})' if p.detail else ''}" for p in listed)
-    remainder = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
-    return f"{len(alike)} places: {'a level ' if of_level else ''}{what}: {places}{remainder}"
+    listed = [same_kind[k] for k in np.argsort(rank_in_group, kind="stable")[:SHOWN]]
+    places = "; ".join(f"{problem.where}{f' ({problem.detail})' if problem.detail else ''}" for problem in listed)
+    remainder = f"; and {len(same_kind) - SHOWN} more" if len(same_kind) > SHOWN else ""
+    return f"{len(same_kind)} places: {'a level ' if is_of_level else ''}{what}: {places}{remainder}"

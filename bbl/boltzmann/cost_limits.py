@@ -17,18 +17,21 @@ from bbl.model.logz import OF_ROWS
 from bbl.model.moments import known_counts, level_counts, usable_weight
 from bbl.rows.sample import Rows
 
-__all__ = ["announce_terms", "check_annealing", "check_known", "guard_memory", "stalled"]
+__all__ = ["announce_terms", "check_annealing", "check_known", "guard_memory", "no_progress_error"]
 
 NO_PAIRS = np.empty((0, 2), dtype=np.intp)
-MAX_ANNEALING_SECONDS = 4 * 3600.0
+MAX_ANNEALING_SECONDS = 4 * 3600.0  # estimated time from which on ``log_z="ais"`` is refused
 
 
-def check_annealing(log_z: str, layout: Layout, runs: int, workers: int) -> None:
-    """Raise an OptionError if ``log_z="ais"`` would take over 4 hours for `runs` models (groups x settings x folds)."""
-    seconds = annealing_seconds(layout) * runs / workers
+def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
+    """Raise an OptionError if ``log_z="ais"`` would take over 4 hours for `n_models` models.
+
+    These are groups times settings times folds.
+    """
+    seconds = annealing_seconds(layout) * n_models / workers
     if log_z == "ais" and seconds > MAX_ANNEALING_SECONDS:
         raise OptionError(
-            f"log_z='ais' would take about {seconds / 3600:.0f} hours for {runs} models of {layout.m} predictors; "
+            f"log_z='ais' would take about {seconds / 3600:.0f} hours for {n_models} models of {layout.m} predictors; "
             "use log_z='auto' or 'half', or fewer groups, folds or settings.",
             argument="log_z",
         )
@@ -46,15 +49,20 @@ def guard_memory(
 ) -> None:
     """Raise a MemoryError if fits of K groups and `extra` pooled ones do not fit into memory, `workers` at a time.
 
-    `values` are the settings that are fitted, `folds` the number of folds whose results are kept.
+    `values` are the settings that are fitted (None for the engine's own), `folds` is the number of folds whose results
+    are kept.
     """
-    settings = 1 if values is None else len(values)
-    results = 8.0 * layout.size * (2 * K + extra) * settings * folds  # parameters by group, and stacked
+    n_settings = 1 if values is None else len(values)
+    result_bytes = (
+        8.0 * layout.size * (2 * K + extra) * n_settings * folds
+    )  # a copy of parameters by group, and one of all
     working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
-        results + workers * working_memory(sample.n, layout, settings),
+        result_bytes + workers * working_memory(sample.n, layout, n_settings),
         f"A fit of {K} groups with {layout.D} non-reference levels",
-        _smaller(engine, "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs."),
+        _memory_tip(
+            engine, "Use fewer predictors, fewer levels, a formula with fewer interactions, or a smaller n_jobs."
+        ),
     )
 
 
@@ -75,27 +83,31 @@ def announce_terms(
     """
     if engine.order == 1:
         return
-    width = n_levels - 1.0
-    D, m = float(width.sum()), len(n_levels)
-    couplings = (D**2 - float((width**2).sum())) / 2.0
-    results = 8.0 * (D + couplings) * (2 * K + extra) * models
+    n_fields_of = n_levels - 1.0
+    D, m = float(n_fields_of.sum()), len(n_levels)
+    n_couplings = (D**2 - float((n_fields_of**2).sum())) / 2.0
+    result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models
     working_memory = engine.stored_memory if stored else engine.memory
-    needed = results + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
+    needed_bytes = result_bytes + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
-        needed,
-        f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {couplings:,.0f} couplings each",
-        _smaller(engine, "Use fewer predictors or levels, or a formula with fewer interactions."),
+        needed_bytes,
+        f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and {n_couplings:,.0f} couplings each",
+        _memory_tip(engine, "Use fewer predictors or levels, or a formula with fewer interactions."),
     )
 
 
-def _smaller(engine: Engine, remedy: str) -> str:
-    """Return advice on how to save memory: lower the options of the engine that memory grows with, or `remedy`."""
+def _memory_tip(engine: Engine, remedy: str) -> str:
+    """Return advice on how to save memory: lower the options of the engine that memory grows with, or the `remedy`."""
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
 
 
 def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group: str, names: Sequence) -> None:
-    """Raise a DataError if a predictor of a group, or a pair of predictors, has no row in which it is known."""
+    """Raise a DataError if a predictor of a group, or a pair that is fitted, has no row in which it is known.
+
+    `sample` holds the rows of the group, `group` is its name, and `names` are those of the predictors. `Engine.needs`
+    says which values a fit needs together: those of a predictor and its neighbours, or of each pair.
+    """
     if sample.complete:
         return
     remedy = "Leave it out of the formula, or give missing values a level of their own (missing='level')."
@@ -121,8 +133,8 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
             raise DataError(f"in {group}, {i!r} and {j!r} are never known in one row. {remedy}", column=i)
 
 
-def stalled(stall: NoProgress, labels: Labels | None) -> DataError:
-    """Return the error of a fit of rows in a file that makes no progress."""
+def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
+    """Return the error for a fit to rows in a file that makes no progress, with the name of the predictor."""
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
         f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the gradient norm of {name!r} "

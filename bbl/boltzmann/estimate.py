@@ -1,6 +1,8 @@
 """Fits of an engine to each response group (and to all rows pooled), and the ln Z of each group.
 
-K counts groups, m predictors, n rows. *Energy*: the exponent of P(row | group), ln P(row | group) + ln Z.
+K is the number of groups, m of predictors. Z is the normalising constant of the model of a group. The *sites* of a fit
+are its predictors as responses of regressions on all others; a *site solution* (D, 1 + D) holds their parameters before
+the two estimates of each coupling are averaged, D being the number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.convergence_warnings import group_text
-from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, stalled
+from bbl.boltzmann.cost_limits import check_annealing, check_known, guard_memory, no_progress_error
 from bbl.boltzmann.fitted import Estimate, Relevance
 from bbl.boltzmann.joint import joint_path
-from bbl.boltzmann.predictive import predictive
-from bbl.boltzmann.relevance import choose_relevant, of_all_predictors, of_chosen
+from bbl.boltzmann.predictive import build_predictive
+from bbl.boltzmann.relevance import choose_relevant, extend_to_all_predictors, restrict_to_chosen
 from bbl.boltzmann.task import Run, Task
-from bbl.boltzmann.union_layout import log_z_of_chosen, merge_layouts
+from bbl.boltzmann.union_layout import compute_log_z, merge_layouts
 from bbl.design.labels import Labels
 from bbl.engines import Engine, EngineFit
 from bbl.engines.engine_fit import NoProgress
@@ -34,7 +36,7 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["estimate", "estimate_jointly", "estimate_path", "fit_group"]
 
-MIN_WORK_FOR_THREADS = 200_000  # rows times levels times settings; smaller fits run in one thread
+MIN_WORK_FOR_THREADS = 200_000  # rows times non-reference levels times settings; smaller fits run in one thread
 
 
 def fit_group(
@@ -49,47 +51,65 @@ def fit_group(
 ) -> list[tuple[EngineFit, float, float]]:
     """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
-    Returns a list of (fit, ln Z, standard error of ln Z); ln Z is nan if it is "exact", which is computed for all
-    groups together. With `warm_starts`, fits are just precise enough to compare settings. The fits' matrices (D, D) of
-    site solutions are dropped unless `keep_sites` or `warm_starts` ask for them. A group without rows gets parameters
-    of zero and a share of zero. Engines that sample use ``run.rng`` and ``run.progress``, ``log_z="ais"`` the former.
+    Parameters
+    ----------
+    sample : Rows
+        Rows of the group; a group without rows gets parameters of zero.
+    log_z : str
+        How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais".
+    run : Run
+        Engines that sample use its `rng` and `progress`, and ``log_z="ais"`` its `rng`.
+    keep_sites : bool, default False
+        Whether fits keep their site solutions, which are large.
+    warm_starts : WarmStarts, optional
+        Asks for fits that are just precise enough to compare settings, with their site solutions.
+
+    Returns
+    -------
+    list of (EngineFit, float, float)
+        Fit, ln Z and standard error of ln Z of each setting. ln Z is nan if `log_z` is "exact": the caller computes it
+        for all groups together.
     """
     if not sample.n:
         if run.progress is not None:
             run.progress()
-        empty = EngineFit(np.zeros(layout.size), 0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
+        empty = EngineFit(np.zeros(layout.size), lkh=0.0, mf_log_z=0.0, converged=np.ones(layout.m, dtype=bool))
         return [(empty, 0.0, 0.0)] * (1 if values is None else len(values))
 
     def prepare_rows() -> Sample:
+        """Return the rows as the engine takes them.
+
+        Equal rows are merged, unless the engine and ln Z do not need that and sums of weights have no rounding errors.
+        """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
     rows = prepare_rows() if warm_starts is None else warm_starts.once("rows", prepare_rows)
-    out = []
-    path: Callable[..., list[EngineFit]] = engine.path
+    results = []
+    fit_path: Callable[..., list[EngineFit]] = engine.path
     if warm_starts is not None:
         fits = engine.compare(rows, layout, values, warm_starts)
     elif engine.samples:
-        fits = path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
+        fits = fit_path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
     elif engine.takes_start and run.start is not None:
-        fits = path(rows, layout, values, run.workers, start=run.start[1:])
+        fits = fit_path(rows, layout, values, run.workers, start=run.start[1:])
     else:
-        fits = path(rows, layout, values, run.workers)
+        fits = fit_path(rows, layout, values, run.workers)
     for fit in fits:
-        value, error = np.nan, 0.0
+        log_z_value, standard_error = np.nan, 0.0
         if log_z == "ais":
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=run.rng, n_jobs=run.workers)
-            value, error = sampled.log_z, sampled.standard_error
+            log_z_value, standard_error = sampled.log_z, sampled.standard_error
         elif log_z != "exact":
             engine_log_z = fit.log_z(log_z)
-            value = (
+            log_z_value = (
                 approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta)
                 if engine_log_z is None
                 else engine_log_z
             )
         kept_sites = fit.site_theta if keep_sites or warm_starts is not None else None
-        out.append((replace(fit, site_theta=kept_sites, normaliser=None), float(value), error))
-    return out
+        results.append((replace(fit, site_theta=kept_sites, normaliser=None), float(log_z_value), standard_error))
+    return results
 
 
 def estimate_path(
@@ -99,9 +119,10 @@ def estimate_path(
     run: Run,
     warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
-    """Fit all K groups (and the pooled rows) at each of `values` of the engine's tuned option.
+    """Fit all K groups, and the pooled rows if asked for, at each of `values` of the engine's tuned option.
 
-    `warm_start_sets`, one for each fit, ask for fits that are just precise enough to compare settings.
+    `warm_start_sets`, one for each group and then the pooled rows, ask for fits that are just precise enough to compare
+    settings.
 
     Returns
     -------
@@ -114,60 +135,60 @@ def estimate_path(
     layout = engine.layout(cast(Sample, sample), task.layout)
     if engine.joint:
         return estimate_jointly(replace(task, layout=layout), engine, values, run)
-    wide = engine.widened(layout)  # with hidden units, if the engine has any
+    wide = engine.widened(layout)  # the layout with hidden units, if the engine has any
     # the ln Z of an engine that chooses its terms is resolved after the fit
-    kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
-    check_annealing(kind, layout, K * (1 if values is None else len(values)), workers)
-    order = exact_order(layout) if kind == "exact" else []  # raises before the fit if it costs too much
-    pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
-    parts = [sample.group(y) for y in range(K)] + ([sample.pooled] if pooled else [])
-    layouts = [layout.of_group(y) for y in range(K)] + ([layout.of_pooled] if pooled else [])
-    for y, group_sample in enumerate(parts):
-        group, names = (f"group {y}", range(layout.m)) if labels is None else (group_text(labels, y), labels.names)
-        check_known(group_sample, layout, engine, kind, group, names)
+    log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
+    check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
+    order = exact_order(layout) if log_z_kind == "exact" else []  # raises before the fit if it costs too much
+    has_pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
+    group_samples = [sample.group(g) for g in range(K)] + ([sample.pooled] if has_pooled else [])
+    layouts = [layout.of_group(g) for g in range(K)] + ([layout.of_pooled] if has_pooled else [])
+    for g, group_sample in enumerate(group_samples):
+        group_name, names = (f"group {g}", range(layout.m)) if labels is None else (group_text(labels, g), labels.names)
+        check_known(group_sample, layout, engine, log_z_kind, group_name, names)
     if not engine.samples and sample.n * layout.D * (1 if values is None else len(values)) < MIN_WORK_FOR_THREADS:
         workers = 1
-    n_parallel_fits = min(workers, len(parts))
-    guard_memory(sample, layout, K, engine, values, n_parallel_fits, extra=int(pooled))
-    rngs = engine.generator(run.rng).spawn(len(parts))
+    n_parallel_fits = min(workers, len(group_samples))
+    guard_memory(sample, layout, K, engine, values, n_parallel_fits, extra=int(has_pooled))
+    rngs = engine.generator(run.rng).spawn(len(group_samples))
     workers_of_fit = max(1, workers // n_parallel_fits)
-    kinds = [kind] * K + ["exact"] * pooled  # the pooled fit is never asked for its ln Z
-    warm_starts = [None] * len(parts) if warm_start_sets is None else warm_start_sets
-    # an engine that samples reports shares of a fit; of the others, each finished fit is reported
+    kinds = [log_z_kind] * K + ["exact"] * has_pooled  # the pooled fit is never asked for its ln Z
+    warm_starts = [None] * len(group_samples) if warm_start_sets is None else warm_start_sets
+    # engines that sample report shares of a fit as they go on; others report each finished fit
     fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
-    starts = [None] * len(parts) if run.start is None else [*run.start, *[None] * pooled]
+    starts = [None] * len(group_samples) if run.start is None else [*run.start, *[None] * has_pooled]
     runs = [Run(workers_of_fit, rng, fit_progress, start) for rng, start in zip(rngs, starts, strict=True)]
-    fit_arguments = [
-        (group_sample, group_layout, engine, values, k, group_run, False, group_starts)
-        for group_sample, group_layout, k, group_run, group_starts in zip(
-            parts, layouts, kinds, runs, warm_starts, strict=True
+    fit_arguments = [  # of `fit_group`, with keep_sites=False
+        (group_sample, group_layout, engine, values, kind, group_run, False, group_starts)
+        for group_sample, group_layout, kind, group_run, group_starts in zip(
+            group_samples, layouts, kinds, runs, warm_starts, strict=True
         )
     ]
-    settings = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
-    groups = parts[:K]
+    setting_fits = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
+    group_rows = group_samples[:K]
     if engine.chooses:
-        shared_arguments = (layout, cast(list[Sample], groups), engine, task.log_z, rngs, workers)
-        return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in settings]
-    totals, out = np.array([g.total for g in groups]), []
-    for group_fits in settings:
+        shared_arguments = (layout, cast(list[Sample], group_rows), engine, task.log_z, rngs, workers)
+        return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in setting_fits]
+    totals, out = np.array([g.total for g in group_rows]), []
+    for group_fits in setting_fits:
         fits = [fit for fit, _, _ in group_fits]
         theta = np.array([fit.theta for fit in fits[:K]])
         ln_z = (
             log_sum(layout.factors(theta), order)
-            if kind == "exact"
+            if log_z_kind == "exact"
             else np.array([value for _, value, _ in group_fits[:K]])
         )
-        lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits[:K], strict=True)))
-        parameters = Parameters(layout, theta, fits[K].theta if pooled else None)
-        error = np.array([standard_error for _, _, standard_error in group_fits[:K]])
+        lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
+        parameters = Parameters(layout, theta, fits[K].theta if has_pooled else None)
+        errors = np.array([standard_error for _, _, standard_error in group_fits[:K]])
         annealing_starts = (
-            [annealing_start(group_sample, layout) for group_sample in groups]
-            if kind == "ais" and engine.samples
+            [annealing_start(group_sample, layout) for group_sample in group_rows]
+            if log_z_kind == "ais" and engine.samples
             else [None] * K
         )
-        draws = predictive(wide, fits[:K], kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
+        draws = build_predictive(wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
-        out.append(Estimate(parameters, ln_z, kind, shares, lkh, tuple(fits), error, predictive=draws))
+        out.append(Estimate(parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws))
     return out
 
 
@@ -178,28 +199,32 @@ def _estimates_of_chosen(
     run: Run,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Choose the predictors that differ between groups, and fit them alone; the others have shared fields."""
-    sample, level = cast(Sample, task.sample), cast(float, task.relevance)
-    engine.check_missing(sample)  # also of predictors that are not chosen, whose gaps predictions would meet
+    """Return `estimate_path` of the predictors that are chosen as differing between groups.
+
+    The others have fields that are equal in all groups.
+    """
+    sample, significance_level = cast(Sample, task.sample), cast(float, task.relevance)
+    engine.check_missing(sample)  # also in predictors that are not chosen, which predictions need too
 
     def choose() -> Relevance:
-        return choose_relevant(sample, task.layout, task.K, level)
+        """Return the predictors that differ between the groups of these rows."""
+        return choose_relevant(sample, task.layout, task.K, significance_level)
 
     relevance = warm_start_sets[0].once("relevance", choose) if warm_start_sets else choose()
-    small = of_chosen(task, relevance)
-    if small.layout.m:
-        estimates = estimate_path(small, engine, values, run, warm_start_sets)
+    small_task = restrict_to_chosen(task, relevance)
+    if small_task.layout.m:
+        estimates = estimate_path(small_task, engine, values, run, warm_start_sets)
     else:
-        estimates = [_without_predictors(small, engine)] * (1 if values is None else len(values))
-    return [of_all_predictors(estimate, task, relevance) for estimate in estimates]
+        estimates = [_without_predictors(small_task, engine)] * (1 if values is None else len(values))
+    return [extend_to_all_predictors(estimate, task, relevance) for estimate in estimates]
 
 
 def _without_predictors(task: Task, engine: Engine) -> Estimate:
     """Return the fit of a task without predictors: the shares of the groups."""
-    fits = (EngineFit(np.zeros(0), 0.0, mf_log_z=0.0),) * (task.K + task.pooled)
+    fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (task.K + task.pooled)
     parameters = Parameters(task.layout, np.zeros((task.K, 0)), np.zeros(0) if task.pooled else None)
-    share, zeros = task.sample.group_totals(task.K) / task.sample.total, np.zeros(task.K)
-    return Estimate(parameters, zeros, "none" if engine.joint else "exact", share, 0.0, fits, zeros)
+    shares, zeros = task.sample.group_totals(task.K) / task.sample.total, np.zeros(task.K)
+    return Estimate(parameters, zeros, "none" if engine.joint else "exact", shares, 0.0, fits, zeros)
 
 
 def _fit_groups(
@@ -207,17 +232,18 @@ def _fit_groups(
 ) -> list[list[tuple[EngineFit, float, float]]]:
     """Return `fit_group` of each of `fit_arguments`; `progress` is called after each pass over rows in a file.
 
-    The largest are fitted first, so that no thread waits for the last: the pooled fit takes half of the time.
+    `sample` holds the rows of all groups. The largest groups are fitted first, so that threads end at about the same
+    time: the pooled fit takes half of the time.
     """
     if progress is not None:
         sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
-    order = sorted(range(len(fit_arguments)), key=lambda k: -fit_arguments[k][0].n)
+    largest_first = sorted(range(len(fit_arguments)), key=lambda position: -fit_arguments[position][0].n)
     try:
-        tasks = [fit_arguments[k] for k in order]
+        tasks = [fit_arguments[position] for position in largest_first]
         fits = run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
-        return [fits[order.index(k)] for k in range(len(order))]
+        return [fits[largest_first.index(position)] for position in range(len(largest_first))]
     except NoProgress as stall:
-        raise stalled(stall, labels) from stall
+        raise no_progress_error(stall, labels) from stall
     finally:
         sample.on_pass(None)
 
@@ -232,12 +258,12 @@ def _estimate_of_chosen(
     workers: int,
 ) -> Estimate:
     """Return the estimate of groups that chose their own terms, over one layout with the terms of all groups."""
-    ln_z, kind, error = log_z_of_chosen(fits, layout, groups, engine, log_z, rngs, workers)
+    ln_z, kind, errors = compute_log_z(fits, layout, groups, engine, log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
-    totals = np.array([g.total for g in groups])
-    lkh = float(sum(t * fit.lkh for t, fit in zip(totals, fits, strict=True) if t))
+    totals = np.array([group_rows.total for group_rows in groups])
+    lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits, strict=True) if total))
     parameters = Parameters(union, np.array([fit.theta for fit in fits]))
-    return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), error)
+    return Estimate(parameters, ln_z, kind, totals / totals.sum(), lkh, tuple(fits), errors)
 
 
 def estimate_jointly(
@@ -249,20 +275,26 @@ def estimate_jointly(
 ) -> list[Estimate]:
     """Fit all groups at once, to P(group | row), at each of `values`; `Estimate.log_z_kind` is "none".
 
-    `start` holds out-of-fold scores of the generative start and its fit to all rows, if they are known already.
+    `start` holds the out-of-fold scores of the generative fit that the joint fit starts from, and that fit to all rows,
+    if the caller has them.
     """
 
-    def fit_start(rows: Sample, start_engine: Engine, grid: Sequence[float] | None, rng: np.random.Generator):
-        return estimate_path(replace(task.of(rows), labels=None), start_engine, grid, Run(run.workers, rng))
+    def fit_start(rows: Sample, start_engine: Engine, start_values: Sequence[float] | None, rng: np.random.Generator):
+        """Return the generative fits to `rows` at each of `start_values`; see `joint_path`."""
+        return estimate_path(
+            replace(task.with_sample(rows), labels=None), start_engine, start_values, Run(run.workers, rng)
+        )
 
     sample, K = cast(Sample, task.sample), task.K
-    share = np.bincount(sample.response, sample.weights, K) / sample.total
-    log_share, error = np.log(np.where(share > 0.0, share, 1.0)), np.zeros(K)
+    shares = np.bincount(sample.response, sample.weights, K) / sample.total
+    log_shares, errors = np.log(np.where(shares > 0.0, shares, 1.0)), np.zeros(K)
     out = []
     for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start):
-        ln_z = np.where(share > 0.0, log_share - joint_fit.constant, 0.0)
+        ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh
-        out.append(Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", share, lkh, joint_fit.fits, error))
+        out.append(
+            Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", shares, lkh, joint_fit.fits, errors)
+        )
     if run.progress is not None:
         run.progress(float(K))
     return out
@@ -270,4 +302,4 @@ def estimate_jointly(
 
 def estimate(task: Task, engine: Engine, run: Run | None = None) -> Estimate:
     """Fit all K groups at the engine's own settings."""
-    return estimate_path(task, engine, None, run or Run())[0]
+    return estimate_path(task, engine, values=None, run=run or Run())[0]

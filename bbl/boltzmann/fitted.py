@@ -1,6 +1,8 @@
 """Estimate: a fitted model of all groups as plain arrays. Relevance: which predictors it uses to tell groups apart.
 
-K counts groups, m predictors, n rows. *Energy*: the exponent of P(row | group), ln P(row | group) + ln Z.
+K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the exponent of
+P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's model; x stands for a row, y
+for a group.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class Relevance:
     chosen : ndarray of intp, shape (q,)
         Their positions, rising.
     p_value : ndarray, shape (q,)
-        Of each when it was chosen, times the number of candidates.
+        p-value of each when it was chosen, times the number of candidates at that step.
     """
 
     level: float
@@ -87,7 +89,10 @@ class Estimate:
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
     def energy(self) -> Callable:
-        """Return a function of codes (n, m) and missing values (n, m) to energies (n, K), the mean over any draws."""
+        """Return a function of codes (n, m) and missing values (n, m) to energies (n, K).
+
+        With posterior draws, the function averages probabilities over them; see `Predictive.energy`.
+        """
         if self.predictive is not None:
             return self.predictive.energy(self.log_z)
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
@@ -99,14 +104,15 @@ class Estimate:
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors that are summed out. A row without known predictors has the logarithms of the groups' shares.
+            Predictors that are summed out. The scores of a row without known predictors are the logarithms of the
+            groups' shares.
         """
         return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return `class_scores` from a function that `energy` returned, which can serve many calls."""
-        is_empty = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
-        summed_out = None if missing is None else missing & ~is_empty[:, None]
+        is_all_missing = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
+        summed_out = None if missing is None else missing & ~is_all_missing[:, None]
         if self.log_z_kind == "none" and summed_out is not None and summed_out.any():
             raise OptionError(
                 "This model does not model the predictors, P(x|y), so missing or unseen values cannot be summed out. "
@@ -117,7 +123,7 @@ class Estimate:
         if self.calibration is not None:
             scores = self.calibration(scores)
         with np.errstate(divide="ignore"):
-            scores[is_empty] = np.log(self.class_prior)
+            scores[is_all_missing] = np.log(self.class_prior)
         return scores
 
     def log_density(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -129,27 +135,30 @@ class Estimate:
         """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
         layout, theta = self.parameters.layout, self.parameters.theta
         return np.column_stack(
-            [pseudo_log_likelihood(layout.of_group(k), row, codes, missing) for k, row in enumerate(theta)]
+            [
+                pseudo_log_likelihood(layout.of_group(g), group_theta, codes, missing)
+                for g, group_theta in enumerate(theta)
+            ]
         )
 
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
         """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
-        for k, group_theta in enumerate(theta):
-            rows = np.flatnonzero((y == k) & (weights > 0.0))
+        for g, group_theta in enumerate(theta):
+            rows = np.flatnonzero((y == g) & (weights > 0.0))
             if len(rows):
                 group_missing = None if missing is None else missing[rows]
-                group_layout = layout.of_group(k)
+                group_layout = layout.of_group(g)
                 log_p = pseudo_log_likelihood(group_layout, group_theta, codes[rows], group_missing)
                 total -= float(weights[rows] @ log_p)
         return total / float(weights.sum())
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups: those that a group chose, and that its rows determine."""
+        """Number of parameters of all groups, of those that a group chose and that its rows determine."""
         K, size = self.parameters.theta.shape
-        chosen = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
-        return sum(n if fit.rank is None else fit.rank for n, fit in zip(chosen, self.fits, strict=False))
+        n_free = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
+        return sum(n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False))
 
     @property
     def converged(self) -> bool:

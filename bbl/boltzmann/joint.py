@@ -1,6 +1,6 @@
-"""Fits of all K groups at once to P(group | row), on top of a generative fit to each group (the *start*) or of none.
+"""Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row | group) by groups.
 
-Class scores are T times those of the start, T being a fitted temperature, plus energies and constants of the joint fit.
+Class scores are those of the start times a fitted temperature, plus energies and constants of the joint fit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,21 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Joint", "joint_path"]
 
-NFOLD = 5
+NFOLD = 5  # folds on which the start is scored and tuned
 
 
 class Joint(NamedTuple):
-    """The joint fit at one setting: parameters (K, layout.size), constants of class scores (K,), and fits by group."""
+    """The joint fit at one setting, with the start added.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (K, layout.size)
+        Parameters of all groups.
+    constant : ndarray, shape (K,)
+        Constants that are added to the energies of groups to give class scores.
+    fits : tuple of EngineFit
+        One for each group.
+    """
 
     theta: np.ndarray
     constant: np.ndarray
@@ -38,7 +48,7 @@ def joint_path(
     K: int,
     engine: Engine,
     values: Sequence[float] | np.ndarray | None,
-    generative: Callable[..., list],
+    fit_start: Callable[..., list],
     rng: np.random.Generator,
     start: tuple[OutOfFoldScores, Any] | None = None,
     coefficients: np.ndarray | None = None,
@@ -47,25 +57,25 @@ def joint_path(
 
     Parameters
     ----------
-    generative : callable
-        ``generative(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
+    fit_start : callable
+        ``fit_start(sample, engine, values, rng)`` fits groups one by one and returns an `Estimate` for each value.
     start : (OutOfFoldScores, Estimate), optional
         Out-of-fold scores of the start and its fit to all rows, if they are known already.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
         Of a fit to other weights, at which the iteration of a fit without a penalty begins.
     """
-    oof_scores, theta, constant = None, np.zeros((K, layout.size)), np.zeros(K)
-    if start is None:  # so that neither the order nor the repetition of rows matters
+    oof_scores, start_theta, start_constant = None, np.zeros((K, layout.size)), np.zeros(K)
+    if start is None:  # merged and sorted rows, so that neither their order nor their repetition matters
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
-    generative_start = traits.start(engine)
-    if generative_start is not None:
-        oof_scores, full_fit = start or _start(sample, *generative_start, generative, rng)
-        theta = full_fit.parameters.theta
-        constant = np.log(np.where(full_fit.class_prior > 0.0, full_fit.class_prior, 1.0)) - full_fit.log_z
-    out = []
+    start_arguments = traits.start(engine)
+    if start_arguments is not None:
+        oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)
+        start_theta = start_fit.parameters.theta
+        start_constant = np.log(np.where(start_fit.class_prior > 0.0, start_fit.class_prior, 1.0)) - start_fit.log_z
+    results = []
     for joint_fit in traits.fit_groups(engine, sample, layout, K, values, oof_scores, rng, coefficients):
-        theta_change, T = joint_fit.theta, joint_fit.temperature
+        added_theta, temperature = joint_fit.theta, joint_fit.temperature
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
@@ -78,15 +88,20 @@ def joint_path(
             converged=np.full(layout.m, joint_fit.converged),
             notes=notes,
         )
-        fits = [replace(group_fit, theta=T * theta[y] + theta_change[y], notes=notes * (y == 0)) for y in range(K)]
+        fits = [
+            replace(group_fit, theta=temperature * start_theta[g] + added_theta[g], notes=notes * (g == 0))
+            for g in range(K)
+        ]
         if joint_fit.limits is not None:
             fits = [_with_limit(fit, limit) for fit, limit in zip(fits, joint_fit.limits, strict=True)]
-        out.append(Joint(np.array([fit.theta for fit in fits]), T * constant + joint_fit.constant, tuple(fits)))
-    return out
+        results.append(
+            Joint(np.array([fit.theta for fit in fits]), temperature * start_constant + joint_fit.constant, tuple(fits))
+        )
+    return results
 
 
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
-    """Return the fit of a group with what the rows leave open; its unbounded predictors have not converged."""
+    """Return the fit of a group with the `limit` of what rows determine; unbounded predictors have not converged."""
     converged = fit.converged.copy()
     converged[[i for i, *_ in limit.unbounded]] = False
     return replace(
@@ -95,17 +110,21 @@ def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
     )  # fmt: skip
 
 
-def _start(
-    sample: Sample, engine: Engine, values: Sequence[float] | None, generative: Callable, rng: np.random.Generator
+def _tune_start(
+    sample: Sample, engine: Engine, values: Sequence[float] | None, fit_start: Callable, rng: np.random.Generator
 ) -> tuple[OutOfFoldScores, Any]:
-    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to all rows."""
+    """Return out-of-fold class scores of the start at the setting of least log-loss, and its fit to all rows.
+
+    `values` are the settings that are compared, None for the engine's own. `fit_start` is as in `joint_path`.
+    """
     folds = shuffled_folds(sample, NFOLD, rng)
 
     def fit(train: Sample, fold_rng: np.random.Generator) -> list:
-        return generative(train, engine, values, fold_rng)
+        """Return the generative fits to the training rows of a fold, one for each setting."""
+        return fit_start(train, engine, values, fold_rng)
 
     scored = cross_validate(sample, folds, fit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)])
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
         engine = engine.at(float(values[best]))
-    return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), generative(sample, engine, None, rng)[0]
+    return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), fit_start(sample, engine, None, rng)[0]

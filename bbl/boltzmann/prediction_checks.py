@@ -1,6 +1,8 @@
 """Warnings about predictions: a log-loss above that of the groups' shares or of naive Bayes, and folds of ordered rows.
 
-The *shares* are the relative frequencies of the groups: what a model without predictors predicts.
+The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n is the number of
+rows that are scored, N of validated rows, K of groups, F of folds; predictor i has L_i levels. A *record* holds a
+log-loss and the loss of a baseline that it is compared with.
 """
 
 from __future__ import annotations
@@ -40,28 +42,34 @@ __all__ = [
     "warn_record",
 ]
 
-MAX_LOOKUPS = 2e7  # lookups of parameters; all training rows are scored if they take no more
-MAX_LOOKUPS_OF_SAMPLE = 2e8  # lookups of parameters of a sample of training rows
+MAX_LOOKUPS = 2e7  # lookups of parameters up to which all training rows are scored
+MAX_LOOKUPS_OF_SAMPLE = 2e8  # lookups of parameters that a sample of training rows takes at most, if not very small
 MAX_SAMPLE_ROWS = 2000
 MIN_SAMPLE_ROWS = 100
 MAX_SUMMED_CELLS = 4096  # joint levels of a row's missing predictors; rows with more are not scored
 MAX_LEVELS = 8192  # non-reference levels; a matrix of couplings of more would take over half a GiB
-MIN_ERRORS = 3.0  # by which a log-loss has to exceed that of naive Bayes for a warning
-MIN_EXCESS = 0.05  # of a log-loss over that of naive Bayes for a warning
-MAX_FALSE_ALARMS = 0.01  # of the test for ordered rows
-AUTO = ", or method='auto'"
+MIN_ERRORS = 3.0  # standard errors by which a log-loss has to exceed that of naive Bayes for a warning
+MIN_EXCESS = 0.05  # share by which a log-loss has to exceed that of naive Bayes for a warning
+MAX_FALSE_ALARMS = 0.01  # significance level of the test for ordered rows
+AUTO = ", or method='auto'"  # part of an advice
 TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to those of the shares
 
 
 def remedy(calibrate: str, auto: bool) -> str:
-    """Return advice for a log-loss above that of the shares; `auto`: whether ``method="auto"`` can fit these rows."""
+    """Return advice for a log-loss above that of the shares; empty where the calibration prevents it already.
+
+    `auto` says whether ``method="auto"`` can fit these rows.
+    """
     if calibrate in TEMPERED:
         return ""
     return f"Give calibrate='temperature'{AUTO if auto else ''}."
 
 
 def held_out_record(scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str) -> LossRecord:
-    """Return the log-loss of class scores (N, K) of validated rows, beside that of the folds' log shares (F, K)."""
+    """Return the log-loss of class scores (N, K) of validated rows, with that of the folds' log shares as baseline.
+
+    `log_shares` (F, K) are those of the training rows of each fold.
+    """
     return LossRecord(scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice)
 
 
@@ -81,10 +89,10 @@ def check_training(
     """
     layout, K = result.parameters.layout, len(labels.groups)
     cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
-    rows, is_complete = training_rows(sample, layout.n_levels, K, cost, complete=result.log_z_kind == "none")
+    rows, is_complete = training_rows(sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none")
     if not rows.n or layout.D > MAX_LEVELS:
         return held_out
-    scores = _scores(result, rows)
+    scores = _class_scores(result, rows)
     training = None if K == 1 else training_record(rows, is_complete, scores, result.class_prior, advice)
     record = held_out or training
     worse = next((one for one in (record, training) if one is not None and one.is_worse), None)
@@ -92,91 +100,104 @@ def check_training(
         warn_record(worse, stacklevel + 1)
     elif layout.order > 1:
         naive = naive_scores(level_counts(sample, layout.n_levels, K), log_share(result.class_prior), rows)
-        text = _worse_than_naive(scores, naive, rows)
+        text = _describe_excess(scores, naive, rows)
         if text:
-            _warn(f"On the training rows the {text}", engine, layout, K, stacklevel)
+            _warn_of_losses(f"On the training rows the {text}", engine, layout, K, stacklevel)
     return record
 
 
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
-    """Warn where a log-loss is above that of the shares of the groups."""
+    """Warn if a log-loss is above that of the shares of the groups; None is no record."""
     if record is not None and record.is_worse:
         warnings.warn(record.verdict, DataWarning, stacklevel=stacklevel)
 
 
-def _worse_than_naive(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
+def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
     """Return both log-losses in words if that of `scores` (N, K) is clearly above that of `naive` (N, K); else "".
 
-    Clearly: by over 5 %, and by over three standard errors of the mean difference, for which one more row with a
-    squared difference of 1 is added. With a single group the scores are log-probabilities of rows.
+    Clearly means by over 5 %, and by over three standard errors of the mean difference; one more row with a squared
+    difference of 1 counts in the standard error. With a single group (K = 1) scores are log-probabilities of rows.
     """
-    one, weights = scores.shape[1] == 1, rows.weights
+    is_one_group, weights = scores.shape[1] == 1, rows.weights
     y = rows.response if isinstance(rows, Sample) else rows.y
-    loss, reference = (-s[:, 0] if one else row_loss(log_probabilities(s), y) for s in (scores, naive))
-    gap, total = loss - reference, weights.sum()
-    mean, level = weights @ gap / total, weights @ reference / total
-    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (gap - mean) ** 2 + 1.0) / total, MIN_EXCESS * level):
+    loss, naive_loss = (-s[:, 0] if is_one_group else row_loss(log_probabilities(s), y) for s in (scores, naive))
+    excess, total = loss - naive_loss, weights.sum()
+    mean, level = weights @ excess / total, weights @ naive_loss / total
+    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * level):
         return ""
-    name = "independent predictors" if one else "naive Bayes"
+    name = "independent predictors" if is_one_group else "naive Bayes"
     return f"log-loss is {weights @ loss / total:.3g}, against {level:.3g} of {name}"
 
 
 def training_rows(
-    sample: Rows, n_levels: np.ndarray, K: int, cost: float, complete: bool = False
+    sample: Rows, n_levels: np.ndarray, K: int, cost: float, no_missing: bool = False
 ) -> tuple[Sample, bool]:
     """Return the training rows to score, and whether these are all rows.
 
     `cost` is the number of parameters that are looked up to score one row. Too many rows are sampled systematically by
-    weight. Rows with many missing values are left out, and, if `complete`, all rows with missing values. If all rows
+    weight. Rows with many missing values are left out, and with `no_missing` all rows with missing values. If all rows
     are returned, they are the distinct rows of each group in a fixed order, so that neither their order nor their
     repetition or source matters.
     """
-    most = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
+    max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     total = max(sample.n, sample.total)
-    is_complete = total * cost <= MAX_LOOKUPS and (sample.complete or total <= MAX_SAMPLE_ROWS) and not sample.remote
-    rows = sample.draw(sample.n if is_complete else most, np.random.default_rng(0))
-    classified = rows.response >= 0
+    has_all_rows = total * cost <= MAX_LOOKUPS and (sample.complete or total <= MAX_SAMPLE_ROWS) and not sample.remote
+    rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))
+    is_used = rows.response >= 0
     if rows.missing is not None:
-        cells = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (1 if complete else MAX_SUMMED_CELLS)
-        is_complete, classified = is_complete and bool(cells[classified].all()), classified & cells
-    rows = rows.rows(classified)
-    return (rows.by_state(n_levels, K), True) if is_complete else (rows.systematic_sample(most), False)
+        is_scored = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (
+            1 if no_missing else MAX_SUMMED_CELLS
+        )
+        has_all_rows, is_used = has_all_rows and bool(is_scored[is_used].all()), is_used & is_scored
+    rows = rows.rows(is_used)
+    return (rows.by_state(n_levels, K), True) if has_all_rows else (rows.systematic_sample(max_rows), False)
 
 
 def training_record(
-    rows: Sample, whole: bool, scores: np.ndarray, shares: np.ndarray, advice: str
+    rows: Sample, is_complete: bool, scores: np.ndarray, shares: np.ndarray, advice: str
 ) -> LossRecord | None:
-    """Return the log-loss of class scores (n, K) of `training_rows`, beside that of the groups' shares (K,).
+    """Return the log-loss of class scores (n, K) of `training_rows`, with that of the groups' shares (K,) as baseline.
 
-    `whole` says whether these are all rows; the log-loss of a sample of rows is only returned if it gives a warning.
+    `is_complete` says whether these are all rows; the log-loss of a sample of rows is only returned if it is above the
+    baseline.
     """
     loss, baseline = (
         log_loss(log_probabilities(s), rows.response, rows.weights)
         for s in (scores, np.broadcast_to(log_share(shares), scores.shape))
     )
-    record = LossRecord(loss, baseline, TRAINING if whole else f"{rows.total:,.0f} {TRAINING} that were scored", advice)
-    return record if whole or record.is_worse else None
+    record = LossRecord(
+        loss, baseline, TRAINING if is_complete else f"{rows.total:,.0f} {TRAINING} that were scored", advice
+    )
+    return record if is_complete or record.is_worse else None
 
 
-def _scores(result: Estimate, rows: Sample) -> np.ndarray:
-    """Return class scores (n, K); without draws, the couplings of one group at a time are laid out as a matrix."""
+def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
+    """Return class scores (n, K) of rows.
+
+    Without posterior draws, the couplings of one group at a time are laid out as a matrix, to save memory.
+    """
     if result.predictive is not None:
         return result.class_scores(rows.codes, rows.missing)
     layout, theta = result.parameters.layout, result.parameters.theta
 
-    def energy(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        models = (MarginalEnergy(layout.of_group(k), group_theta[None]) for k, group_theta in enumerate(theta))
+    def marginal_energies(codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+        """Return the energies (n, K) of rows, unknown cells (n, m) summed out."""
+        models = (MarginalEnergy(layout.of_group(g), group_theta[None]) for g, group_theta in enumerate(theta))
         return np.column_stack([model(codes, unknown) for model in models])
 
-    return result.scores_by(energy, rows.codes, rows.missing)
+    return result.scores_by(marginal_energies, rows.codes, rows.missing)
 
 
 def naive_scores(counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sample) -> np.ndarray:
-    """Return the class scores (n, K) of `rows` under naive Bayes as `BASELINE` fits it to counts (K, L_i) of levels."""
-    scores, c = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
+    """Return the class scores (n, K) of `rows` under naive Bayes, as `BASELINE` fits it.
+
+    `counts` holds the counts (K, L_i) of the levels of each predictor in each group, `log_shares` (K,) are those of the
+    groups. Missing values count nothing.
+    """
+    scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
     for i, n in enumerate(counts):
-        f = (n + c / n.shape[1]) / (n.sum(axis=1, keepdims=True) + c)
-        terms = np.log(f).T[rows.codes[:, i]]
+        shares = (n + prior_count / n.shape[1]) / (n.sum(axis=1, keepdims=True) + prior_count)
+        terms = np.log(shares).T[rows.codes[:, i]]
         scores += terms if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, terms)
     return scores
 
@@ -197,14 +218,14 @@ def check_validation(
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
     record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
-    fitted = engine.layout(cast(Sample, sample), layout)
+    fitted_layout = engine.layout(cast(Sample, sample), layout)
     if record is not None and record.is_worse:
         warn_record(record, stacklevel + 1)
-    elif fitted.order > 1:
+    elif fitted_layout.order > 1:
         if K > 1 and sample.in_memory and sample.complete:
-            held = [sample.rows(scored.rows[scored.fold == f]) for f in range(len(folds))]
-            trained = [folds.one(f).training(sample) for f in range(len(folds))]
-            by_fold = zip(trained, log_shares, held, strict=True)
+            held_out_rows = [sample.rows(scored.rows[scored.fold == fold]) for fold in range(len(folds))]
+            training_samples = [folds.one(fold).training(sample) for fold in range(len(folds))]
+            by_fold = zip(training_samples, log_shares, held_out_rows, strict=True)
             naive = np.concatenate(
                 [
                     naive_scores(level_counts(rows, layout.n_levels, K), shares, validation_rows)
@@ -213,26 +234,29 @@ def check_validation(
             )
         else:
             task = Task(sample, layout, K, labels=labels)
-            naive = validate(task, BASELINE, None, folds, Run(workers), judge=scored.judge).scores[0]
-        text = _worse_than_naive(scores, naive, scored)
+            naive = validate(task, BASELINE, values=None, folds=folds, run=Run(workers), judge=scored.judge).scores[0]
+        text = _describe_excess(scores, naive, scored)
         if text:
-            _warn(f"On the validated rows the {text}", engine, fitted, K, stacklevel)
+            _warn_of_losses(f"On the validated rows the {text}", engine, fitted_layout, K, stacklevel)
     return record
 
 
-def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
-    """Give a DataWarning that log-losses are too large (`what`), with the remedies that this model has."""
+def _warn_of_losses(finding: str, engine: Engine, layout: Layout, K: int, stacklevel: int) -> None:
+    """Give a DataWarning that log-losses are too large, with the remedies that this model has.
+
+    `finding` is the begin of the text, which says which losses are too large.
+    """
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
         name = engine.tuned.option
         remedies.append(f"choose {name} by log-loss (crossVal with score='logloss', or {name}='cv')")
     if layout.order > 1:
         remedies.append(f"take method={BASELINE.name!r}")
-    of_groups = " and predicted groups may be" * (K > 1)
-    remedy = ", or ".join(remedies)
+    groups_clause = " and predicted groups may be" * (K > 1)
+    advice = ", or ".join(remedies)
     warnings.warn(
-        f"{what}: ln Z, the penalty or the formula does not suit these data, so that probabilities are off{of_groups}. "
-        f"{remedy[:1].upper()}{remedy[1:]}.",
+        f"{finding}: ln Z, the penalty or the formula does not suit these data, so that probabilities are "
+        f"off{groups_clause}. {advice[:1].upper()}{advice[1:]}.",
         DataWarning,
         stacklevel=stacklevel + 1,
     )
@@ -241,25 +265,27 @@ def _warn(what: str, engine: Engine, layout: Layout, K: int, stacklevel: int) ->
 def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
     """Warn if levels of predictors are spread over the folds more unevenly than by chance (1 % of false alarms).
 
-    Each predictor and each of its levels is tested within the groups, with Bonferroni's correction.
+    Each predictor and each of its levels, missing values included, is tested within the groups, with Bonferroni's
+    correction.
     """
-    levels = [len(levels_of_one) for levels_of_one in labels.levels]
-    held = [folds.one(f).held_counts(sample, levels, len(labels.groups)) for f in range(len(folds))]
-    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held, strict=True)]
-    log_p = np.empty(len(levels))
+    n_levels = [len(levels_of_one) for levels_of_one in labels.levels]
+    held_counts = [folds.one(fold).held_counts(sample, n_levels, len(labels.groups)) for fold in range(len(folds))]
+    tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held_counts, strict=True)]
+    log_p = np.empty(len(n_levels))
     for shape in {table.shape for table in tables}:  # tables of one shape together: there can be thousands
-        alike = [i for i, table in enumerate(tables) if table.shape == shape]
-        table = np.stack([tables[i] for i in alike])
-        one = np.moveaxis(table, -1, 1)
-        by_level = log_p_bound(np.stack([one, table.sum(axis=-1)[:, None] - one], axis=-1))
-        log_p[alike] = np.minimum(log_p_bound(table), by_level.min(axis=1))
-    tested = len(levels) + sum(levels) + (0 if sample.complete else len(levels))
-    log_p += np.log(tested)
+        predictors = [i for i, table in enumerate(tables) if table.shape == shape]
+        # counts (predictors, K, folds, levels); then tables of a level against all others, levels as axis 1
+        stacked = np.stack([tables[i] for i in predictors])
+        by_level = np.moveaxis(stacked, -1, 1)
+        level_log_p = log_p_bound(np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1))
+        log_p[predictors] = np.minimum(log_p_bound(stacked), level_log_p.min(axis=1))
+    n_tests = len(n_levels) + sum(n_levels) + (0 if sample.complete else len(n_levels))
+    log_p += np.log(n_tests)
     unevenly_spread = np.flatnonzero(log_p <= np.log(MAX_FALSE_ALARMS))
     if len(unevenly_spread):
-        most = unevenly_spread[np.argsort(log_p[unevenly_spread], kind="stable")]
-        names = ", ".join(repr(labels.names[i]) for i in most[:3]) + (
-            f" and {len(most) - 3} more" if len(most) > 3 else ""
+        ordered_by_p = unevenly_spread[np.argsort(log_p[unevenly_spread], kind="stable")]
+        names = ", ".join(repr(labels.names[i]) for i in ordered_by_p[:3]) + (
+            f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
         copies = ", or the copies of weighted rows lie together" if sample.whole and not sample.unweighted else ""
         warnings.warn(

@@ -1,4 +1,8 @@
-"""Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each with its own ln Z."""
+"""Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each with its own ln Z.
+
+An *energy* is the exponent of P(row | group), ln P(row | group) + ln Z. n is the number of rows, m of predictors, K of
+groups, D of non-reference levels.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,12 @@ from bbl.model.layout import Layout
 from bbl.model.logz import exact_order
 from bbl.model.marginal import MarginalEnergy
 
-__all__ = ["AVERAGED", "Predictive", "predictive", "thinned"]
+__all__ = ["AVERAGED", "Predictive", "build_predictive", "thinned"]
 
 AVERAGED = {"exact": 200, "ais": 50}  # draws that predictions average over, by how their ln Z is computed
 ANNEALING_STEPS = 100  # for each draw: errors of ln Z of 0.01 to 0.05, which average out over draws
 ANNEALING_CHAINS = 256  # for each draw
-MAX_COUPLINGS = 2**22  # of the draws whose energies are computed together
+MAX_COUPLINGS = 2**22  # entries of the coupling matrices (D, D) of all draws whose energies are computed together
 
 
 @dataclass(frozen=True)
@@ -31,9 +35,11 @@ class Predictive:
     layout : Layout
         Of the predictors and the hidden units behind them.
     theta : ndarray, shape (K, T, layout.size)
+        Draws of the parameters.
     log_z : ndarray, shape (K, T)
+        ln Z of each draw.
     hidden : int
-        Hidden units, which are summed out.
+        Number of hidden units, the last predictors of `layout`, which are summed out.
     """
 
     layout: Layout
@@ -56,40 +62,43 @@ class Predictive:
             unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
             unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
             codes = np.pad(codes, ((0, 0), (0, self.hidden)))
-        step = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
-        for lo in range(0, self.theta.shape[1], step):
-            yield MarginalEnergy(self.layout, self.theta[g, lo : lo + step])(codes, unknown)
+        chunk_size = max(1, MAX_COUPLINGS // max(self.layout.D**2, 1))
+        for first_draw in range(0, self.theta.shape[1], chunk_size):
+            yield MarginalEnergy(self.layout, self.theta[g, first_draw : first_draw + chunk_size])(codes, unknown)
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function of codes (n, m) and unknown cells (n, m) to energies (n, K).
+        """Return a function of codes (n, m) and unknown cells (n, m), or None, to energies (n, K).
 
-        An energy is the logarithm of the row's mean probability over the draws, plus the `shift` (K,) of the group,
-        which the caller subtracts as if it were ln Z.
+        The energy is here the logarithm of the row's mean probability over the draws plus the `shift` (K,) of the
+        group, which callers subtract as if it were ln Z.
         """
 
-        def averaged(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-            return np.column_stack([self._group(g, codes, unknown) + shift[g] for g in range(len(self.theta))])
+        def averaged_energies(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
+            """Return the shifted logarithms (n, K) of mean probabilities over the draws."""
+            return np.column_stack(
+                [self._log_mean_probability(g, codes, unknown) + shift[g] for g in range(len(self.theta))]
+            )
 
-        return averaged
+        return averaged_energies
 
-    def _group(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
+    def _log_mean_probability(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
         """Return the logarithm of the mean probability of rows in group g over its draws, shape (n,)."""
-        total, at = np.full(len(codes), -np.inf), 0
-        for energy in self._energies(g, codes, unknown):
-            log_z = self.log_z[g, at : at + energy.shape[1]]
-            total = np.logaddexp(total, np.logaddexp.reduce(energy - log_z, axis=1))
-            at += energy.shape[1]
-        return total - np.log(self.theta.shape[1])
+        log_sum_p, first_draw = np.full(len(codes), -np.inf), 0
+        for energies in self._energies(g, codes, unknown):
+            log_z = self.log_z[g, first_draw : first_draw + energies.shape[1]]
+            log_sum_p = np.logaddexp(log_sum_p, np.logaddexp.reduce(energies - log_z, axis=1))
+            first_draw += energies.shape[1]
+        return log_sum_p - np.log(self.theta.shape[1])
 
 
 def thinned(draws: np.ndarray, count: int) -> np.ndarray:
     """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape (count, size)."""
-    chains, n, size = draws.shape
-    each = min(max(count // chains, 1), n)
-    return draws[:, np.linspace(0, n - 1, each).round().astype(int)].reshape(-1, size)[:count]
+    n_chains, n_draws, size = draws.shape
+    n_kept = min(max(count // n_chains, 1), n_draws)
+    return draws[:, np.linspace(0, n_draws - 1, n_kept).round().astype(int)].reshape(-1, size)[:count]
 
 
-def predictive(
+def build_predictive(
     layout: Layout,
     fits: Sequence[EngineFit],
     kind: str,
@@ -105,22 +114,24 @@ def predictive(
     layout : Layout
         Of the predictors, then of the hidden units.
     fits : sequence of EngineFit
-        Of each group. A group without rows has no draws; it gets draws of zeros.
+        The fit of each group. A group without rows has no draws; it gets draws of zeros.
     kind : str
-        How ln Z is computed; "exact" and "ais" need no rows.
+        How ln Z is computed. Only "exact" and "ais" need no rows.
     starts : sequence of ndarray, shape (D,)
         Fields of the predictors from which annealing starts in each group, for "ais".
     rngs : sequence of Generator
+        Generator of each group, for "ais".
     workers : int
     hidden : int, default 0
+        Number of hidden units.
     """
-    drawn = [fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits]
-    group_draws = [draws for draws in drawn if draws is not None]
-    if kind not in AVERAGED or not group_draws:
+    draws_by_group = [fit.state["hidden"] if hidden and fit.draws is not None else fit.draws for fit in fits]
+    available_draws = [draws for draws in draws_by_group if draws is not None]
+    if kind not in AVERAGED or not available_draws:
         return None
-    count = len(thinned(group_draws[0], AVERAGED[kind]))
-    nothing = np.zeros((count, layout.size))
-    theta = np.array([nothing if draws is None else thinned(draws, count) for draws in drawn])
+    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))
+    no_draws = np.zeros((n_draws, layout.size))
+    theta = np.array([no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group])
     if kind == "exact":
         log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
     else:
@@ -129,9 +140,9 @@ def predictive(
             [
                 [
                     annealed_log_z(layout, draws, np.append(start, np.zeros(hidden)), *annealing, rng, workers).log_z
-                    for draws in group
+                    for draws in group_theta
                 ]
-                for group, start, rng in zip(theta, starts, rngs, strict=True)
+                for group_theta, start, rng in zip(theta, starts, rngs, strict=True)
             ]
         )
     return Predictive(layout, theta, log_z, hidden)

@@ -50,19 +50,22 @@ def reconstruct(
     check_memory(16.0 * len(codes) * layout.D, f"Reconstruction of {len(codes)} rows", "Give fewer rows at a time.")
     out = one_hot(np.where(unknown, 0, codes), layout)
     rows = np.flatnonzero(unknown.any(axis=1))
+    # a pattern is a mask (m,) of unknown predictors; rows with the same pattern are filled together
     patterns, pattern_of_row = np.unique(unknown[rows], axis=0, return_inverse=True)
-    parts = [rows[pattern_of_row.ravel() == p] for p in range(len(patterns))]
-    fill = _fill if layout.support is None else _fill_by_energies
+    pattern_rows = [rows[pattern_of_row.ravel() == pattern_number] for pattern_number in range(len(patterns))]
+    fill = _fill_unknown if layout.support is None else _fill_by_energies
     tasks = [
-        (layout, theta, posterior[pattern_rows], codes[pattern_rows], np.flatnonzero(pattern), method, stream)
-        for pattern_rows, pattern, stream in zip(parts, patterns, rng.spawn(len(parts)), strict=True)
+        (layout, theta, posterior[rows_of_pattern], codes[rows_of_pattern], np.flatnonzero(pattern), method, stream)
+        for rows_of_pattern, pattern, stream in zip(pattern_rows, patterns, rng.spawn(len(pattern_rows)), strict=True)
     ]
-    for pattern_rows, pattern, filled in zip(parts, patterns, run_tasks(fill, tasks, workers, progress), strict=True):
-        out[np.ix_(pattern_rows, layout.columns(np.flatnonzero(pattern)))] = filled
+    for rows_of_pattern, pattern, filled in zip(
+        pattern_rows, patterns, run_tasks(fill, tasks, workers, progress), strict=True
+    ):
+        out[np.ix_(rows_of_pattern, layout.columns(np.flatnonzero(pattern)))] = filled
     return out
 
 
-def _fill(
+def _fill_unknown(
     layout: Layout,
     theta: np.ndarray,
     posterior: np.ndarray,
@@ -71,15 +74,20 @@ def _fill(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probability of each non-reference level of the `unknown` predictors, the same ones in all rows."""
+    """Return the probability of each non-reference level of the predictors `unknown`, which are unknown in all rows.
+
+    Shapes are (n, D') for the D' such levels; other arguments are as in `reconstruct`.
+    """
     clamped = Clamped(layout, unknown)
     out = np.zeros((len(codes), clamped.layout.D))
-    for k, group_theta in enumerate(theta):
-        rows = np.flatnonzero(posterior[:, k] > 0.0)
+    for g, group_theta in enumerate(theta):
+        rows = np.flatnonzero(posterior[:, g] > 0.0)
         if len(rows):
-            models, model_of_row = np.unique(clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True)
-            filled = margins(clamped.layout, models, method, rng)
-            out[rows] += posterior[rows, k, None] * filled[model_of_row.ravel()]
+            distinct_theta, theta_of_row = np.unique(
+                clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True
+            )
+            level_probabilities = margins(clamped.layout, distinct_theta, method, rng)
+            out[rows] += posterior[rows, g, None] * level_probabilities[theta_of_row.ravel()]
     return out
 
 
@@ -92,22 +100,22 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return what `_fill` does for a model with structural zeros: exactly, from the energies of all levels."""
+    """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the energies of all levels."""
     energy = MarginalEnergy(layout, theta)
-    others = np.zeros(codes.shape, dtype=bool)
-    others[:, unknown] = True
-    out = []
+    summed_out = np.zeros(codes.shape, dtype=bool)
+    summed_out[:, unknown] = True
+    columns = []
     for i in unknown:
-        others[:, i] = False
-        rows, by_level = codes.copy(), []
+        summed_out[:, i] = False
+        filled_codes, level_energies = codes.copy(), []
         for level in range(layout.n_levels[i]):
-            rows[:, i] = level
-            by_level.append(energy(rows, others))
-        others[:, i] = True
-        log_p = np.stack(by_level)  # (levels, n, K)
+            filled_codes[:, i] = level
+            level_energies.append(energy(filled_codes, summed_out))
+        summed_out[:, i] = True
+        log_p = np.stack(level_energies)  # (levels, n, K)
         largest = log_p.max(axis=0)
         p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
-        total = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
-        p /= np.where(total > 0.0, total, 1.0)
-        out.append((p[1:] * posterior).sum(axis=2).T)
-    return np.concatenate(out, axis=1)
+        total_p = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
+        p /= np.where(total_p > 0.0, total_p, 1.0)
+        columns.append((p[1:] * posterior).sum(axis=2).T)
+    return np.concatenate(columns, axis=1)

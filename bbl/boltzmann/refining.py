@@ -27,12 +27,13 @@ from bbl.stats.calibration import fit_calibration
 
 __all__ = ["refine"]
 
-STARTS: tuple[str | None, ...] = (None, "pseudo")  # of the conditional fit; the three lists make a grid
+# The grid of settings of the conditional fit: its start, the prior scale of couplings, and the ridge.
+STARTS: tuple[str | None, ...] = (None, "pseudo")
 SCALES = (0.1, 0.5, 8.0)
 RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0)  # divided by the number of observations
 FIRST = (1, 1, 2)  # positions in STARTS, SCALES and RIDGES at which the search begins
-EPOCHS = 12  # passes over the rows
-MIN_VISITS = 240_000  # rows times passes; few rows are passed more often
+EPOCHS = 12  # least passes over the rows of the final fit
+MIN_VISITS = 240_000  # least product of rows and passes of the final fit: fewer rows are passed more often
 COMPARISON_EPOCHS = 8  # passes over the rows where settings are compared
 COMPARISON_ROWS = (6000, 5000)  # training and held-out rows where settings are compared
 
@@ -42,18 +43,28 @@ def refine(
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows, with the start, scale and ridge of least held-out log-loss.
 
-    The rows that the first of `folds` holds out judge fits to its training rows. A fit starts from nothing or from the
-    out-of-fold scores of pseudo-likelihood: those of held-out rows come from the tuning, those of training rows from
-    fits to the other folds. These fits use held-out rows; the refinement sees them only through these scores.
+    Settings are fitted to the training rows of the first of `folds`, and compared by the log-loss of its held-out rows.
+    A fit starts from nothing or from out-of-fold scores of pseudo-likelihood: those of held-out rows come from the
+    tuning, those of training rows from fits to the other folds. The fits to other folds use the held-out rows, which
+    the refinement sees only through these scores.
 
     Parameters
     ----------
+    task : Task
     folds : Folds
         The first is the one that `generative` was tuned on.
     generative : Tuning
         The tuning of pseudo-likelihood.
     warm_starts : list of WarmStarts
         The solution of each group on the first fold, where fits on the other folds start.
+    run : Run
+
+    Returns
+    -------
+    estimate : Estimate
+        The fit to all rows, not calibrated.
+    tuning : Tuning
+        With the held-out scores of the chosen setting, and their calibration.
 
     Notes
     -----
@@ -61,61 +72,82 @@ def refine(
     sure, but does not bring back effects that a penalty has shrunk.
     """
     sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
-    start_engine, scored = generative.engine, generative.scored
-    assert isinstance(start_engine, PseudoLikelihood) and scored is not None  # noqa: S101  # a fresh tuning has both
+    start_engine, held_out_scores = generative.engine, generative.scored
+    assert isinstance(start_engine, PseudoLikelihood) and held_out_scores is not None  # noqa: S101  # as tuned
     other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(start_engine.setting)]
-    starts = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
-    other_scored = validate(task, start_engine, setting, other_folds, run, warm_start_sets=starts)
-    scored_arrays = [(validated.rows, validated.weights, validated.scores[0]) for validated in (scored, other_scored)]
-    oof = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*scored_arrays, strict=True)))
-    held_out, training = np.split(np.arange(len(oof.rows)), [len(scored.rows)])
+    warm_start_sets = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
+    training_scores = validate(task, start_engine, setting, other_folds, run, warm_start_sets=warm_start_sets)
+    score_arrays = [
+        (validated.rows, validated.weights, validated.scores[0]) for validated in (held_out_scores, training_scores)
+    ]
+    oof_scores = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*score_arrays, strict=True)))
+    held_out, training = np.split(np.arange(len(oof_scores.rows)), [len(held_out_scores.rows)])
 
-    def judge(engine: Conditional, training: np.ndarray, held_out: np.ndarray) -> tuple[Validated, float]:
-        """Return the scores of held-out rows by a fit to the training rows (both positions), and their log-loss."""
-        refined = _by_batches(engine, sample, layout, K, oof, training, rng)
-        scores = energies(sample.codes[oof.rows[held_out]], layout, refined.theta) + refined.constant
-        scores += refined.temperature * oof.scores[held_out] if engine.start else 0.0
+    def score_held_out(engine: Conditional, training: np.ndarray, held_out: np.ndarray) -> tuple[Validated, float]:
+        """Return the scores of held-out rows by a fit to training rows, and their log-loss.
+
+        Both kinds of rows are positions in `oof_scores`.
+        """
+        refined = _fit_by_batches(engine, sample, layout, K, oof_scores, training, rng)
+        scores = energies(sample.codes[oof_scores.rows[held_out]], layout, refined.theta) + refined.constant
+        scores += refined.temperature * oof_scores.scores[held_out] if engine.start else 0.0
         # groups without training rows keep the score -inf
-        scores = np.where(np.isneginf(oof.scores[held_out]), -np.inf, scores)
-        out = replace(scored, scores=scores[None], fits=[], found=[], y=sample.response[oof.rows[held_out]])
+        scores = np.where(np.isneginf(oof_scores.scores[held_out]), -np.inf, scores)
+        scored_fit = replace(
+            held_out_scores, scores=scores[None], fits=[], found=[], y=sample.response[oof_scores.rows[held_out]]
+        )
         fold = np.zeros(len(held_out), dtype=np.intp)
-        out = replace(out, weights=oof.weights[held_out], rows=oof.rows[held_out], fold=fold)
-        return out, out.log_loss(calibrated(out, scores, "temperature"))
+        scored_fit = replace(
+            scored_fit, weights=oof_scores.weights[held_out], rows=oof_scores.rows[held_out], fold=fold
+        )
+        return scored_fit, scored_fit.log_loss(calibrated(scored_fit, scores, "temperature"))
 
-    def engine_at(place: tuple[int, ...], total: float, epochs: int) -> Conditional:
-        ridge = RIDGES[place[2]] / total
-        return Conditional(ridge, SCALES[place[1]], STARTS[place[0]], start_engine.setting, epochs, early_stopping=True)
+    def engine_at(position: tuple[int, ...], total: float, epochs: int) -> Conditional:
+        """Return the engine at a position of the grid, for rows with a `total` weight."""
+        ridge = RIDGES[position[2]] / total
+        return Conditional(
+            ridge, SCALES[position[1]], STARTS[position[0]], start_engine.setting, epochs, early_stopping=True
+        )
 
     sampled_rows = [
         np.sort(rng.permutation(positions)[:n_rows])
         for positions, n_rows in zip((training, held_out), COMPARISON_ROWS, strict=True)
     ]
-    total = float(oof.weights[sampled_rows[0]].sum())
+    total = float(oof_scores.weights[sampled_rows[0]].sum())
     with serial_blas():
         sizes = len(STARTS), len(SCALES), len(RIDGES)
-        best = descend(sizes, FIRST, lambda place: judge(engine_at(place, total, COMPARISON_EPOCHS), *sampled_rows)[1])
+        best = descend(
+            sizes,
+            FIRST,
+            lambda position: score_held_out(engine_at(position, total, COMPARISON_EPOCHS), *sampled_rows)[1],
+        )
         epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))
-        out, loss = judge(engine_at(best, float(oof.weights[training].sum()), epochs), training, held_out)
+        scored_fit, loss = score_held_out(
+            engine_at(best, float(oof_scores.weights[training].sum()), epochs), training, held_out
+        )
     engine = engine_at(best, sample.total, epochs)
-    calibration = fit_calibration(out.scores[0], out.y, out.weights, "temperature")
-    refined = Tuning(None, np.zeros(1), np.array([loss]), 0, calibration, [], out, engine)
-    start = (oof, estimate(task, start_engine, run)) if engine.start else None
-    return estimate_jointly(task, engine, None, run, start)[0], refined
+    calibration = fit_calibration(scored_fit.scores[0], scored_fit.y, scored_fit.weights, "temperature")
+    refined_tuning = Tuning(
+        option=None, values=np.zeros(1), loss=np.array([loss]), chosen=0, calibration=calibration, found=[],
+        scored=scored_fit, engine=engine,
+    )  # fmt: skip
+    start = (oof_scores, estimate(task, start_engine, run)) if engine.start else None
+    return estimate_jointly(task, engine, values=None, run=run, start=start)[0], refined_tuning
 
 
-def _by_batches(
+def _fit_by_batches(
     engine: Conditional,
     sample: Sample,
     layout: Layout,
     K: int,
-    oof: OutOfFoldScores,
+    oof_scores: OutOfFoldScores,
     positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit to the rows at `positions` of the out-of-fold scores `oof`, which are used if the engine has a start."""
-    rows = replace(sample.rows(oof.rows[positions]), weights=oof.weights[positions])
+    """Fit to the rows at `positions` of `oof_scores`; the fit is added to their scores if the engine has a start."""
+    rows = replace(sample.rows(oof_scores.rows[positions]), weights=oof_scores.weights[positions])
     batch_scores = (
-        OutOfFoldScores(np.arange(len(positions)), oof.weights[positions], oof.scores[positions])
+        OutOfFoldScores(np.arange(len(positions)), oof_scores.weights[positions], oof_scores.scores[positions])
         if engine.start
         else None
     )

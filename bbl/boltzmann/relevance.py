@@ -1,7 +1,7 @@
 """Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone, put back into all.
 
-m predictors, K groups. *Shared*: the fields of a predictor that was not chosen, equal in all groups; it takes part in
-no interaction, so that it cancels in class scores.
+m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not chosen has *shared*
+fields, which are equal in all groups, and no interactions, so that it cancels in class scores.
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ from bbl.model.parameters import Parameters
 from bbl.rows.sample import Sample
 from bbl.stats.relevance import select_predictors
 
-__all__ = ["CHOSEN_BY_ROWS", "SELECTION_ROWS", "choose_relevant", "of_all_predictors", "of_chosen", "selection_rows"]
+__all__ = [
+    "CHOSEN_BY_ROWS",
+    "SELECTION_ROWS",
+    "choose_relevant",
+    "extend_to_all_predictors",
+    "restrict_to_chosen",
+    "selection_rows",
+]
 
 CHOSEN_BY_ROWS = "Standard errors and tests do not hold for predictors that the same rows have chosen"
-SELECTION_ROWS = (2_000, 20_000)  # least and most rows on which predictors are chosen: a systematic sample of more
-SELECTION_WORK = 5e9  # rows times columns squared times groups that are looked at, if the rows are not the least
-PARAMETERS = 100.0  # of a regression of chosen predictors, for the estimate of its memory
-NEGLIGIBLE_COUNT = 1e-9  # prior count of shares that stand for missing values, for predictors that no row knows
-SHARED_PRIOR_COUNT = 1.0  # of the shares of levels from which shared fields come
+SELECTION_ROWS = (2_000, 20_000)  # least and most rows on which predictors are chosen, a systematic sample of all rows
+SELECTION_WORK = 5e9  # most work of the choice, rows times squared columns times (K - 1), with over the least rows
+PARAMETERS = 100.0  # assumed number of parameters of a regression of chosen predictors, to estimate its memory
+NEGLIGIBLE_COUNT = 1e-9  # prior count of the level shares that stand for missing values: some are never known
+SHARED_PRIOR_COUNT = 1.0  # prior count of the level shares from which shared fields come
 
 
 def selection_rows(n: int, layout: Layout, K: int) -> int:
-    """Return on how many of n rows predictors are chosen: fewer with many levels and groups."""
-    least, most = SELECTION_ROWS
-    return min(n, int(np.clip(SELECTION_WORK / max(1.0, float(layout.D) ** 2 * (K - 1)), least, most)))
+    """Return the number of rows, of n, on which predictors are chosen: fewer with many levels and groups."""
+    min_rows, max_rows = SELECTION_ROWS
+    return min(n, int(np.clip(SELECTION_WORK / max(1.0, float(layout.D) ** 2 * (K - 1)), min_rows, max_rows)))
 
 
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
@@ -49,18 +56,20 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     rows = sample.systematic_sample(n).by_state(layout.n_levels, K)
     columns = one_hot(rows.codes, layout)
     if rows.missing is not None:
-        for i, f in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
-            columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = f[1:]
+        for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
+            columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
     weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
     groups, y = np.unique(rows.response, return_inverse=True)
     if len(groups) < 2:
-        return Relevance(level, np.empty(0, dtype=np.intp), np.empty(0))
+        return Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     selection = select_predictors(columns, layout.start, y, weights, level)
-    order = np.argsort(selection.predictors).astype(np.intp)
-    return Relevance(level, np.array(selection.predictors, dtype=np.intp)[order], np.array(selection.p_value)[order])
+    by_position = np.argsort(selection.predictors).astype(np.intp)
+    return Relevance(
+        level, np.array(selection.predictors, dtype=np.intp)[by_position], np.array(selection.p_value)[by_position]
+    )
 
 
-def of_chosen(task: Task, relevance: Relevance) -> Task:
+def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:
     """Return the task of the chosen predictors alone."""
     sample, chosen = cast(Sample, task.sample), relevance.chosen
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
@@ -74,68 +83,86 @@ def of_chosen(task: Task, relevance: Relevance) -> Task:
     return replace(task, sample=rows, layout=task.layout.only(chosen), labels=labels, relevance=None)
 
 
-def of_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
-    """Return a fit of the chosen predictors as one of all predictors of `task`, the others with shared fields."""
+def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) -> Estimate:
+    """Return the fit `small` of the chosen predictors as a fit of all predictors of `task`.
+
+    The others have shared fields, from the shares of their levels in all groups together. Engines that do not model the
+    predictors (`log_z_kind` "none") have shared fields of zero.
+    """
     chosen, layout = relevance.chosen, small.parameters.layout
     n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
     union = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
     positions = np.concatenate([union.columns(chosen), np.arange(union.D, union.size)])
     others = np.setdiff1d(np.arange(union.m), chosen)
-    shared, log_z, log_p = np.zeros(union.size), 0.0, 0.0
+    shared_theta, shared_log_z, shared_lkh = np.zeros(union.size), 0.0, 0.0
     models_predictors = small.log_z_kind != "none"
     if models_predictors:
         sample = cast(Sample, task.sample)
         shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
         for i in others:
-            union.table(shared, int(i))[:] = log_ratio(shares[i])
-            log_z -= float(np.log(shares[i][0]))
-            log_p += _log_share(sample, int(i), shares[i])
+            union.table(shared_theta, int(i))[:] = log_ratio(shares[i])
+            shared_log_z -= float(np.log(shares[i][0]))
+            shared_lkh += _log_share(sample, int(i), shares[i])
 
-    n_shared = len(union.columns(others)) if models_predictors else 0
+    n_shared_fields = len(union.columns(others)) if models_predictors else 0
 
-    def embedded(theta: np.ndarray) -> np.ndarray:
-        out = np.broadcast_to(shared, (*theta.shape[:-1], union.size)).copy()
+    def embed_theta(theta: np.ndarray) -> np.ndarray:
+        """Return parameters (..., size) of the chosen predictors as parameters (..., union.size) of all."""
+        out = np.broadcast_to(shared_theta, (*theta.shape[:-1], union.size)).copy()
         out[..., positions] = theta
         return out
 
     fits = tuple(
-        _embedded(fit, embedded(fit.theta), chosen, union.m, extra=n_shared * (y == 0))
-        for y, fit in enumerate(small.fits)
+        _embed_fit(fit, embed_theta(fit.theta), chosen, union.m, extra=n_shared_fields * (g == 0))
+        for g, fit in enumerate(small.fits)
     )
     pooled = small.parameters.pooled
-    parameters = Parameters(union, embedded(small.parameters.theta), None if pooled is None else embedded(pooled))
+    parameters = Parameters(union, embed_theta(small.parameters.theta), None if pooled is None else embed_theta(pooled))
     return replace(
-        small, parameters=parameters, log_z=small.log_z + log_z, lkh=small.lkh + log_p, fits=fits, relevance=relevance
+        small,
+        parameters=parameters,
+        log_z=small.log_z + shared_log_z,
+        lkh=small.lkh + shared_lkh,
+        fits=fits,
+        relevance=relevance,
     )
 
 
 def _log_share(sample: Sample, i: int, shares: np.ndarray) -> float:
-    """Return the log-likelihood of the known values of predictor `i`."""
+    """Return the log-likelihood of the known values of predictor `i`, whose levels have the `shares` (L_i,)."""
     weights = sample.weights if sample.missing is None else sample.weights * ~sample.missing[:, i]
     return float(np.bincount(sample.codes[:, i], weights, len(shares)) @ np.log(shares))
 
 
-def _embedded(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int) -> EngineFit:
-    """Return the fit of a group with parameters `theta` of all predictors; `extra` more parameters are determined."""
+def _embed_fit(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, extra: int) -> EngineFit:
+    """Return the fit of a group to the chosen predictors, of m, as one with parameters `theta` of all predictors.
 
-    def of_all(values: np.ndarray, other: float) -> np.ndarray:
+    `extra` is the number of parameters of the others that the rows determine.
+    """
+
+    def spread(values: np.ndarray, default: float) -> np.ndarray:
+        """Return values (m,) of all predictors from those of the chosen, `default` for the others; or empty."""
         if not len(values):
             return values
-        out = np.full(m, other, dtype=values.dtype)
+        out = np.full(m, default, dtype=values.dtype)
         out[chosen] = values
         return out
 
-    def at(position: int) -> int:
+    def number_of(position: int) -> int:
+        """Return the number of a chosen predictor among all; -1 (no predictor) stays."""
         return int(chosen[position]) if position >= 0 else position
 
-    unbounded = tuple(tuple(at(value) if k % 2 == 0 else value for k, value in enumerate(one)) for one in fit.unbounded)
+    # an unbounded parameter alternates predictors and levels: (i, a) or (i, a, j, b, ...)
+    unbounded = tuple(
+        tuple(number_of(value) if k % 2 == 0 else value for k, value in enumerate(numbers)) for numbers in fit.unbounded
+    )
     return replace(
         fit,
         theta=theta,
-        grad_norm=of_all(fit.grad_norm, 0.0),
-        n_iter=of_all(fit.n_iter, 0),
-        converged=of_all(fit.converged, 1) if len(fit.converged) else np.ones(m, dtype=bool),
-        notes=tuple(note._replace(predictor=at(note.predictor)) for note in fit.notes),
+        grad_norm=spread(fit.grad_norm, 0.0),
+        n_iter=spread(fit.n_iter, 0),
+        converged=spread(fit.converged, 1) if len(fit.converged) else np.ones(m, dtype=bool),
+        notes=tuple(note._replace(predictor=number_of(note.predictor)) for note in fit.notes),
         unbounded=unbounded,
         rank=(len(fit.theta) if fit.rank is None else fit.rank) + extra,
     )

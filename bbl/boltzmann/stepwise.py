@@ -14,22 +14,22 @@ from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-__all__ = ["Candidate", "Score", "StepScorer", "Visit", "addable", "droppable", "stepwise"]
+__all__ = ["Candidate", "Score", "StepScorer", "Visit", "addable_terms", "droppable_terms", "stepwise"]
 
 Term = tuple[int, ...]
 Model = frozenset[Term]
-LEAST_GAIN = 1e-7  # of the criterion, for which a step is taken: less is rounding
+LEAST_GAIN = 1e-7  # least decrease of the criterion for which a step is taken: less is rounding
 
 
 @dataclass(frozen=True)
 class Score:
-    """The largest log-likelihood of a model, summed over groups, and its number of parameters."""
+    """The largest log-likelihood of a model and its number of determined parameters, both summed over groups."""
 
     log_likelihood: float
     n_parameters: int
 
     def criterion(self, k: float) -> float:
-        """Return ``-2 log-likelihood + k parameters``."""
+        """Return ``-2 log-likelihood + k parameters``, with the penalty k of a parameter."""
         return -2.0 * self.log_likelihood + k * self.n_parameters
 
 
@@ -82,7 +82,7 @@ class StepScorer:
     """
 
     def __init__(self, rows: Sample, K: int, layout: Layout, engine: Engine):
-        self.groups = [rows.group(y).collapsed(layout.n_levels) for y in range(K)]
+        self.groups = [rows.group(g).collapsed(layout.n_levels) for g in range(K)]
         self.layout, self.engine = layout, engine
         self.n_refused = 0
         self._scores: dict[Model, Score | None] = {}
@@ -93,43 +93,45 @@ class StepScorer:
             try:
                 self._scores[model] = self._fit(model)
             except OptionError as error:
-                if error.argument not in ("method", "missing", "structural_zeros"):
+                if error.argument not in ("method", "missing", "structural_zeros"):  # no refusal of tables
                     raise
                 self._scores[model] = None
                 self.n_refused += 1
         return self._scores[model]
 
     def _fit(self, model: Model) -> Score:
+        """Return the score of a model; raises an OptionError if the engine refuses it."""
         layout = Layout(self.layout.n_levels, sorted(model), self.layout.support)
         total, n_parameters = 0.0, 0
-        for y, rows in enumerate(self.groups):
+        for g, rows in enumerate(self.groups):
             if not rows.n:  # as in fits of one fold: the parameters of a group without rows are zero
                 n_parameters += layout.size
                 continue
-            self.engine.layout(rows, layout)
-            value, rank = self.engine.maximum_likelihood(rows, layout.of_group(y))
-            total += value
+            self.engine.layout(rows, layout)  # raises if the engine refuses the tables
+            log_likelihood, rank = self.engine.maximum_likelihood(rows, layout.of_group(g))
+            total += log_likelihood
             n_parameters += rank
         return Score(total, n_parameters)
 
 
-def droppable(model: Model, lower: Model) -> list[Term]:
-    """Return the terms of a model that are in no larger term of it, nor in the model `lower`."""
-    inner = {part for term in model for part in _parts(term)}
-    return sorted(model - inner - lower, key=_order)
+def droppable_terms(model: Model, lower: Model) -> list[Term]:
+    """Return the terms of a model that are part of no larger term of it, and not in `lower`; smaller terms first."""
+    inner_terms = {part for term in model for part in _subterms(term)}
+    return sorted(model - inner_terms - lower, key=_order_key)
 
 
-def addable(model: Model, upper: Model) -> list[Term]:
-    """Return the terms of the model `upper` that a model lacks, and of which it has all parts of one predictor less."""
-    return sorted((term for term in upper - model if model.issuperset(_parts(term))), key=_order)
+def addable_terms(model: Model, upper: Model) -> list[Term]:
+    """Return the terms of `upper` that a model lacks but whose subterms it has; smaller terms first."""
+    return sorted((term for term in upper - model if model.issuperset(_subterms(term))), key=_order_key)
 
 
-def _parts(term: Term) -> list[Term]:
-    """Return the terms of one predictor less that a term holds."""
+def _subterms(term: Term) -> list[Term]:
+    """Return the terms that a term has with one predictor less; none for a pair, as all predictors have fields."""
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
-def _order(term: Term) -> tuple[int, Term]:
+def _order_key(term: Term) -> tuple[int, Term]:
+    """Return the key by which terms are sorted: fewer predictors first, then lexicographic."""
     return len(term), term
 
 
@@ -169,15 +171,15 @@ def stepwise(
     path: list[Visit] = []
     while True:
         candidates: list[Candidate] = []
-        changes = [("-", term) for term in droppable(model, lower)] if "-" in directions else []
-        changes += [("+", term) for term in addable(model, upper)] if "+" in directions else []
+        changes = [("-", term) for term in droppable_terms(model, lower)] if "-" in directions else []
+        changes += [("+", term) for term in addable_terms(model, upper)] if "+" in directions else []
         for sign, term in changes:
-            candidate = scorer.score(model ^ {term})
+            changed_score = scorer.score(model ^ {term})
             progress(1.0, f"step {len(path) + 1}, {score.criterion(k):.6g}")
-            if candidate is not None and candidate.n_parameters != score.n_parameters:
-                candidates.append(Candidate(sign, term, candidate))
+            if changed_score is not None and changed_score.n_parameters != score.n_parameters:
+                candidates.append(Candidate(sign, term, changed_score))
         path.append(Visit(model, score, step, candidates))
-        step = min(candidates, key=lambda one: one.score.criterion(k), default=None)
+        step = min(candidates, key=lambda candidate: candidate.score.criterion(k), default=None)
         if step is None or step.score.criterion(k) >= score.criterion(k) - LEAST_GAIN:
             return path
         model, score = model ^ {step.term}, step.score

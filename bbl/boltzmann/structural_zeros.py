@@ -21,7 +21,7 @@ class ImpossibleRowsError(DataError):
     Attributes
     ----------
     rows : ndarray of bool, shape (n,)
-        Which rows.
+        Which of the n rows are in such cells.
     """
 
     def __init__(self, message: str, rows: np.ndarray):
@@ -30,7 +30,7 @@ class ImpossibleRowsError(DataError):
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
-    """Return what can occur if some cells cannot; None if there are no such cells.
+    """Return the combinations of levels that can occur, given the `cells` that cannot; None if all can.
 
     Raises
     ------
@@ -51,31 +51,32 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
     if possible.all():
         return None
     if (possible == possible[:1]).all():
-        possible = possible[:1]
+        possible = possible[:1]  # the same in all groups
     for group, table in zip(labels.groups, possible, strict=False):
         if not table.any():
-            where = f" in group {label_text(group)}" if len(possible) > 1 else ""
+            group_clause = f" in group {label_text(group)}" if len(possible) > 1 else ""
             raise OptionError(
-                f"structural_zeros leave no combination that can occur{where}. Leave some out.",
+                f"structural_zeros leave no combination that can occur{group_clause}. Leave some out.",
                 argument="structural_zeros",
             )
     return Support(cells.predictors, possible)
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError that names a cell that cannot occur, and is observed."""
+    """Raise a DataError if a row is in a cell that cannot occur; the error names the first such cell."""
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
-    is_wrong = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
-    if not is_wrong.any():
+    is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
+    if not is_impossible.any():
         return
-    at = int(is_wrong.argmax())
-    in_group = f", of group {label_text(labels.groups[group[at]])}" if support.n_groups > 1 else ""
+    k = int(is_impossible.argmax())
+    in_group = f", of group {label_text(labels.groups[group[k]])}" if support.n_groups > 1 else ""
     raise DataError(
-        f"structural_zeros say that {_cell_text(support, labels, rows.codes[at], _row_of(rows.missing, at))}{in_group} "
+        "structural_zeros say that "
+        f"{_cell_text(support, labels, rows.codes[k], _missing_in(rows.missing, k))}{in_group} "
         "cannot occur, but the data have such rows; rows in cells that cannot occur have a total weight of "
-        f"{rows.weights[is_wrong].sum():g}. Leave the cell out of structural_zeros; or leave these rows out of the "
-        "data, if the table is to be analysed without them.",
+        f"{rows.weights[is_impossible].sum():g}. Leave the cell out of structural_zeros; or leave these rows out of "
+        "the data, if the table is to be analysed without them.",
         argument="structural_zeros",
     )
 
@@ -89,7 +90,8 @@ def refuse_impossible_rows(
 ) -> None:
     """Raise an ImpossibleRowsError for rows of new data (n, m) in a cell that cannot occur in any group.
 
-    With `groups` (n,) int, -1 for unknown ones, a cell that cannot occur in the group of the row is refused too.
+    With `groups` (n,), the group number of each row or -1 if it is unknown, a cell that cannot occur in the row's group
+    is refused too. `missing` is a mask (n, m) of missing values, or None.
     """
     if support is None or not len(codes):
         return
@@ -98,21 +100,22 @@ def refuse_impossible_rows(
     if groups is not None and support.n_groups > 1:
         possible &= (groups < 0) | by_group[np.arange(len(codes)), np.maximum(groups, 0)]
     if not possible.all():
-        at = int((~possible).argmax())
+        k = int((~possible).argmax())
         raise ImpossibleRowsError(
-            f"newdata: row {at} is in a cell that cannot occur (structural_zeros), "
-            f"{_cell_text(support, labels, codes[at], _row_of(missing, at))}, so that nothing follows from it. Leave "
+            f"newdata: row {k} is in a cell that cannot occur (structural_zeros), "
+            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so that nothing follows from it. Leave "
             "such rows out.",
             np.logical_not(possible),
         )
 
 
-def _row_of(missing: np.ndarray | None, at: int) -> np.ndarray | None:
-    return None if missing is None else missing[at]
+def _missing_in(missing: np.ndarray | None, row: int) -> np.ndarray | None:
+    """Return which predictors (m,) are missing in a row; None if no value of any row is."""
+    return None if missing is None else missing[row]
 
 
 def _cell_text(support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None) -> str:
-    """Return the levels of a row (m,) that structural zeros are about, as text."""
+    """Return the known levels of a row as text, of the predictors that structural zeros are about; arrays are (m,)."""
     return ", ".join(
         f"{label_text(labels.names[i])}={label_text(labels.levels[i][codes[i]])}"
         for i in support.scope

@@ -16,7 +16,7 @@ __all__ = ["Run", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """Rows, groups and terms that are fitted, and how their ln Z is computed.
+    """Rows, groups and terms that are fitted, and how ln Z, the log normalising constant of each group, is computed.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class Task:
     pooled: bool = False
     relevance: float | None = None
 
-    def of(self, sample: Rows) -> Task:
-        """Return the same task for other rows, without the pooled fit."""
+    def with_sample(self, sample: Rows) -> Task:
+        """Return the same task for other rows of the same predictors, without the pooled fit."""
         return replace(self, sample=sample, pooled=False)
 
 

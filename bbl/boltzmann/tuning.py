@@ -1,9 +1,10 @@
 """Tuning inside a fit: the tuned option by cross-validation, and the calibration of class scores on the same folds.
 
-A *setting* is a value of the tuned option, its *grid* the rising settings that are tried. *Variants* are engines that
-differ in other options; each is tuned over the same grid. An engine with costly fits
-(`Engine.stepwise`) does not fit the whole grid: it fits every second setting from the strongest penalty on, until the
-log-loss has clearly risen, then the neighbours of the best settings.
+A *setting* is a value of the tuned option; the *grid* holds the settings that may be tried, rising, and k is a position
+in it. *Variants* are engines that differ in other options; each is tuned over the same grid, and v is the number of a
+variant. K is the number of groups, D of non-reference levels. An engine with costly fits (`Engine.stepwise`) does not
+fit the whole grid: it fits every second setting from the strongest penalty on, until the log-loss has clearly risen,
+then the neighbours of the best settings.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from bbl.stats.calibration import fit_calibration
 __all__ = ["NFOLD", "RULES", "descend", "tune", "tune_many", "tune_relevance"]
 
 RULES = get_args(TuningRule)
-NFOLD = 5
+NFOLD = 5  # folds by default
 COARSE_FITS = 3  # settings of the coarse grid that are fitted before the search may stop
 STOP_RATIO = 1.1  # two settings in a row whose loss exceeds this multiple of the least end the coarse search
 NEIGHBOUR_RATIO = 1.03  # neighbours of settings whose loss is at most this multiple of the least are tried too
 SETTINGS_PER_CALL = 4  # settings that are fitted in one call, where the settings of a fold share their work
-MAX_REFITS = 3  # settings that a search fits again, more exactly
-REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is expected before one is measured
+MAX_REFITS = 3  # most settings that a search fits again, more exactly
+REFIT_MARGIN = 1e-3  # relative change of the loss by a refit that is assumed before one is measured
 REFIT_CHANGES = 3.0  # settings within this multiple of the largest relative change by a refit are fitted again
 MAX_PREPARED_BYTES = 2.0**26  # prepared rows of all folds are kept between fits up to this size
-RELEVANCE_LEVELS = (0.05, 0.5, None)  # that are compared, from few predictors to all
-LOSS_TIE = 1e-4  # no refits where NEIGHBOUR_RATIO allows less log-loss than this
+RELEVANCE_LEVELS = (0.05, 0.5, None)  # significance levels that are compared, from few predictors to all (None)
+LOSS_TIE = 1e-4  # difference of log-loss without interest: no refits where NEIGHBOUR_RATIO allows no larger one
 
 
 def tune(
@@ -69,21 +70,21 @@ def tune(
     folds : Folds or StoredFolds, optional
         Default: `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine and rising settings; default: ``engine.variants()`` and the grid of its tuned option.
+        Variants of the engine and the grid; default: ``engine.variants()`` and the grid of its tuned option.
     """
     if folds is None:
         rows = cast(Sample, task.sample)
         rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-        task, folds = task.of(rows), shuffled_folds(rows, NFOLD, run.rng)
+        task, folds = task.with_sample(rows), shuffled_folds(rows, NFOLD, run.rng)
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(folds, Folds) and task.relevance is None:  # of rows in memory, with the same predictors in each fold
         sample = cast(Sample, task.sample)
         held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
         if held_out is not None:
             return _tune_together(sample, engine, variants, settings, rule, folds, held_out, calibrate, run)
-    step = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
-    tuned = [_tune_one(task, variant, settings, rule, folds, calibrate, step) for variant in variants]
-    return min(tuned, key=lambda tuning: tuning.loss[tuning.chosen])
+    sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
+    tunings = [_tune_one(task, variant, settings, rule, folds, calibrate, sub_run) for variant in variants]
+    return min(tunings, key=lambda tuning: tuning.loss[tuning.chosen])
 
 
 def tune_relevance(
@@ -91,23 +92,24 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the significance level at which predictors are chosen, and the tuning at that level.
 
-    `relevance_rule` is a rule as `rule` in `tune`; the simplest level has the fewest predictors. Predictors are chosen
-    anew in each fold.
+    `relevance_rule` is for the level what `rule` of `tune` is for the setting; the simplest level has the fewest
+    predictors. Predictors are chosen anew in each fold.
     """
     rows = cast(Sample, task.sample)
     rows = rows.by_state(task.layout.n_levels, task.K) if engine.joint else rows
-    task, folds = task.of(rows), shuffled_folds(rows, NFOLD, run.rng)
-    step = run.reporting(scaled_progress(run.progress, 1.0 / len(RELEVANCE_LEVELS)))
-    tuned = [
-        tune(replace(task, relevance=level), engine, rule, calibrate, step, folds=folds) for level in RELEVANCE_LEVELS
+    task, folds = task.with_sample(rows), shuffled_folds(rows, NFOLD, run.rng)
+    sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(RELEVANCE_LEVELS)))
+    tunings = [
+        tune(replace(task, relevance=level), engine, rule, calibrate, sub_run, folds=folds)
+        for level in RELEVANCE_LEVELS
     ]
-    losses = np.array([tuning.loss[tuning.chosen] for tuning in tuned])
+    losses = np.array([tuning.loss[tuning.chosen] for tuning in tunings])
     best = int(losses.argmin())
     if relevance_rule == "cv-1se":
-        scored = [cast(Validated, tuning.scored) for tuning in tuned]
-        compared = replace(scored[0], scores=np.concatenate([one.scores for one in scored]))
-        best = one_standard_error(compared, np.arange(len(tuned)), best, calibrate, "smaller")
-    return RELEVANCE_LEVELS[best], tuned[best]
+        scored = [cast(Validated, tuning.scored) for tuning in tunings]
+        compared = replace(scored[0], scores=np.concatenate([validated.scores for validated in scored]))
+        best = one_standard_error(compared, np.arange(len(tunings)), best, calibrate, "smaller")
+    return RELEVANCE_LEVELS[best], tunings[best]
 
 
 def tune_many(
@@ -130,45 +132,54 @@ def tune_many(
     warm_starts : list of WarmStarts
         The solution of each group at the weakest penalty on the training rows, from which later fits may start.
     """
-    sample, progress, quiet = cast(Sample, task.sample), run.progress, run.reporting(None)
-    tuned, fitted = engine.tuned, engine.layout(sample, task.layout)
-    assert tuned is not None  # noqa: S101  # it is asked for
-    stepwise = engine.stepwise(sample, fitted)
+    sample, progress, silent_run = cast(Sample, task.sample), run.progress, run.reporting(None)
+    tuned, fitted_layout = engine.tuned, engine.layout(sample, task.layout)
+    assert tuned is not None  # noqa: S101  # callers pass engines with such an option
+    stepwise = engine.stepwise(sample, fitted_layout)
     grid, sign = np.array(tuned.grid), -1 if tuned.simpler == "larger" else 1
 
-    def losses_of(used_folds: Folds, starts: list[WarmStarts], settings: np.ndarray) -> tuple[np.ndarray, Validated]:
-        warm_start_sets = [starts] if stepwise else None
-        scored = validate(task, engine, settings, used_folds, quiet, warm_start_sets=warm_start_sets)
+    def losses_of(
+        used_folds: Folds, warm_starts: list[WarmStarts], settings: np.ndarray
+    ) -> tuple[np.ndarray, Validated]:
+        """Return the losses of settings on one fold, and their scores; `warm_starts` of its groups are extended."""
+        warm_start_sets = [warm_starts] if stepwise else None
+        scored = validate(task, engine, settings, used_folds, silent_run, warm_start_sets=warm_start_sets)
         return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
 
-    (warm_starts,) = _empty_warm_starts(sample, fitted, task.K, 1)
+    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
     if progress is not None:
         progress(0.5 * NFOLD)
-    (warm_starts,) = _empty_warm_starts(sample, fitted, task.K, 1)
-    tried: dict[int, tuple[float, Validated]] = {}
+    (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
+    tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())):
-        loss, new = losses_of(folds, warm_starts, grid[[k]])
-        tried[k] = float(loss[0]), new
+        loss, scored = losses_of(folds, warm_starts, grid[[k]])
+        tried[k] = float(loss[0]), scored
         k += sign
     if progress is not None:
         progress(0.5 * NFOLD)
-    order, last = sorted(tried), k - sign
-    losses = np.array([tried[position][0] for position in order])
+    tried_ks, weakest = sorted(tried), k - sign
+    losses = np.array([tried[k][0] for k in tried_ks])
 
-    def tuning_at(position: int) -> Tuning:
-        scored, chosen = tried[position][1], order.index(position)
+    def tuning_at(k: int) -> Tuning:
+        """Return the record of the search with setting k as the chosen one."""
+        scored, chosen = tried[k][1], tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, calibrate)
-        oof_scores, best = replace(scored, fits=[], found=[]), engine.at(float(grid[position]))
-        return Tuning(tuned.option, grid[order], losses, chosen, calibration, scored.found, oof_scores, best)
+        chosen_scores, best = replace(scored, fits=[], found=[]), engine.at(float(grid[k]))
+        return Tuning(tuned.option, grid[tried_ks], losses, chosen, calibration, scored.found, chosen_scores, best)
 
-    value = float(grid[last])
-    remaining_starts = [WarmStarts({value: starts[value]} if value in starts else {}) for starts in warm_starts]
-    return tuning_at(order[int(losses.argmin())]), tuning_at(last), remaining_starts
+    value = float(grid[weakest])
+    remaining_starts = [
+        WarmStarts({value: group_starts[value]} if value in group_starts else {}) for group_starts in warm_starts
+    ]
+    return tuning_at(tried_ks[int(losses.argmin())]), tuning_at(weakest), remaining_starts
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each of `nfold` folds and, in it, each of `K` groups."""
+    """Return empty warm starts for each of `nfold` folds and, in it, each of `K` groups.
+
+    Prepared rows are kept with them if they are small enough.
+    """
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
     return [[WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)]
 
@@ -176,67 +187,70 @@ def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
     """Return the position of least loss on `grid`; the search starts in its middle if `stepwise`, else at the simplest.
 
-    `losses_of` takes an array of settings and returns a tuple whose first element is their losses. `sign` is the
-    direction from simple to complex settings.
+    `losses_of` takes an array of settings and returns a tuple whose first element is their losses. `sign` is 1 if
+    models get more complex from the first setting to the last, else -1.
     """
     if stepwise:
         return descend((len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0])[0]
-    simplest, loss = np.arange(len(grid))[::sign], np.empty(0)
-    while not len(loss) or (loss.argmin() == len(loss) - 1 and len(loss) < len(grid)):
-        loss = np.append(loss, losses_of(grid[simplest[len(loss) : len(loss) + SETTINGS_PER_CALL]])[0])
-    return int(simplest[loss.argmin()])
+    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)
+    while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
+        losses = np.append(losses, losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0])
+    return int(simplest_first[losses.argmin()])
 
 
-def descend(sizes: tuple[int, ...], at: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
-    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours, starting `at`.
+def descend(
+    sizes: tuple[int, ...], position: tuple[int, ...], loss: Callable[[tuple[int, ...]], float]
+) -> tuple[int, ...]:
+    """Return a local minimum of `loss` on a grid of these `sizes`, by steps to better neighbours from `position` on.
 
     Examples
     --------
-    >>> descend((9, 9), (4, 4), lambda at: (at[0] - 7) ** 2 + (at[1] - 2) ** 2)
+    >>> descend((9, 9), (4, 4), lambda position: (position[0] - 7) ** 2 + (position[1] - 2) ** 2)
     (7, 2)
     """
-    tried = {at: loss(at)}
-    axis, n_unmoved = len(sizes) - 1, 0  # axes in a row along which no step was better
+    loss_of = {position: loss(position)}
+    axis, n_unmoved = len(sizes) - 1, 0  # number of axes in a row along which no step was better
     while n_unmoved < len(sizes):
-        before = at
+        previous = position
         for step in (-1, 1):
-            while 0 <= (new := at[axis] + step) < sizes[axis]:
-                place = (*at[:axis], new, *at[axis + 1 :])
-                if place not in tried:
-                    tried[place] = loss(place)
-                if not tried[place] < tried[at]:
+            while 0 <= (coordinate := position[axis] + step) < sizes[axis]:
+                neighbour = (*position[:axis], coordinate, *position[axis + 1 :])
+                if neighbour not in loss_of:
+                    loss_of[neighbour] = loss(neighbour)
+                if not loss_of[neighbour] < loss_of[position]:
                     break
-                at = place
-        n_unmoved = n_unmoved + 1 if at == before else 0
+                position = neighbour
+        n_unmoved = n_unmoved + 1 if position == previous else 0
         axis = (axis - 1) % len(sizes)
-    return at
+    return position
 
 
 def _tune_one(
     task: Task, engine: Engine, settings: Sequence[float], rule: str | None, folds: AnyFolds, calibrate: str, run: Run
 ) -> Tuning:
-    """Tune one variant of an engine, fold by fold."""
+    """Tune one variant of an engine, fold by fold; arguments as in `tune`."""
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None
     judge = "class_scores" if task.K > 1 else "pseudo_scores"
-    fitted = engine.layout(cast(Sample, task.sample), task.layout)
-    if tuned is not None and values is not None and engine.stepwise(task.sample, fitted):
-        warm_start_sets = _empty_warm_starts(task.sample, fitted, task.K, len(folds))
+    fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
+    if tuned is not None and values is not None and engine.stepwise(task.sample, fitted_layout):
+        warm_start_sets = _empty_warm_starts(task.sample, fitted_layout, task.K, len(folds))
         check_memory(
-            8.0 * fitted.D * (1 + fitted.D) * task.K * len(folds) * len(values),
-            f"Choosing {tuned.option} for {task.K} groups with {fitted.D} non-reference levels",
+            8.0 * fitted_layout.D * (1 + fitted_layout.D) * task.K * len(folds) * len(values),
+            f"Choosing {tuned.option} for {task.K} groups with {fitted_layout.D} non-reference levels",
             f"Give a number for {tuned.option}, or use fewer predictors.",
         )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:
-            step = run.reporting(progress)
-            return validate(task, engine, settings, folds, step, warm_start_sets=warm_start_sets, judge=judge)
+            """Return the out-of-fold scores of some settings, with warm starts from those before."""
+            sub_run = run.reporting(progress)
+            return validate(task, engine, settings, folds, sub_run, warm_start_sets=warm_start_sets, judge=judge)
 
-        values, scored, loss = _search(compare, values, calibrate, rule, run.progress)
+        values, scored, losses = _search(compare, values, calibrate, rule, run.progress)
     else:
         scored = validate(task, engine, values, folds, run, judge=judge)
-        loss = score_settings(scored, "logloss", calibrate)[0][:, 0]
-    chosen = int(np.argmin(np.where(np.isnan(loss), np.inf, loss)))
+        losses = score_settings(scored, "logloss", calibrate)[0][:, 0]
+    chosen = int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
     if rule == "cv-1se" and tuned is not None and values is not None:
         chosen = one_standard_error(scored, values, chosen, calibrate, tuned.simpler)
     calibration = fit_calibration(scored.scores[chosen], scored.y, scored.weights, calibrate)
@@ -244,7 +258,7 @@ def _tune_one(
     oof_scores = replace(scored, scores=scored.scores[chosen : chosen + 1], fits=[], found=[])
     best = engine if tuned is None or values is None else engine.at(float(values[chosen]))
     return Tuning(
-        option, np.zeros(1) if values is None else values, loss, chosen, calibration, scored.found, oof_scores, best
+        option, np.zeros(1) if values is None else values, losses, chosen, calibration, scored.found, oof_scores, best
     )
 
 
@@ -259,57 +273,68 @@ def _tune_together(
     calibrate: str,
     run: Run,
 ) -> Tuning:
-    """Tune an engine that fits all folds together; `held_out` is a function as `Engine.held_out` returns."""
+    """Tune an engine that fits all folds together; arguments as in `tune`.
+
+    ``held_out(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the scores (N, K) of the
+    held-out rows, whose positions `rows` lists by fold.
+    """
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
     check_trained(folds.train.sum(axis=1).min())
     fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]  # rows, weights, their positions
-    rows, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
-    positions = np.concatenate(rows)
-    fold = np.repeat(np.arange(len(rows)), [len(fold_rows) for fold_rows in rows])
+    positions_by_fold, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
+    positions = np.concatenate(positions_by_fold)
+    fold = np.repeat(np.arange(len(positions_by_fold)), [len(fold_positions) for fold_positions in positions_by_fold])
+    # the validated rows without scores
     base = Validated(np.empty((0, 0, 0)), sample.response[positions], weights, fold, positions, [], "class_scores", [])
-    tried: dict[tuple[int, int], np.ndarray] = {}
-    loss: dict[tuple[int, int], float] = {}
+    scores_of: dict[tuple[int, int], np.ndarray] = {}
+    loss_of: dict[tuple[int, int], float] = {}
 
     def fit(v: int, k: int, exactly: bool = False) -> float:
-        scores = held_out(variants[v], float(grid[k]), rows, exactly, run.workers)
-        tried[v, k], loss[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
-        return loss[v, k]
+        """Fit variant v at setting k of the grid, record its scores and loss, and return the loss."""
+        scores = held_out(variants[v], float(grid[k]), positions_by_fold, exactly, run.workers)
+        scores_of[v, k], loss_of[v, k] = scores, base.log_loss(calibrated(base, scores, calibrate))
+        return loss_of[v, k]
 
     report_variant = scaled_progress(run.progress, len(folds) / len(variants))
     _walk_variants(fit, len(variants), len(grid) - 1, rule == "cv-1se", report_variant)
-    exact: set[tuple[int, int]] = set()
-    while (best := min(loss, key=loss.__getitem__)) not in exact:  # an early end of a fit may flatter its loss
+    refitted: set[tuple[int, int]] = set()
+    while (best := min(loss_of, key=loss_of.__getitem__)) not in refitted:  # an early end of a fit may flatter its loss
         fit(*best, exactly=True)
-        exact.add(best)
-    order = sorted(k for v, k in tried if v == best[0])
+        refitted.add(best)
+    tried_ks = sorted(k for v, k in scores_of if v == best[0])
     if rule == "cv-1se":
-        compared = replace(base, scores=np.array([tried[best[0], k] for k in order]))
-        simplest = one_standard_error(compared, grid[order], order.index(best[1]), calibrate, tuned.simpler)
-        best = (best[0], order[simplest])
+        compared = replace(base, scores=np.array([scores_of[best[0], k] for k in tried_ks]))
+        simplest = one_standard_error(compared, grid[tried_ks], tried_ks.index(best[1]), calibrate, tuned.simpler)
+        best = (best[0], tried_ks[simplest])
         fit(*best, exactly=True)
-    calibration = fit_calibration(tried[best], base.y, base.weights, calibrate)
-    oof_scores = replace(base, scores=tried[best][None])
+    calibration = fit_calibration(scores_of[best], base.y, base.weights, calibrate)
+    oof_scores = replace(base, scores=scores_of[best][None])
     if rule is None:
-        return Tuning(None, np.zeros(1), np.array([loss[best]]), 0, calibration, [], oof_scores, variants[best[0]])
-    losses = np.array([loss[best[0], k] for k in order])
+        return Tuning(
+            option=None, values=np.zeros(1), loss=np.array([loss_of[best]]), chosen=0, calibration=calibration,
+            found=[], scored=oof_scores, engine=variants[best[0]],
+        )  # fmt: skip
+    losses = np.array([loss_of[best[0], k] for k in tried_ks])
     chosen = variants[best[0]].at(float(grid[best[1]]))
-    return Tuning(tuned.option, grid[order], losses, order.index(best[1]), calibration, [], oof_scores, chosen)
+    return Tuning(tuned.option, grid[tried_ks], losses, tried_ks.index(best[1]), calibration, [], oof_scores, chosen)
 
 
-def _walk_variants(fit: Callable[..., float], n: int, top: int, exhaustive: bool, report: Callable | None) -> None:
-    """Call ``fit(variant, k)``, which returns the loss, for `n` variants and settings `k` from `top` (strongest) to 0.
+def _walk_variants(
+    fit: Callable[..., float], n_variants: int, last: int, exhaustive: bool, report: Callable | None
+) -> None:
+    """Call ``fit(variant, k)``, which returns the loss, for each variant and settings `k` from `last` (strongest) to 0.
 
     The walk leaves a variant when two losses in a row exceed `NEIGHBOUR_RATIO` times the variant's least loss so far,
-    unless it is `exhaustive`.
+    unless it is `exhaustive`. ``report()`` is called after each variant.
     """
-    for v in range(n):
-        n_risen, least = 0, np.inf
-        for k in range(top, -1, -1):
+    for v in range(n_variants):
+        n_risen, least_loss = 0, np.inf
+        for k in range(last, -1, -1):
             loss = fit(v, k)
-            least = min(least, loss)
-            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least else 0
+            least_loss = min(least_loss, loss)
+            n_risen = n_risen + 1 if loss > NEIGHBOUR_RATIO * least_loss else 0
             if n_risen == 2 and not exhaustive:
                 break
         if report is not None:
@@ -319,51 +344,55 @@ def _walk_variants(fit: Callable[..., float], n: int, top: int, exhaustive: bool
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Search a rising `grid`; return the settings tried, rising, their out-of-fold scores, and their losses.
+    """Search a rising `grid`; return the S settings tried, rising, their out-of-fold scores, and their losses (S,).
 
-    The search begins at the last setting, the strongest penalty. At the end the best setting is fitted again, more
-    exactly; then others, as long as a change of loss as large as by that refit could make one of them the best.
+    ``compare(settings, progress)`` fits settings. The search begins at the last setting, the strongest penalty. At the
+    end the best setting is fitted again, more exactly; then others, as long as a change of loss as large as by that
+    refit could make one of them the best.
     """
-    tried: dict[int, np.ndarray] = {}
-    losses: dict[int, float] = {}
+    scores_of: dict[int, np.ndarray] = {}
+    loss_of: dict[int, float] = {}
     scored: list[Validated] = []
-    coarse = list(range(len(grid) - 1, -1, -2))
-    most_fits = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS
+    coarse = list(range(len(grid) - 1, -1, -2))  # every second setting, from the strongest penalty on
+    max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS  # of `fit`, for progress
 
     def fit(positions: list[int]) -> np.ndarray:
-        """Fit the settings at `positions`; return the losses of all tried settings, by their first fits."""
-        new = compare(grid[positions], progress=scaled_progress(progress, 1.0 / most_fits))
-        scored.append(new)
-        for k, scores in zip(positions, new.scores, strict=True):
-            tried[k], losses[k] = scores, new.log_loss(calibrated(new, scores, calibrate))
-        return np.array([losses[k] for k in tried])
+        """Fit the settings at `positions`; return the losses of all tried settings, in order of first fits."""
+        validated = compare(grid[positions], progress=scaled_progress(progress, 1.0 / max_calls))
+        scored.append(validated)
+        for k, scores in zip(positions, validated.scores, strict=True):
+            scores_of[k], loss_of[k] = scores, validated.log_loss(calibrated(validated, scores, calibrate))
+        return np.array([loss_of[k] for k in scores_of])
 
-    loss = fit(coarse[:COARSE_FITS])
+    losses = fit(coarse[:COARSE_FITS])
     for k in coarse[COARSE_FITS:]:
-        if (loss[-2:] > STOP_RATIO * np.nanmin(loss)).all():
+        if (losses[-2:] > STOP_RATIO * np.nanmin(losses)).all():
             break
-        loss = fit([k])
-    good = [k for k, loss_k in zip(tried, loss, strict=True) if not loss_k > NEIGHBOUR_RATIO * np.nanmin(loss)]
-    between = {k + side for k in good for side in (-1, 1)}
+        losses = fit([k])
+    good = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]
+    neighbours = {k + side for k in good for side in (-1, 1)}
     if rule == "cv-1se":
-        between |= set(range(min(good), len(grid)))
-    untried = sorted(between.intersection(range(len(grid))) - set(tried), reverse=True)
+        neighbours |= set(range(min(good), len(grid)))
+    untried = sorted(neighbours.intersection(range(len(grid))) - set(scores_of), reverse=True)
     if untried:
-        loss = fit(untried)
+        losses = fit(untried)
     refitted: list[int] = []
     largest_change = REFIT_MARGIN
     while len(refitted) < MAX_REFITS:
-        least = np.nanmin(list(losses.values()))
-        limit = min(NEIGHBOUR_RATIO, 1.0 + REFIT_CHANGES * largest_change) * least
-        candidates = {k: loss_k for k, loss_k in losses.items() if k not in refitted and loss_k <= limit}
-        if not candidates or (NEIGHBOUR_RATIO - 1.0) * least <= LOSS_TIE:
+        least_loss = np.nanmin(list(loss_of.values()))
+        limit = min(NEIGHBOUR_RATIO, 1.0 + REFIT_CHANGES * largest_change) * least_loss
+        candidates = {k: loss for k, loss in loss_of.items() if k not in refitted and loss <= limit}
+        if not candidates or (NEIGHBOUR_RATIO - 1.0) * least_loss <= LOSS_TIE:
             break
         k = min(candidates, key=candidates.__getitem__)
         fit([k])
         refitted.append(k)
-        largest_change = max(largest_change, abs(losses[k] / candidates[k] - 1.0))
+        largest_change = max(largest_change, abs(loss_of[k] / candidates[k] - 1.0))
     if progress is not None:  # the share of the fits that were not needed
-        progress((1.0 - len(scored) / most_fits) * len(np.unique(scored[0].fold)))
-    order = sorted(tried)
-    scores, problems = np.array([tried[k] for k in order]), [problem for fits in scored for problem in fits.found]
-    return grid[order], replace(scored[0], scores=scores, found=problems), np.array([losses[k] for k in order])
+        progress((1.0 - len(scored) / max_calls) * len(np.unique(scored[0].fold)))
+    tried_ks = sorted(scores_of)
+    scores, problems = (
+        np.array([scores_of[k] for k in tried_ks]),
+        [problem for fits in scored for problem in fits.found],
+    )
+    return (grid[tried_ks], replace(scored[0], scores=scores, found=problems), np.array([loss_of[k] for k in tried_ks]))

@@ -1,4 +1,4 @@
-"""Tuning: what a cross-validation inside a fit has tried and chosen."""
+"""Tuning: the settings that a cross-validation inside a fit has compared, and the one that it chose."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Tuning(Notebook):
     chosen : int
         Position of the chosen setting in `values`.
     calibration : Calibration
+        Of the class scores of the chosen setting.
     found : list of Problem
         Fits that did not converge, in the folds.
     scored : Validated or None
@@ -67,10 +68,11 @@ class Tuning(Notebook):
         return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return title and sections of the display in notebooks."""
         return self._title(), [first_rows(self._shown(), "", ".frame")]
 
     def _title(self) -> str:
-        """Return what was chosen, and by which log-loss."""
+        """Return the chosen setting and its log-loss as text."""
         loss = f"least out-of-fold loss {self.loss.min():.4g}"
         if self.option is None:
             return f"Calibration alone, {loss}"

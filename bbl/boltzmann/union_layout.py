@@ -14,15 +14,15 @@ from bbl.model.layout import Layout
 from bbl.model.logz import approximate_log_z, exact_log_z, resolve_log_z
 from bbl.rows.sample import Sample
 
-__all__ = ["MergedFits", "log_z_of_chosen", "merge_layouts"]
+__all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
 
 
 class MergedFits(NamedTuple):
-    """One layout, and the fits of all groups over it.
+    """One layout with the terms of all groups, and the fits of all groups over it.
 
     Parameters of terms that a group did not choose are zero, and false in its ``state["free"]`` (size,).
     ``state["votes"]`` (size,) counts the predictors that chose each parameter's term; ``state["nodes"]`` (order, size)
-    holds the estimate of each parameter by the first, second, ... predictor of its term.
+    holds the estimate of each parameter by the first, second, ... predictor of its term, nan if it has none.
     """
 
     layout: Layout
@@ -30,35 +30,38 @@ class MergedFits(NamedTuple):
 
 
 def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
-    """Return fits with different layouts as fits over one layout; `layout` is that of fits that name none."""
+    """Return fits with different layouts as fits over one layout; fits without a layout of their own have `layout`."""
     fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
-    union = Layout(layout.n_levels, [terms for each in fit_layouts for terms in each.terms])
-    out = []
-    for each, fit in zip(fit_layouts, fits, strict=True):
-        positions = _positions(each, union)
-        free = np.zeros(union.size, dtype=bool)
-        free[positions] = True
-        theta = np.zeros(union.size)
+    union_layout = Layout(layout.n_levels, [terms for fit_layout in fit_layouts for terms in fit_layout.terms])
+    merged_fits = []
+    for fit_layout, fit in zip(fit_layouts, fits, strict=True):
+        positions = _positions(fit_layout, union_layout)
+        is_free = np.zeros(union_layout.size, dtype=bool)
+        is_free[positions] = True
+        theta = np.zeros(union_layout.size)
         theta[positions] = fit.theta
-        state = {"free": free}
-        state["votes"], state["nodes"] = np.zeros(union.size), np.full((max(union.order, 2), union.size), np.nan)
+        state = {"free": is_free}
+        state["votes"], state["nodes"] = (
+            np.zeros(union_layout.size),
+            np.full((max(union_layout.order, 2), union_layout.size), np.nan),
+        )
         if fit.state:
             state["votes"][positions] = fit.state["votes"]
             state["nodes"][: len(fit.state["nodes"]), positions] = fit.state["nodes"]
-        out.append(replace(fit, theta=theta, state=state))
-    return MergedFits(union, out)
+        merged_fits.append(replace(fit, theta=theta, state=state))
+    return MergedFits(union_layout, merged_fits)
 
 
-def _positions(part: Layout, whole: Layout) -> np.ndarray:
-    """Return the position (part.size,) of each parameter of `part` in `whole`, a layout that has all of its terms."""
-    whole_positions, out = np.arange(whole.size), np.arange(part.size)
-    for terms in part.terms:
+def _positions(fit_layout: Layout, union_layout: Layout) -> np.ndarray:
+    """Return the position (fit_layout.size,) of each parameter in `union_layout`, which has all its terms."""
+    union_positions, out = np.arange(union_layout.size), np.arange(fit_layout.size)
+    for terms in fit_layout.terms:
         for term in terms.tolist():
-            part.table(out, *term)[...] = whole.table(whole_positions, *term)
+            fit_layout.table(out, *term)[...] = union_layout.table(union_positions, *term)
     return out
 
 
-def log_z_of_chosen(
+def compute_log_z(
     fits: Sequence[EngineFit],
     layout: Layout,
     group_samples: Sequence[Sample],
@@ -70,22 +73,23 @@ def log_z_of_chosen(
     """Return ln Z (K,) of groups that chose different terms, how it was computed, and its standard errors (K,).
 
     All are computed in the same way: exactly only if that is possible for each group. Standard errors are 0 unless ln Z
-    is annealed. `layout` is that of fits that name none; a group without rows has ln Z = 0 unless computed exactly.
+    is annealed. Fits without a layout of their own have `layout`. A group without rows has ln Z = 0 unless ln Z is
+    exact. `log_z` is what the user asked for; see `bbl.bbl`.
     """
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
-    kind = next((each for each in kinds if each != "exact"), "exact")
-    value, error = np.zeros(len(fits)), np.zeros(len(fits))
-    for k, (fit, group_sample, rng) in enumerate(zip(fits, group_samples, rngs, strict=True)):
+    kind = next((kind_of_fit for kind_of_fit in kinds if kind_of_fit != "exact"), "exact")
+    log_z_values, standard_error = np.zeros(len(fits)), np.zeros(len(fits))
+    for g, (fit, group_sample, rng) in enumerate(zip(fits, group_samples, rngs, strict=True)):
         fit_layout = fit.layout or layout
         if kind == "exact":
-            value[k] = exact_log_z(fit_layout, fit.theta[None])[0]
+            log_z_values[g] = exact_log_z(fit_layout, fit.theta[None])[0]
         elif group_sample.n:
             rows = engine.prepare(group_sample.collapsed(fit_layout.n_levels), fit_layout)
             if kind == "ais":
                 sampled = annealed_log_z(
                     fit_layout, fit.theta, annealing_start(rows, fit_layout), rng=rng, n_jobs=workers
                 )
-                value[k], error[k] = sampled.log_z, sampled.standard_error
+                log_z_values[g], standard_error[g] = sampled.log_z, sampled.standard_error
             else:
-                value[k] = approximate_log_z(kind, rows, fit_layout, fit.theta)
-    return value, kind, error
+                log_z_values[g] = approximate_log_z(kind, rows, fit_layout, fit.theta)
+    return log_z_values, kind, standard_error

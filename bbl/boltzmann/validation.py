@@ -1,4 +1,7 @@
-"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every fold."""
+"""Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every fold.
+
+A *site solution* holds the parameters of the regressions of each predictor on all others.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from bbl.boltzmann.convergence_warnings import Problem, problems
+from bbl.boltzmann.convergence_warnings import Problem, list_problems
 from bbl.boltzmann.cost_limits import check_annealing, guard_memory
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
@@ -39,7 +42,7 @@ class Validated(Scored):
 
     @property
     def last(self) -> list[Estimate]:
-        """The last fold's fit at each setting."""
+        """The fits of the last fold, one for each setting."""
         return self.fits[-1]
 
 
@@ -56,13 +59,13 @@ def validate(
     """Fit every setting (`values`) on the training rows of every fold, and score the rows that the fold validates.
 
     With `warm_start_sets`, one for each fold, fits are just precise enough to compare settings (see `Engine.compare`),
-    and their solutions are added to the sets. `judge` is the name of the method of `Estimate` that scores rows.
+    and their site solutions are added to the sets. `judge` is the name of the method of `Estimate` that scores rows.
     """
     labels, nfold = cast(Labels, task.labels), len(folds)
-    fitted = engine.layout(cast(Sample, task.sample), task.layout)
-    models = task.K * nfold * (1 if values is None else len(values))
-    check_annealing(task.log_z, fitted, models, run.workers)
-    guard_memory(task.sample, fitted, task.K, engine, values, min(run.workers, nfold), folds=nfold)
+    fitted_layout = engine.layout(cast(Sample, task.sample), task.layout)
+    n_models = task.K * nfold * (1 if values is None else len(values))
+    check_annealing(task.log_z, fitted_layout, n_models, run.workers)
+    guard_memory(task.sample, fitted_layout, task.K, engine, values, min(run.workers, nfold), folds=nfold)
     fit = partial(_fit_fold, task, engine, values)
     fold_tasks = list(
         zip(run.rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
@@ -72,12 +75,12 @@ def validate(
     )
     if warm_start_sets is not None and values is not None:
         for fits, warm_starts in zip(scored.fits, warm_start_sets, strict=True):
-            _extend(warm_starts, values, fits)
+            _add_warm_starts(warm_starts, values, fits)
     fold_problems = [
-        problem._replace(group=f"fold {f + 1}, {problem.group}")
-        for f, fits in enumerate(scored.fits)
+        problem._replace(group=f"fold {fold + 1}, {problem.group}")
+        for fold, fits in enumerate(scored.fits)
         for fold_estimate in fits
-        for problem in problems(fold_estimate.fits, labels)
+        for problem in list_problems(fold_estimate.fits, labels)
     ]
     last_fit = scored.fits[-1:]  # fits of all folds may not fit into memory
     return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
@@ -92,11 +95,13 @@ def _fit_fold(
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
     """Fit the training rows of a fold at each of `values`; `warm_starts` are those of its groups."""
-    return estimate_path(task.of(train), engine, values, Run(rng=rng), warm_starts)
+    return estimate_path(task.with_sample(train), engine, values, Run(rng=rng), warm_starts)
 
 
-def _extend(warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]) -> None:
-    """Add the solutions of a fold's `fits`, one for each of `values`, to the warm starts of its groups in place."""
+def _add_warm_starts(
+    warm_starts: Sequence[WarmStarts], values: Sequence[float] | np.ndarray, fits: Sequence[Estimate]
+) -> None:
+    """Add the site solutions of a fold's `fits`, one for each of `values`, to its groups' warm starts, in place."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None in a group without rows

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from bbl.boltzmann.stepwise import Score, StepScorer, addable, droppable, stepwise
+from bbl.boltzmann.stepwise import Score, StepScorer, addable_terms, droppable_terms, stepwise
 from bbl.engines import make_engine
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
@@ -18,10 +18,10 @@ def terms(*text):
 
 def test_models_stay_hierarchical():
     model = terms("01", "02", "12", "012", "23")
-    assert droppable(model, frozenset()) == [(2, 3), (0, 1, 2)]
-    assert droppable(model, terms("23")) == [(0, 1, 2)]
-    assert addable(terms("01", "02"), terms("01", "02", "12", "012", "13")) == [(1, 2), (1, 3)]
-    assert addable(terms("01", "02", "12"), terms("012")) == [(0, 1, 2)]
+    assert droppable_terms(model, frozenset()) == [(2, 3), (0, 1, 2)]
+    assert droppable_terms(model, terms("23")) == [(0, 1, 2)]
+    assert addable_terms(terms("01", "02"), terms("01", "02", "12", "012", "13")) == [(1, 2), (1, 3)]
+    assert addable_terms(terms("01", "02", "12"), terms("012")) == [(0, 1, 2)]
 
 
 @pytest.mark.parametrize("directions", ["-", "+", "-+"])

@@ -219,7 +219,7 @@ def test_blocks_of_rows_go_by_the_number_of_parameters(method, monkeypatch):
         shapes.append(values.shape)
         return totals(plan, values, *arguments)
 
-    monkeypatch.setattr("bbl.boltzmann.inference.survey.BLOCK", 1000)
+    monkeypatch.setattr("bbl.boltzmann.inference.survey.MAX_INFLUENCES", 1000)
     monkeypatch.setattr(SamplingPlan, "totals", watched)
     blocks = fit(method).conf_int()
     assert all(n * size <= 1000 for n, size in shapes) and len(shapes) > 5

@@ -1,7 +1,7 @@
 """The public function `average`, and fits with ``method="auto"``, which average Boltzmann machines.
 
-Terms: a *member* is one of the M classifiers that are averaged; K classes; N validated rows of all folds; *out-of-fold*
-scores of a row are those of a model that was fitted without the fold of the row.
+A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated rows of all folds.
+*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 
 from bbl.api.machine.call import Call
 from bbl.boltzmann.averaging import PREPARED_AS, Averaged, fit_average, out_of_fold, weigh
-from bbl.boltzmann.convergence_warnings import problems, warn_problems
+from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.prediction_checks import held_out_record, warn_record
 from bbl.boltzmann.task import Run
 from bbl.boltzmann.tuning import NFOLD
@@ -46,7 +46,7 @@ AUTO_REFUSALS = AverageResults.refusals | lacking(  # capabilities that every av
     batches=IN_MEMORY, missing_marginal_batches=IN_MEMORY,
     structural_zeros="method='auto' takes every combination of levels for possible",
 )  # fmt: skip
-STRICT_POLICIES = ("raise", "drop")  # an average treats missing values by the first that any member has
+STRICT_POLICIES = ("raise", "drop")  # an average treats missing values by the first of these that any member has
 
 
 def is_auto(method: object) -> bool:
@@ -95,10 +95,13 @@ def _average_results(
 def fit_auto(call_string: str, call: Call, priors: np.ndarray | None, verbose: int) -> AverageResults:
     """Fit a checked call with method="auto"; `priors` are checked class shares (K,)."""
     with progress_bar(NFOLD, "auto", verbose) as progress:
-        averaged = fit_average(call.task.of(call.rows), call.run(progress))
+        averaged = fit_average(call.task.with_sample(call.rows), call.run(progress))
     labels = call.design.labels
-    warn_problems([problem for member in averaged.members for problem in problems(member.estimate.fits, labels)], 4)
-    warn_record(averaged.log_loss, 4)
+    warn_problems(
+        [problem for member in averaged.members for problem in list_problems(member.estimate.fits, labels)],
+        stacklevel=4,
+    )
+    warn_record(averaged.log_loss, stacklevel=4)
     return _average_results(call_string, call, averaged, priors=priors)
 
 
@@ -113,7 +116,7 @@ def cross_auto(
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         """Fit the average to the training rows of a fold; there is one setting."""
-        return [fit_average(call.task.of(train), Run(rng=rng))]
+        return [fit_average(call.task.with_sample(train), Run(rng=rng))]
 
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
@@ -121,22 +124,22 @@ def cross_auto(
     score_table, _ = score_settings(scored, score)
     averaged = scored.fits[-1][0]
     if refit:
-        averaged = fit_average(call.task.of(call.rows), call.run())
+        averaged = fit_average(call.task.with_sample(call.rows), call.run())
     loss = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
-    warn_record(loss, 4)
+    warn_record(loss, stacklevel=4)
     frame = score_frame(score_table, score, "setting", np.nan)
     return frame, scored, _average_results(call_string, call, averaged, loss=loss)
 
 
-def _label_difference(a: Labels, b: Labels) -> str:
+def _label_difference(one: Labels, other: Labels) -> str:
     """Return the end of an error message: the first difference between the labels of two models, and the remedy."""
-    if a.names != b.names:
-        return f"their predictors: {list(a.names)} and {list(b.names)}; give both the same formula."
-    for name, levels, levels_b in zip(a.names, a.levels, b.levels, strict=True):
-        if levels != levels_b:
+    if one.names != other.names:
+        return f"their predictors: {list(one.names)} and {list(other.names)}; give both the same formula."
+    for name, levels, other_levels in zip(one.names, one.levels, other.levels, strict=True):
+        if levels != other_levels:
             shown = list(levels)
-            return f"the levels of {name!r}: {shown} and {list(levels_b)}; give both xlevels={{{name!r}: {shown}}}."
-    return f"their groups: {list(a.groups)} of {a.response!r} and {list(b.groups)} of {b.response!r}."
+            return f"the levels of {name!r}: {shown} and {list(other_levels)}; give both xlevels={{{name!r}: {shown}}}."
+    return f"their groups: {list(one.groups)} of {one.response!r} and {list(other.groups)} of {other.response!r}."
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
@@ -146,11 +149,13 @@ def _check_members(members: tuple[Any, ...]) -> None:
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
     if len(members) < 2:
         raise OptionError("An average takes two fits or more.", argument="fits")
-    first = members[0]
+    first_member = members[0]
     for member in members:
-        if member.labels != first.labels:
-            raise OptionError(f"fits differ in {_label_difference(first.labels, member.labels)}", argument="fits")
-        if not np.array_equal(member.priors, first.priors):
+        if member.labels != first_member.labels:
+            raise OptionError(
+                f"fits differ in {_label_difference(first_member.labels, member.labels)}", argument="fits"
+            )
+        if not np.array_equal(member.priors, first_member.priors):
             raise OptionError(
                 "fits differ in their priors. Average fit.with_priors(None) of each, and give the average priors by "
                 "with_priors().",
@@ -158,10 +163,10 @@ def _check_members(members: tuple[Any, ...]) -> None:
             )
 
 
-def _same_rows(a: Sample, b: Sample) -> bool:
-    """Return whether two samples have equal codes, weights, responses and missing cells."""
+def _have_same_rows(one: Sample, other: Sample) -> bool:
+    """Return whether two samples have equal codes, weights, responses and missing cells, in the same order."""
     return all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("codes", "weights", "response", "missing")
+        np.array_equal(getattr(one, name), getattr(other, name)) for name in ("codes", "weights", "response", "missing")
     )
 
 
@@ -214,15 +219,25 @@ def average(
     members = tuple(fits)
     choice("weights", weights, ("cv", "equal"))
     _check_members(members)
-    first = members[0]
+    first_member = members[0]
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
-    policies = [member.design.missing for member in members]  # of missing values
-    missing = next((policy for policy in STRICT_POLICIES if policy in policies), first.design.missing)
-    fields = (call_string, replace(first.design, missing=missing), first.training, first.index, members)
-    priors, stored, M = first.priors, first.stored, len(members)
+    missing_policies = [member.design.missing for member in members]  # of missing values
+    missing_policy = next(
+        (policy for policy in STRICT_POLICIES if policy in missing_policies), first_member.design.missing
+    )
+    average_fields = (
+        call_string,
+        replace(first_member.design, missing=missing_policy),
+        first_member.training,
+        first_member.index,
+        members,
+    )
+    priors, training_summary, M = first_member.priors, first_member.stored, len(members)
     if weights == "equal":
-        return AverageResults(*fields, np.full(M, 1.0 / M), np.full(M, np.nan), priors=priors, stored=stored)
-    rows = first._rows()
+        return AverageResults(
+            *average_fields, np.full(M, 1.0 / M), np.full(M, np.nan), priors=priors, stored=training_summary
+        )
+    rows = first_member._rows()
     for member in members:
         if not member._can_refit:
             raise OptionError(
@@ -230,7 +245,7 @@ def average(
                 "weights='equal'.",
                 argument="weights",
             )
-        if not _same_rows(member._rows(), rows):
+        if not _have_same_rows(member._rows(), rows):
             raise DataError("fits were fitted to different rows; give weights='equal'.", argument="weights")
     rng, workers = generator(seed), n_workers(n_jobs)
     folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []  # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
@@ -240,9 +255,11 @@ def average(
             """Refit the member to the training rows of a fold; there is one setting."""
             return [member._refit(train, rng)]
 
-        scored = cross_validate(rows, folds, refit, [(stream,) for stream in rng.spawn(NFOLD)], workers=workers)
+        scored = cross_validate(rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers)
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
-    class_totals = first.class_shares * rows.total
+    class_totals = first_member.class_shares * rows.total
     member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
-    warn_record(loss, 4)
-    return AverageResults(*fields, member_weights, losses, stored_loss=loss, priors=priors, stored=stored)
+    warn_record(loss, stacklevel=4)
+    return AverageResults(
+        *average_fields, member_weights, losses, stored_loss=loss, priors=priors, stored=training_summary
+    )

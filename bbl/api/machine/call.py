@@ -1,7 +1,8 @@
 """Calls of the functions that fit Boltzmann machines: arguments checked, data encoded, engine made.
 
-Terms: a *verb* is a public function; an *engine* is a method with its options; a *layout* has the positions of the
-parameters of the formula's terms; a *deal* describes folds to which rows are dealt while they are read in batches.
+A *verb* is a public function; an *engine* is a method with its options; a *layout* has the positions of the parameters
+of the formula's terms in the flat parameter vector; a *source* is data that are read in batches; a *deal* describes
+folds to which rows are dealt while they are read in batches. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -80,15 +81,29 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Call(EncodedData):
-    """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how it computes."""
+    """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how it computes.
+
+    Attributes
+    ----------
+    engine : Engine
+    layout : Layout
+        Positions of the parameters of the formula's terms.
+    log_z, calibrate : str
+        As in `bbl.bbl`.
+    workers : int
+        Number of threads.
+    rng : Generator
+    relevance : float or None
+        Significance level at which predictors are chosen; None for all predictors, or where a rule chooses it.
+    """
 
     engine: Engine
-    layout: Layout  # of the formula's terms
+    layout: Layout
     log_z: str
     calibrate: str
-    workers: int  # number of threads
+    workers: int
     rng: np.random.Generator
-    relevance: float | None  # significance level at which predictors are chosen; None for all, or by a rule
+    relevance: float | None
 
     @property
     def training(self) -> Sample | None:
@@ -98,6 +113,7 @@ class Call(EncodedData):
     @property
     def advice(self) -> str:
         """Text that advises a user whose model has a larger log-loss than predicting the shares of the groups."""
+        # method="auto" takes whole weights and terms up to an order, and needs all rows in memory
         can_average = self.index is not None and self.rows.whole and self.layout.order <= PREPARED_AS.order
         return remedy(self.calibrate, can_average)
 
@@ -107,7 +123,7 @@ class Call(EncodedData):
             return None
         scored = tuning.scored
         scores = calibrated(scored, scored.scores[0], self.calibrate)
-        totals = np.array([self.sample.group(y).total for y in range(self.K)])
+        totals = np.array([self.sample.group(g).total for g in range(self.K)])
         return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
 
     def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
@@ -120,7 +136,7 @@ class Call(EncodedData):
         return Task(self.sample, self.layout, self.K, self.log_z, self.design.labels, relevance=self.relevance)
 
     def run(self, progress: Callable | None = None) -> Run:
-        """Return threads, generator and progress function of fits."""
+        """Return how fits are computed: threads, generator and progress function of this call."""
         return Run(self.workers, self.rng, progress)
 
     def with_training_summary(self, fit: MachineFit) -> MachineFit:
@@ -133,7 +149,7 @@ class Call(EncodedData):
         return replace(fit, stored=Training(nobs, log_likelihood, level_counts(sample, self.design.n_levels, K)))
 
     def cluster_folds(self, nfold: int, shuffle: bool) -> Folds:
-        """Return folds of whole clusters of the sampling design, dealt at random or in their order."""
+        """Return folds of whole clusters of the sampling design, dealt at random if `shuffle`, else in order."""
         assert self.survey is not None  # noqa: S101  # checked by its callers
         n_clusters = len(np.unique(self.survey.clusters))
         if n_clusters < nfold:
@@ -187,10 +203,10 @@ def prepare(
     flag("novarOk", training.novarOk)
     if training.survey is not None:
         check_survey(engine, training)
-    level = check_relevance(run.relevance, engine, training)
+    relevance_level = check_relevance(run.relevance, engine, training)
     source, deal = lazy_source(training.data), None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
-    cluster = choose_cluster(source, run.client)
+    cluster_passes = choose_cluster(source, run.client)
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
     rules = EncodingRules(
@@ -208,7 +224,7 @@ def prepare(
         check_streams(engine, source, training.missing)
         training = replace(training, data=source)
         deal = None if make_deal is None else make_deal(engine, rng)
-    encoded = encode_data(training, rules, deal, cluster, run.verbose, workers)
+    encoded = encode_data(training, rules, deal, cluster_passes, run.verbose, workers)
     design = encoded.design
     if not design.classes:
         check_classes(training.formula, calibrate, run.relevance)
@@ -222,12 +238,12 @@ def prepare(
     engine = engine.for_order(layout)
     return Call(
         **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng,
-        relevance=level,
+        relevance=relevance_level,
     )  # fmt: skip
 
 
 def check_classes(formula: str, calibrate: str, relevance: float | str | None) -> None:
-    """Raise an OptionError for what a formula without a response cannot go with."""
+    """Raise an OptionError for a calibration, or a choice of predictors, with a formula that has no response."""
     if calibrate != "none":
         raise OptionError(
             f"calibrate={calibrate!r} corrects the probabilities of classes, and {formula!r} has no response; "
@@ -261,7 +277,10 @@ def check_survey(engine: Engine, training: TrainingData) -> None:
 
 
 def check_relevance(relevance: object, engine: Engine, training: TrainingData) -> float | None:
-    """Return a significance level, or None for all predictors and for a rule, by which one is chosen."""
+    """Return the argument `relevance` as a significance level; None for all predictors, or if it is a rule.
+
+    Raises an error if it is out of range, or cannot go with the engine or other arguments.
+    """
     if relevance is None:
         return None
     refusal = engine.refusals().get("relevance")
@@ -303,13 +322,15 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     tuned = engine_class(method).tuned
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
-    name = tuned.option
-    if options[name] in tuned.rules:
+    option = tuned.option
+    if options[option] in tuned.rules:
         return None
-    if options[name] not in RULES:
+    if options[option] not in RULES:
         rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))
-        raise OptionError(f"{name}={options[name]!r} is unknown; give a number, or one of {rule_names}.", argument=name)
-    return options.pop(name)
+        raise OptionError(
+            f"{option}={options[option]!r} is unknown; give a number, or one of {rule_names}.", argument=option
+        )
+    return options.pop(option)
 
 
 def shown_call(
@@ -321,13 +342,13 @@ def shown_call(
     design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return a call as text; arguments in `defaulted`, (value, default) by name, are shown if value != default."""
-    shown: dict[str, Any] = {"formula": formula, "data": "data"}
+    """Return a call of `verb` as text; arguments in `defaulted`, (value, default) by name, are shown if they differ."""
+    arguments: dict[str, Any] = {"formula": formula, "data": "data"}
     if weights is not None:
-        shown["weights"] = weights if isinstance(weights, str) else "weights"
+        arguments["weights"] = weights if isinstance(weights, str) else "weights"
     if design is not None:
-        shown["design"] = "survey"
+        arguments["design"] = "survey"
     if method != DEFAULT:
-        shown["method"] = method if isinstance(method, str) else type(method).__name__
-    shown |= options | {name: value for name, (value, default) in defaulted.items() if value != default}
-    return call_text(verb, shown)
+        arguments["method"] = method if isinstance(method, str) else type(method).__name__
+    arguments |= options | {name: value for name, (value, default) in defaulted.items() if value != default}
+    return call_text(verb, arguments)

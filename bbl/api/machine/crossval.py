@@ -1,7 +1,7 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
-Terms: an *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
-``method="auto"``.
+An *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
+``method="auto"``, an average of several methods. K is the number of groups.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def crossVal(
     1     0.5 0.7531476 0.7294412 0.7768539
     2     0.9 0.7461265 0.7225567 0.7696963
     """
-    auto, shown_method = is_auto(method), method
-    if auto:
+    uses_auto, shown_method = is_auto(method), method
+    if uses_auto:
         check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
@@ -171,6 +171,7 @@ def crossVal(
         refuse_batches(data, "cv, which gives positions of rows,", "cv")
 
     def make_deal(_: Engine, rng: np.random.Generator) -> Deal:
+        """Return the folds to which rows are dealt while they are read in batches."""
         return Deal(integer("nfold", nfold, 2), rng if shuffle else None)
 
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
@@ -181,48 +182,49 @@ def crossVal(
             argument="relevance",
         )
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
-    call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=auto)
-    columns, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
-    score = _score_name(score, flag("use_auc", use_auc), call.K, columns.classes)
+    call = prepare(crossVal, training, method, options, run, make_deal=make_deal, needs_counts=uses_auto)
+    # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
+    data_design, sample, layout, engine, labels = call.design, call.sample, call.layout, call.engine, call.design.labels
+    score = _score_name(score, flag("use_auc", use_auc), call.K, data_design.classes)
     folds = call.dealt_folds
     if folds is None:
         folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
-    if auto:
-        check_auto(options, calibrate, columns.classes)
-        frame, oof, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
-        return CVResults(frame, 0, score, _validated_rows(oof, call, folds), oof, "none", average)
+    if uses_auto:
+        check_auto(options, calibrate, data_design.classes)
+        frame, oof_scores, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
+        return CVResults(frame, 0, score, _validated_rows(oof_scores, call, folds), oof_scores, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"
         validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
-    score_table, best = score_settings(validated, score, calibrate)
+    score_table, best_position = score_settings(validated, score, calibrate)
     warn_problems(validated.found)
     if cv is None and not shuffle and call.survey is None:  # clusters differ by more than chance
         warn_ordered(sample, folds, labels)
     if settings is not None:
-        engine = engine.at(float(settings[best]))
-    scores = calibrated(validated, validated.scores[best], calibrate)
+        engine = engine.at(float(settings[best_position]))
+    scores = calibrated(validated, validated.scores[best_position], calibrate)
     loss = check_validation(sample, labels, layout, engine, folds, validated, scores, call.workers, call.advice)
-    estimate = call.estimate(engine, columns.classes) if refit else validated.last[best]
+    estimate = call.estimate(engine, data_design.classes) if refit else validated.last[best_position]
     if calibrate != "none":
-        calibration = fit_calibration(validated.scores[best], validated.y, validated.weights, calibrate)
+        calibration = fit_calibration(validated.scores[best_position], validated.y, validated.weights, calibrate)
         estimate = replace(estimate, calibration=calibration)
     model_call = call if refit else call.of_last_fold(folds)
-    fit_arguments = (call_string, columns, model_call.training, model_call.index, engine, estimate)
+    fit_arguments = (call_string, data_design, model_call.training, model_call.index, engine, estimate)
     model: BBLResults | DensityResults
-    if columns.classes:
+    if data_design.classes:
         model = model_call.with_training_summary(BBLResults(*fit_arguments, survey=model_call.survey, stored_loss=loss))
     else:
         model = model_call.with_training_summary(DensityResults(*fit_arguments, survey=model_call.survey))
-    column = "setting" if engine.tuned is None else engine.tuned.column
-    frame = score_frame(score_table, score, column, np.array([engine.setting]) if settings is None else settings)
-    return CVResults(frame, best, score, _validated_rows(validated, call, folds), validated, calibrate, model)
+    column_name = "setting" if engine.tuned is None else engine.tuned.column
+    frame = score_frame(score_table, score, column_name, np.array([engine.setting]) if settings is None else settings)
+    return CVResults(frame, best_position, score, _validated_rows(validated, call, folds), validated, calibrate, model)
 
 
-def _validated_rows(oof: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
+def _validated_rows(oof_scores: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
     """Return, for each fold, the positions in the data of its validated rows; empty if they were read in batches."""
     if call.index is None:
         return [call.row_positions[[]] for _ in range(len(folds))]
-    return [call.row_positions[oof.rows[oof.fold == f]] for f in range(len(folds))]
+    return [call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))]
 
 
 def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
@@ -233,21 +235,22 @@ def _pop_grid(method: str | Engine, options: dict) -> np.ndarray | None:
         return None
 
     def check_value(option: str, value: object) -> float:
+        """Return a value of the tuned option, as the engine stores it."""
         engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
     return reals(tuned.option, options.pop(tuned.option), check_value)
 
 
-def _score_name(score: str | None, use_auc: bool, K: int, classes: bool) -> str:
-    """Return the name of the score: `score`, or the default for K groups; `classes` is False without a response."""
+def _score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
+    """Return the name of the score: `score`, or the default for K groups; without a response `has_classes` is False."""
     if score is None:
-        score = "logloss" if not classes else "auc" if use_auc and K == 2 else "accuracy"
+        score = "logloss" if not has_classes else "auc" if use_auc and K == 2 else "accuracy"
     choice("score", score, ("auc", "accuracy", "logloss", "brier", "pnll"))
-    if not classes and score not in ("logloss", "pnll"):
-        text = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
-        raise OptionError(text, argument="score")
-    if classes and score == "pnll":
+    if not has_classes and score not in ("logloss", "pnll"):
+        message = f"score={score!r} is of classes, and the formula has no response; use 'logloss' or 'pnll'."
+        raise OptionError(message, argument="score")
+    if has_classes and score == "pnll":
         raise OptionError("score='pnll' is of models without a response; use 'logloss'.", argument="score")
     if score == "auc" and K != 2:
         raise OptionError(f"score='auc' needs two response groups, not {K}; use 'accuracy'.", argument="score")

@@ -14,13 +14,17 @@ from bbl.errors import DataWarning
 __all__ = ["warn_of_table"]
 
 MANY_GROUPS = 25  # more groups that are whole numbers are probably amounts
-FEWEST_CELLS = 8  # of a table of counts
+FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no warning
 
 
 def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int) -> None:
     """Warn if the response looks like an amount, or the rows like the cells of a table of counts without weights."""
     response = encoded.design.response
-    if encoded.K > MANY_GROUPS and set(response.kinds) == {"number"} and all(x == int(x) for x in response.levels):
+    if (
+        encoded.K > MANY_GROUPS
+        and set(response.kinds) == {"number"}
+        and all(level == int(level) for level in response.levels)
+    ):
         warnings.warn(
             f"response {response.name!r} has {encoded.K} groups that are numbers, each with a model of its own. If it "
             f"is an amount, cut it into intervals first: bbl.bin(data, {response.name!r}).",
@@ -39,13 +43,17 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
 
 
 def _unused_counts(frame: Frame, encoded: EncodedData) -> object:
-    """Return the name of the first column of different whole numbers that the formula does not use; else None."""
-    used = {encoded.design.response.name, *(factor.name for factor in encoded.design.predictors)}
+    """Return the name of the first unused column of whole numbers from 0 on, not all equal; None without one."""
+    used_names = {encoded.design.response.name, *(factor.name for factor in encoded.design.predictors)}
     for name in frame.columns:
-        series = frame.column(name)
-        if name in used or not pd.api.types.is_numeric_dtype(series.dtype) or pd.api.types.is_bool_dtype(series.dtype):
+        column = frame.column(name)
+        if (
+            name in used_names
+            or not pd.api.types.is_numeric_dtype(column.dtype)
+            or pd.api.types.is_bool_dtype(column.dtype)
+        ):
             continue
-        values = series.to_numpy(dtype=float, na_value=np.nan)
+        values = column.to_numpy(dtype=float, na_value=np.nan)
         if len(values) and (values >= 0).all() and (values == np.floor(values)).all() and np.ptp(values) > 0:
             return name
     return None

@@ -19,7 +19,7 @@ from bbl.api.machine.signatures import FitKeywords, FitOptions
 from bbl.api.machine.zeros import refuse_zeros, shown_zeros
 from bbl.api.training_data import TrainingData, refuse_batches
 from bbl.boltzmann.averaging import PREPARED_AS
-from bbl.boltzmann.convergence_warnings import problems, warn_problems
+from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.prediction_checks import check_training
 from bbl.boltzmann.tuning import NFOLD, tune, tune_relevance
 from bbl.checks import flag
@@ -210,15 +210,17 @@ def bbl(
     0  0.400  0.600  Yes
     1  0.702  0.298   No
     """
-    test_null, auto = flag("testNull", testNull), is_auto(method)
+    test_null, uses_auto = flag("testNull", testNull), is_auto(method)
     call_string = shown_call(
         "bbl", formula, weights, method, options, design, missing=(missing, "raise"), log_z=(log_z, "auto"),
         calibrate=(calibrate, "none"), relevance=(relevance, None),
         priors=(priors if isinstance(priors, str | None) else "given", None),
         structural_zeros=(shown_zeros(structural_zeros), None),
     )  # fmt: skip
-    if auto:
-        check_auto(options | ({} if relevance is None else {"relevance": relevance}), calibrate, True, design)
+    if uses_auto:
+        check_auto(
+            options | ({} if relevance is None else {"relevance": relevance}), calibrate, classes=True, design=design
+        )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
         calibrate, method = "none", PREPARED_AS
@@ -231,19 +233,22 @@ def bbl(
     training = TrainingData(formula, data, weights, xlevels, novarOk, missing, structural_zeros, design)
     run = RunOptions(log_z, calibrate, seed, n_jobs, client, verbose, relevance)
     call = prepare(
-        bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=auto
+        bbl, training, method, options, run, extra_fits=int(test_null), make_deal=make_deal, needs_counts=uses_auto
     )
-    columns, sample, engine, tuning = call.design, call.sample, call.engine, None
-    if auto:
-        check_auto(options, calibrate, columns.classes)
-    fits_pooled = test_null and columns.classes and not engine.joint  # without classes the one group has all rows
-    class_shares = _checked_priors(priors, formula, columns)
-    if auto:
+    # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
+    data_design, sample, engine, tuning = call.design, call.sample, call.engine, None
+    if uses_auto:
+        check_auto(options, calibrate, data_design.classes)
+    fits_pooled = test_null and data_design.classes and not engine.joint  # without classes the one group has all rows
+    class_shares = _checked_priors(priors, formula, data_design)
+    if uses_auto:
         return fit_auto(call_string, call, class_shares, verbose)
     if isinstance(relevance, str):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
-            level, tuning = tune_relevance(call.task, engine, relevance, tuning_rule, calibrate, call.run(progress))
-        call, engine = replace(call, relevance=level), tuning.engine or engine
+            relevance_level, tuning = tune_relevance(
+                call.task, engine, relevance, tuning_rule, calibrate, call.run(progress)
+            )
+        call, engine = replace(call, relevance=relevance_level), tuning.engine or engine
     elif _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
             folds = call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
@@ -253,10 +258,10 @@ def bbl(
         estimate = call.estimate(engine, fits_pooled, progress)
     if calibrate != "none" and tuning is not None:
         estimate = replace(estimate, calibration=tuning.calibration)
-    warn_problems(problems(estimate.fits, columns.labels))
-    loss = check_training(sample, estimate, columns.labels, engine, call.advice, call.held_out(tuning))
-    fit_arguments = (call_string, columns, call.training, call.index, engine, estimate, tuning)
-    if not columns.classes:
+    warn_problems(list_problems(estimate.fits, data_design.labels))
+    loss = check_training(sample, estimate, data_design.labels, engine, call.advice, call.held_out(tuning))
+    fit_arguments = (call_string, data_design, call.training, call.index, engine, estimate, tuning)
+    if not data_design.classes:
         return call.with_training_summary(DensityResults(*fit_arguments, survey=call.survey))
     return call.with_training_summary(
         BBLResults(*fit_arguments, survey=call.survey, priors=class_shares, stored_loss=loss)

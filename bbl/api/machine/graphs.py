@@ -1,4 +1,7 @@
-"""The public function `graphs`: graphical models of a table, with their weights and the probability of each edge."""
+"""The public function `graphs`: graphical models of a table, with their weights and the probability of each edge.
+
+A *graph* joins variables by edges; its model has all interactions of variables that are joined pairwise.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from bbl.results.together.graphs import GraphsResults
 
 __all__ = ["graphs"]
 
-MAX_VARIABLES = 6  # of which all graphs are compared: 32,768 of six
-MAX_STATES = 2**14  # of the table of these variables, in which graphs that are not decomposable are fitted
+MAX_VARIABLES = 6  # variables up to which all graphs are compared: 32,768 of six
+MAX_STATES = 2**14  # cells of their table up to which all graphs are compared: others than decomposable ones use it
 
 
 @verb
@@ -114,43 +117,51 @@ def graphs(
     is_small = len(names) <= MAX_VARIABLES and np.prod(n_levels.astype(float)) <= MAX_STATES
     with progress_bar(1 if is_small else None, "graphs", verbose) as progress:
         scores = all_graphs(margins, EXACT, k, n_best, progress) if is_small else greedy_graphs(margins, k, progress)
-    return _results(scores, names, k, criterion.upper(), n_best)
+    return _graphs_results(scores, names, k, criterion.upper(), n_best)
 
 
-def _results(scores: GraphScores, names: tuple, k: float, title: str, n_best: int) -> GraphsResults:
-    """Return graphs and edges with their weights, as frames; the criterion's column is called `title`."""
+def _graphs_results(scores: GraphScores, names: tuple, k: float, criterion_name: str, n_best: int) -> GraphsResults:
+    """Return the `n_best` graphs with their weights, and the edges with their probabilities, as frames.
+
+    `k` is the penalty of a parameter in the criterion, whose column is called `criterion_name`.
+    """
     criterion = scores.criterion(k)
     weights = np.exp(-0.5 * (criterion - criterion.min()))
     weights /= weights.sum()
-    best = np.argsort(criterion, kind="stable")[:n_best]
+    best_graphs = np.argsort(criterion, kind="stable")[:n_best]
     table = pd.DataFrame(
         {
-            "formula": [_formula(names, scores.pairs[edges]) for edges in scores.edges[best]],
-            "edges": scores.edges[best].sum(axis=1),
-            "parameters": scores.n_parameters[best].astype(np.int64),
-            "logLik": scores.log_likelihood[best],
-            title: criterion[best],
-            "weight": weights[best],
+            "formula": [_graph_formula(names, scores.pairs[edges]) for edges in scores.edges[best_graphs]],
+            "edges": scores.edges[best_graphs].sum(axis=1),
+            "parameters": scores.n_parameters[best_graphs].astype(np.int64),
+            "logLik": scores.log_likelihood[best_graphs],
+            criterion_name: criterion[best_graphs],
+            "weight": weights[best_graphs],
         }
     )
     probability = np.minimum(weights @ scores.edges, 1.0)
-    order = np.argsort(-probability, kind="stable")
-    ends = [[names[i] for i in scores.pairs[order, side]] for side in (0, 1)]
-    edges = pd.DataFrame({"variable": ends[0], "variable2": ends[1], "probability": probability[order]})
+    most_probable_first = np.argsort(-probability, kind="stable")
+    edge_ends = [[names[i] for i in scores.pairs[most_probable_first, end]] for end in (0, 1)]
+    edges = pd.DataFrame(
+        {"variable": edge_ends[0], "variable2": edge_ends[1], "probability": probability[most_probable_first]}
+    )
     return GraphsResults(table, edges, scores.n_graphs, scores.is_exhaustive, tuple(names))
 
 
-def _formula(names: tuple, pairs: np.ndarray) -> str:
-    """Return the formula of a graph: one product for each largest set of variables that are all joined."""
-    joined = {(int(i), int(j)) for i, j in pairs}
-    larger: list[tuple[int, ...]] = list(joined)
-    terms = larger.copy()
-    while larger:  # sets of one variable more, whose pairs are all joined
-        larger = [
-            (*term, v)
-            for term in larger
-            for v in range(term[-1] + 1, len(names))
-            if all((i, v) in joined for i in term)
+def _graph_formula(names: tuple, pairs: np.ndarray) -> str:
+    """Return the formula of a graph, whose terms are all sets of variables that are joined pairwise.
+
+    `pairs` (edges, 2) are the joined pairs, as positions in `names`.
+    """
+    joined_pairs = {(int(i), int(j)) for i, j in pairs}
+    newest_terms: list[tuple[int, ...]] = list(joined_pairs)
+    terms = newest_terms.copy()
+    while newest_terms:  # extend the terms found last by one variable, all of whose pairs are joined
+        newest_terms = [
+            (*term, variable)
+            for term in newest_terms
+            for variable in range(term[-1] + 1, len(names))
+            if all((i, variable) in joined_pairs for i in term)
         ]
-        terms += larger
+        terms += newest_terms
     return write_formula(None, names, terms).text

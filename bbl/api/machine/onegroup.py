@@ -1,7 +1,7 @@
 """The public function `mlestimate`: fit one group to integer codes.
 
-Letters: n rows, m predictors, predictor i with L_i levels. A *site* is a predictor whose conditional distribution is
-being modelled; pseudo-likelihood fits one after another.
+n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of all predictors. A
+*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another.
 """
 
 from __future__ import annotations
@@ -107,32 +107,36 @@ def mlestimate(
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
     layout = engine.layout(sample, Layout(n_levels, pairs))
-    needed = tables_memory(layout) * (1 + engine.samples)  # sampling engines have tables of standard deviations too
-    check_memory(needed, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
+    needed_bytes = tables_memory(layout) * (
+        1 + engine.samples
+    )  # sampling engines have tables of standard deviations too
+    check_memory(needed_bytes, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
     log_z_method = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, log_z_method, "xi", range(m))
     rng = engine.generator(generator(seed))
     with progress_bar(1, "mlestimate", verbose) as progress:
         run = Run(n_workers(n_jobs), rng, progress)
-        fit, lz, _ = fit_group(sample, layout, engine, None, log_z_method, run, keep_sites=True)[0]
+        fit, log_z_value, _ = fit_group(
+            sample, layout, engine, values=None, log_z=log_z_method, run=run, keep_sites=True
+        )[0]
     if log_z_method == "exact":
-        lz = float(exact_log_z(layout, fit.theta[None])[0])
+        log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])
     # couplings (D, D): row blocks are the solutions of sites; without symmetrisation J[i, j] and J[j, i] differ
-    J_all = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
+    coupling_matrix = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
-        J_all = 0.5 * (J_all + J_all.T)
-    fields = {"lkh": fit.lkh, "lz": lz, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
+        coupling_matrix = 0.5 * (coupling_matrix + coupling_matrix.T)
+    result_fields = {"lkh": fit.lkh, "lz": log_z_value, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     if fit.sd is not None:
-        sd = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
-        fields |= {"sd_h": sd.h, "sd_J": sd.J}
+        sd_tables = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
+        result_fields |= {"sd_h": sd_tables.h, "sd_J": sd_tables.J}
     if fit.history:
-        fields["history"] = pd.DataFrame(fit.history)
-    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], J_all, **fields)
+        result_fields["history"] = pd.DataFrame(fit.history)
+    return MLEstimate.from_matrix(layout, fit.theta[: layout.D], coupling_matrix, **result_fields)
 
 
 def _make_problem(note: Note) -> Problem:
-    """Return the note of a fit as a problem of the single group, whose predictors are named by position."""
+    """Return the note of a fit as a problem of the single group, whose predictors are named by position; -1 is none."""
     predictor, level, text, detail = note
     if predictor < 0:
         return Problem("the fit", "", "", text, detail)
@@ -213,8 +217,8 @@ def _coded_sample(
             argument="xi",
         )
     if missing == "drop":
-        complete = ~is_missing.any(axis=1)
-        codes, row_weights, is_missing = codes[complete], row_weights[complete], is_missing[complete]
+        is_complete = ~is_missing.any(axis=1)
+        codes, row_weights, is_missing = codes[is_complete], row_weights[is_complete], is_missing[is_complete]
         if not row_weights.any():
             raise DataError("no row of xi is complete, so missing='drop' leaves none.", argument="missing")
     codes = np.where(is_missing, 0, codes)

@@ -1,6 +1,7 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
-Letters: m predictors, predictor i with L_i levels, fields h and couplings J of a group, theta its vector of parameters.
+m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the couplings of a
+group, theta is the flat vector of both.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from bbl.stats.diagnostics import effective_sample_size, split_rhat
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
 MAX_RHAT = 1.1  # split R-hat above which the chains have not mixed
-# fewest draws, of each chain and of all chains, for which split R-hat is judged: of fewer it is above by chance
+# fewest draws, of each chain and of all chains, for which split R-hat is judged: with fewer it is above by chance
 MIN_CHAIN_DRAWS = 20
 MIN_DRAWS = 100
 
-PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]  # by name, or in order
+PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]  # levels by name, or in order
 
 
 @verb
@@ -125,12 +126,15 @@ def mcSample(
     groups = list(labels.groups)
     best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
     best_codes[:, varies] = [chains.best for chains in chains_by_group]
-    xmax = {g: [labels.levels[i][a] for i, a in enumerate(row)] for g, row in zip(groups, best_codes, strict=True)}
+    xmax = {
+        group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
+        for group, codes in zip(groups, best_codes, strict=True)
+    }
     draws_by_group = rhat = ess = None
     if keeps_draws:
         draws_by_group = {
-            g: _decode_draws(np.asarray(chains.draws), varies, labels)
-            for g, chains in zip(groups, chains_by_group, strict=True)
+            group: _decode_draws(np.asarray(chains.draws), varies, labels)
+            for group, chains in zip(groups, chains_by_group, strict=True)
         }
         energies = [np.asarray(chains.energy) for chains in chains_by_group]  # (chains, draws) of each group
         if energies[0].shape[1] >= 4:
@@ -170,9 +174,9 @@ def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.D
 def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
     """Return the names of `predictors` and a list of levels for each; those without names become x1, x2, ..."""
     if isinstance(predictors, Mapping):
-        names, levels = list(predictors), [list(v) for v in predictors.values()]
+        names, levels = list(predictors), [list(predictor_levels) for predictor_levels in predictors.values()]
     elif isinstance(predictors, Sequence) and not isinstance(predictors, str):
-        levels = [list(v) for v in predictors]
+        levels = [list(predictor_levels) for predictor_levels in predictors]
         names = [f"x{i + 1}" for i in range(len(levels))]
     else:
         raise BBLTypeError(
@@ -262,7 +266,7 @@ def randompar(
     (5, (2, 2))
     """
     _, levels = _read_predictors(predictors)
-    layout = Layout([len(v) for v in levels])
+    layout = Layout([len(predictor_levels) for predictor_levels in levels])
     check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
     theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
     h, J = to_matrix(layout, theta)
@@ -368,18 +372,20 @@ def randomsamp(
     if len(set(groups)) < len(groups):
         raise OptionError(f"response names a group twice: {groups!r}. Name each group once.", argument="response")
     if isinstance(prob, Mapping | pd.Series):
-        absent = [g for g in groups if g not in prob]
+        absent = [group for group in groups if group not in prob]
         if absent:
             raise OptionError(f"prob has no entry for the group {absent[0]!r}; it needs one for each.", argument="prob")
-        prob = [prob[g] for g in groups]
+        prob = [prob[group] for group in groups]
     if isinstance(par, Mapping):
-        par = [par.get(g) for g in groups]
+        par = [par.get(group) for group in groups]
     if not isinstance(par, Sequence) or len(par) != len(groups) or not groups:
         raise OptionError(f"par must hold one set of parameters for each of {len(groups)} groups.", argument="par")
     layout = _make_layout(levels, par)
     par_by_group = zip(groups, cast(Sequence[GroupParameters], par), strict=True)  # None raises a DataError below
-    theta = np.array([_parameter_vector(layout, p, f"par of group {g!r}") for g, p in par_by_group])
+    theta = np.array(
+        [_parameter_vector(layout, group_par, f"par of group {group!r}") for group, group_par in par_by_group]
+    )
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
-    frame = _decode_rows(codes, names, levels, False)
+    frame = _decode_rows(codes, names, levels, code_out=False)
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
     return frame

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bbl.boltzmann.convergence_warnings import problems, warn_problems
+from bbl.boltzmann.convergence_warnings import list_problems, warn_problems
 from bbl.boltzmann.estimate import estimate
 from bbl.boltzmann.stepwise import Candidate, Score, StepScorer, stepwise
 from bbl.boltzmann.task import Task
@@ -28,8 +28,8 @@ from bbl.stats.survey.sample import check_single_rows
 
 __all__ = ["step"]
 
-DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
-Term = tuple[int, ...]
+DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}  # signs of the steps: terms are dropped or added
+Term = tuple[int, ...]  # positions of interacting predictors, rising
 
 
 @verb
@@ -123,22 +123,25 @@ def step(
             stacklevel=3,
         )
     chosen = fit if len(path) == 1 else _fit_terms(fit, path[-1].model, f"direction = {direction!r}, k = {k!r}")
-    name = "BIC" if isinstance(k, str) else "AIC"
+    criterion_name = "BIC" if isinstance(k, str) else "AIC"
     scores = [visit.score for visit in path]
     steps = [
-        _row(labels, name, penalty, number, visit.step, visit.score, scores[max(number - 1, 0)])
-        for number, visit in enumerate(path)
+        _step_row(
+            labels, criterion_name, penalty, model_number, visit.step, visit.score, scores[max(model_number - 1, 0)]
+        )
+        for model_number, visit in enumerate(path)
     ]
     candidates = [
-        _row(labels, name, penalty, number, candidate, candidate.score, visit.score)
-        for number, visit in enumerate(path, 1)
+        _step_row(labels, criterion_name, penalty, model_number, candidate, candidate.score, visit.score)
+        for model_number, visit in enumerate(path, 1)
         for candidate in visit.candidates
     ]
-    return StepResults(chosen, _frame(steps, name), _frame(candidates, name))
+    return StepResults(chosen, _step_frame(steps, criterion_name), _step_frame(candidates, criterion_name))
 
 
-def _frame(rows: list[dict], name: str) -> pd.DataFrame:
-    columns = ["step", "term", "df", "deviance", "parameters", "logLik", name]
+def _step_frame(rows: list[dict], criterion_name: str) -> pd.DataFrame:
+    """Return rows of `_step_row` as a frame, indexed by the number of the step."""
+    columns = ["step", "term", "df", "deviance", "parameters", "logLik", criterion_name]
     return pd.DataFrame(rows, columns=columns).set_index("step")
 
 
@@ -176,18 +179,21 @@ def _check_penalty(k: object) -> float | str:
 
 
 def _check_scope(scope: object, fit: MachineResults, start: frozenset[Term]) -> tuple[frozenset[Term], frozenset[Term]]:
-    """Return the terms of the smallest and the largest model; an OptionError unless those of the fit lie between."""
+    """Return the terms of the smallest and of the largest model, the formulas of `scope`.
+
+    Raises an OptionError unless the terms `start` of the fit lie between them.
+    """
     if isinstance(scope, str) or not isinstance(scope, Iterable) or len(formulas := list(scope)) != 2:
         raise BBLTypeError(f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.", argument="scope")
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
-    for small, large, text in (
+    for smaller_terms, larger_terms, message in (
         (lower, upper, "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add it there"),
         (lower, start, "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula with it"),
         (start, upper, "the fit has the term {2}, which the largest model, {1}, has not. Give a larger one"),
     ):
-        if extra := sorted(small - large, key=len):
+        if extra := sorted(smaller_terms - larger_terms, key=len):
             term = _term_text(fit.labels, extra[0])
-            raise OptionError(f"scope: {text.format(*map(repr, formulas), term)}.", argument="scope")
+            raise OptionError(f"scope: {message.format(*map(repr, formulas), term)}.", argument="scope")
     return lower, upper
 
 
@@ -197,16 +203,16 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     text = formula if isinstance(formula, str) else str(formula)
     is_one_sided = response is None or text.lstrip().startswith("~")
     columns: list[Hashable] = names if is_one_sided else [response, *names]
-    read = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
-    if read.response is not None and read.response != response:
+    parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
+    if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: {text!r} has the response {read.response!r}, which is a predictor of the fit. Write '~' and the "
+            f"scope: {text!r} has the response {parsed.response!r}, which is a predictor of the fit. Write '~' and the "
             "interactions.",
             argument="scope",
         )
-    position = [names.index(name) for name in read.predictors]
-    terms = (term for array in read.terms for term in array.tolist())
-    return frozenset(tuple(sorted(position[i] for i in term)) for term in terms)
+    positions = [names.index(name) for name in parsed.predictors]
+    terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
+    return frozenset(tuple(sorted(positions[i] for i in term)) for term in terms)
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
@@ -216,26 +222,39 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     log_z = "auto" if old.log_z_kind == "exact" else old.log_z_kind
     task = Task(fit._rows(), layout, len(labels.groups), log_z, labels, old.parameters.pooled is not None)
     refit = estimate(task, fit.engine)
-    warn_problems(problems(refit.fits, labels))
+    warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
-    # a log-loss and a tuning were those of the first model
+    # the log-loss and the tuning were those of the first model
     fit = replace(fit, stored_loss=None) if isinstance(fit, BBLResults) else fit
     call = f"step({fit.call}, {options})"
     return replace(fit, call=call, design=design, estimate=refit, tuning=None, stored=None)
 
 
-def _row(labels: Labels, name: str, k: float, number: int, step: Candidate | None, score: Score, before: Score) -> dict:
-    """Return a row of the path: the model `number`, the step to it, its score, and the score of the model before."""
+def _step_row(
+    labels: Labels,
+    criterion_name: str,
+    penalty: float,
+    model_number: int,
+    step: Candidate | None,
+    score: Score,
+    previous_score: Score,
+) -> dict:
+    """Return a row of the path: the number of the model, the step that led to it, and its score, as a dict.
+
+    `step` is None for the first model; `previous_score` is that of the model before the step. `penalty` is that of a
+    parameter in the criterion.
+    """
     return {
-        "step": number,
+        "step": model_number,
         "term": "" if step is None else f"{step.sign} {_term_text(labels, step.term)}",
-        "df": abs(score.n_parameters - before.n_parameters),
-        "deviance": 2.0 * abs(score.log_likelihood - before.log_likelihood),
+        "df": abs(score.n_parameters - previous_score.n_parameters),
+        "deviance": 2.0 * abs(score.log_likelihood - previous_score.log_likelihood),
         "parameters": score.n_parameters,
         "logLik": score.log_likelihood,
-        name: score.criterion(k),
+        criterion_name: score.criterion(penalty),
     }
 
 
 def _term_text(labels: Labels, term: Term) -> str:
+    """Return a term as names of predictors, joined by colons."""
     return ":".join(label_text(labels.names[i]) for i in term)

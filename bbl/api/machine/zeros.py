@@ -1,4 +1,7 @@
-"""Structural zeros of a call: what they do not go with, and the support that they leave."""
+"""Structural zeros of a call, the cells that cannot occur: arguments that they exclude, and the resulting support.
+
+A *support* says which combinations of levels can occur.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
 
 
 def shown_zeros(zeros: object) -> str | None:
-    """Return what stands for structural zeros in the text of a call."""
+    """Return what stands for structural zeros in the text of a call: a column's name, "given" for a table, or None."""
     return zeros if zeros is None or isinstance(zeros, str) else "given"
 
 
@@ -38,7 +41,7 @@ def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, sou
     zeros : object
         The argument; None for no structural zeros.
     refusals : mapping
-        Of the method, see `Engine.refusals`.
+        Reasons of the method by capability that it lacks; see `Engine.refusals`.
     log_z : str
         How ln Z is computed.
     source : Source or None
@@ -58,7 +61,7 @@ def check_zeros_call(zeros: object, refusals: Mapping[str, str], log_z: str, sou
 
 
 def support_of(training: TrainingData, encoded: EncodedData) -> Support | None:
-    """Return what can occur in encoded data by `structural_zeros`; None for everything.
+    """Return the support that the `structural_zeros` of a call leave; None if everything can occur.
 
     Raises
     ------

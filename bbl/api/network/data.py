@@ -43,8 +43,8 @@ def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
     predictors = tuple(prepared.design.predictors[i] for i in positions)
     terms = replace(
         prepared.design.terms,
-        text=formula_of(labels.response, [f.name for f in predictors]),
-        predictors=tuple(f.name for f in predictors),
+        text=formula_of(labels.response, [predictor.name for predictor in predictors]),
+        predictors=tuple(predictor.name for predictor in predictors),
         interactions=Interactions(Cube()),
     )
     sample = prepared.rows
@@ -76,10 +76,10 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
         name = formula.strip().strip("`")
         if not frame.has(name):
             hint = near_match(name, frame.columns) or "."
-            shown = ", ".join(map(str, frame.columns[:10]))
+            first_columns = ", ".join(map(str, frame.columns[:10]))
             raise FormulaError(
-                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are {shown}. Give the "
-                "class's name, or a formula such as 'class ~ .'.",
+                f"formula {formula!r}: {name!r} is not a column of the data{hint} The columns are {first_columns}. "
+                "Give the class's name, or a formula such as 'class ~ .'.",
                 column=name,
                 argument="formula",
             )
@@ -91,10 +91,10 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
     design = encoded.design
     term = design.terms.interactions.find_term(2)
     if term is not None:
-        interaction = ":".join(str(design.labels.names[i]) for i in term)
+        interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
-            f"formula {formula!r}: it has the interaction {interaction}, but {NetworkResults.refusals['pairs']}. Write "
-            "'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
+            f"formula {formula!r}: it has the interaction {interaction_text}, but {NetworkResults.refusals['pairs']}. "
+            "Write 'class ~ .' or 'class ~ a + b', and give a structure by hand with networks.structure().",
             argument="formula",
         )
     _check_class(design, encoded.sample)
@@ -114,7 +114,10 @@ def _check_class(design: Design, sample: Rows) -> None:
 
 
 def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any]]:
-    """Return (training positions, validation positions) of each fold, which trains on the rows it does not validate."""
+    """Return (training positions, validation positions) of each fold, given its validation positions among n rows.
+
+    A fold trains on all rows that it does not validate.
+    """
     rows = np.arange(n)
     try:
         return [(np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation) for validation in folds]
@@ -128,7 +131,10 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
 def make_folds(
     folds: Splitter | Iterable[ArrayLike] | None, prepared: EncodedData, k: int, rng: np.random.Generator
 ) -> Folds:
-    """Check the user's `folds` (positions of validated rows in the data, or a splitter), or draw `k` folds if None."""
+    """Return the user's `folds` (positions of validated rows in the data, or a splitter), checked; or draw `k` folds.
+
+    Folds are drawn if `folds` is None, with `rng`, and have nearly the same size in each class.
+    """
     sample, labels = prepared.rows, prepared.design.labels
     if folds is not None:
         if isinstance(folds, str) or not (hasattr(folds, "split") or isinstance(folds, Iterable)):

@@ -1,7 +1,8 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
-Terms: a *structure* is the graph, the class being a parent of every feature; a *recipe* says how probability tables are
-estimated from counts. MANB, WANBIA and AWNB are methods that average or weight features, see `lp`.
+A *structure* is the graph of a network, in which the class is a parent of every feature; a *recipe* says how
+probability tables are estimated from counts. MANB, WANBIA and AWNB are methods that average or weight features, see
+`lp`. K is the number of classes.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     position = {name: i for i, name in enumerate(names)}
 
     def fail(problem: str) -> NoReturn:
+        """Raise an OptionError for the argument `families`."""
         raise OptionError(f"families: {problem}.", argument="families")
 
     if class_ in position:
@@ -79,14 +81,17 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     for name, parent_names in families.items():
         if isinstance(parent_names, str) or not isinstance(parent_names, Sequence):
             fail(f"the parents of {name!r} must be a list; got {parent_names!r}. Write [{parent_names!r}]")
-        for p in parent_names:
-            if p == class_:
+        for parent in parent_names:
+            if parent == class_:
                 fail(f"the class {class_!r} is a parent of {name!r} anyway. Leave it out of the lists")
-            if p not in position:
-                fail(f"{name!r} has the parent {p!r}, which is no feature{near_match(p, names)}. Give it an entry too")
+            if parent not in position:
+                fail(
+                    f"{name!r} has the parent {parent!r}, which is no feature{near_match(parent, names)}. Give it "
+                    "an entry too"
+                )
         if len(set(parent_names)) < len(parent_names):
             fail(f"{name!r} has a parent twice: {list(parent_names)!r}. Name each once")
-        parents.append(tuple(position[p] for p in parent_names))
+        parents.append(tuple(position[parent] for parent in parent_names))
     dag = Dag(tuple(enumerate(parents)))
     in_cycle = next((i for i in dag.features if i in dag.ancestors(i)), None)
     if in_cycle is not None:
@@ -164,8 +169,8 @@ def lp(
     recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
-    shown = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
-    call = call_text("lp", {"structure": structure.learner or "by hand", **shown})
+    shown_arguments = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
+    call = call_text("lp", {"structure": structure.learner or "by hand", **shown_arguments})
     return _fit_tables(structure, prepared, recipe, call, seed, _check_shares(priors, prepared))
 
 
@@ -267,18 +272,18 @@ def _feature_names(structure: Structure | AveragedStructure) -> list:
 
 def _changed_arguments(weights: Weights | None, missing: str, recipe: Recipe) -> dict[str, Any]:
     """Return the arguments that differ from their defaults, by name, to show in the text of a call."""
-    shown: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if weights is not None:
-        shown["weights"] = weights if isinstance(weights, str) else "weights"
+        arguments["weights"] = weights if isinstance(weights, str) else "weights"
     if missing != "marginal":
-        shown["missing"] = missing
+        arguments["missing"] = missing
     if recipe.manb_prior is not None:
-        shown["manb_prior"] = recipe.manb_prior
+        arguments["manb_prior"] = recipe.manb_prior
     if recipe.wanbia is not False:
-        shown["wanbia"] = recipe.wanbia if recipe.wanbia is True else list(recipe.wanbia)
+        arguments["wanbia"] = recipe.wanbia if recipe.wanbia is True else list(recipe.wanbia)
     if recipe.awnb is not None:
-        shown["awnb_trees"], shown["awnb_bootstrap"] = recipe.awnb
-    return shown
+        arguments["awnb_trees"], arguments["awnb_bootstrap"] = recipe.awnb
+    return arguments
 
 
 def _make_recipe(
@@ -301,8 +306,8 @@ def _make_recipe(
     if len(requested) > 1:
         raise OptionError(f"{' and '.join(requested)} exclude each other; give one of them.", argument=requested[1])
     if requested and isinstance(structure, AveragedStructure):
-        text = f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it out."
-        raise OptionError(text, argument=requested[0])
+        message = f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it out."
+        raise OptionError(message, argument=requested[0])
     if manb_prior is not None:
         if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
             raise OptionError(
@@ -314,9 +319,9 @@ def _make_recipe(
             raise OptionError("manb_prior needs smooth > 0, the prior of its evidence; got 0.", argument="smooth")
         return Recipe(smooth, real("manb_prior", manb_prior, 0.0, 1.0))
     if uses_awnb:
-        count = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
+        n_trees = AWNB_TREES if awnb_trees is None else integer("awnb_trees", awnb_trees, 1)
         share = AWNB_SHARE if awnb_bootstrap is None else real("awnb_bootstrap", awnb_bootstrap, 0.0, open_low=True)
-        return Recipe(smooth, awnb=(count, share))
+        return Recipe(smooth, awnb=(n_trees, share))
     if isinstance(wanbia, Mapping) and structure.dags:
         return Recipe(smooth, wanbia=_check_feature_weights(wanbia, _feature_names(structure)))
     return Recipe(smooth, wanbia=bool(uses_wanbia))
@@ -335,10 +340,18 @@ def _check_feature_weights(wanbia: Mapping, names: list) -> tuple[float, ...]:
 
 
 def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[Dag]:
-    """Return the graphs of a structure with features renumbered: position i is ``names[i]``, not ``columns[i]``."""
-    position = {name: i for i, name in enumerate(names)}
-    new = [position.get(name, -1) for name in structure.columns]  # position in `names`; -1 if not there
-    return [Dag(tuple((new[i], tuple(new[p] for p in parents)) for i, parents in d.families)) for d in structure.dags]
+    """Return the graphs of a structure with features renumbered: feature i is ``names[i]``, not ``columns[i]``."""
+    position_of = {name: feature for feature, name in enumerate(names)}
+    new_positions = [position_of.get(name, -1) for name in structure.columns]  # position in `names`; -1 if not there
+    return [
+        Dag(
+            tuple(
+                (new_positions[feature], tuple(new_positions[parent] for parent in parents))
+                for feature, parents in dag.families
+            )
+        )
+        for dag in structure.dags
+    ]
 
 
 def _check_shares(priors: Priors, prepared: EncodedData) -> np.ndarray | None:
@@ -360,15 +373,15 @@ def _fit_tables(
     """
     design, sample = prepared.design, prepared.sample
     dags = local_dags(structure, design.labels.names)
-    averages = isinstance(structure, AveragedStructure)
-    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages)
-    fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
+    averages_dags = isinstance(structure, AveragedStructure)
+    estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags)
+    result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
     if prepared.index is not None:
-        return NetworkResults(call, design, prepared.rows, prepared.index, *fields, priors=priors)
+        return NetworkResults(call, design, prepared.rows, prepared.index, *result_fields, priors=priors)
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
         errors = standard_errors(estimate.network, sample, recipe.smooth)
-    result = NetworkResults(call, design, None, None, *fields, stored_errors=errors, priors=priors)
+    result = NetworkResults(call, design, None, None, *result_fields, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)
     training = Training(round(sample.total), result.log_likelihood(sample), counts)
     return replace(result, stored=training, stored_loss=result.training_loss(sample))

@@ -95,21 +95,21 @@ def cv(
     """
     models_by_name = _models_by_name(models)
     choice("score", score, (*SCORES, "auc"))
-    relearn, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
+    learns_structure, workers, rng = flag("dag", dag), n_workers(n_jobs), generator(seed)
     refuse_batches(data, "cv()", "data")
     frame = to_frame(data)
-    encoded = [_encode_as_fitted(model, frame, weights) for model in models_by_name.values()]
-    first = encoded[0]
-    if any(len(e.rows.weights) != len(first.rows.weights) for e in encoded):
+    encoded_data = [_encode_as_fitted(model, frame, weights) for model in models_by_name.values()]
+    first_data = encoded_data[0]
+    if any(len(other_data.rows.weights) != len(first_data.rows.weights) for other_data in encoded_data):
         raise OptionError("models treat missing values differently, so their rows differ; fit them alike.")
-    labels = first.design.labels
+    labels = first_data.design.labels
     if score == "auc" and len(labels.groups) != 2:
         raise OptionError(f"score='auc' needs two classes, not {len(labels.groups)}; use 'accuracy'.", argument="score")
-    all_folds = make_folds(folds, first, k, rng)
-    n_models, n_folds = len(encoded), len(all_folds)
+    all_folds = make_folds(folds, first_data, k, rng)
+    n_models, n_folds = len(encoded_data), len(all_folds)
     tasks = [
-        (model, model_data, train, validation, relearn, score, fold_rng)
-        for model, model_data, model_rng in zip(models_by_name.values(), encoded, rng.spawn(n_models), strict=True)
+        (model, model_data, train, validation, learns_structure, score, fold_rng)
+        for model, model_data, model_rng in zip(models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True)
         for train, validation, fold_rng in zip(all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True)
     ]
     with progress_bar(len(tasks), "cv", verbose) as progress:
@@ -132,10 +132,10 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
         by_name: dict[Any, Any] = {}
         for model in models:
             learner = getattr(getattr(model, "structure", None), "learner", None) or "model"
-            count = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
-            by_name[f"{learner}.{count}" if count else learner] = model
+            n_same_learner = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
+            by_name[f"{learner}.{n_same_learner}" if n_same_learner else learner] = model
         models = by_name
-    not_networks = [m for m in models.values() if not isinstance(m, NetworkResults)]
+    not_networks = [model for model in models.values() if not isinstance(model, NetworkResults)]
     if not_networks or not models:
         type_name = f"{type(not_networks[0]).__name__}" if not_networks else "none"
         raise BBLTypeError(f"models must be networks that lp() or bnc() fitted; got {type_name}.", argument="models")
@@ -149,7 +149,8 @@ def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights |
     """
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {
-        f.name: [v for v, kind in zip(f.levels, f.kinds, strict=True) if kind != "missing"] for f in factors
+        factor.name: [level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind != "missing"]
+        for factor in factors
     }
     formula = formula_of(model.structure.class_var, model.structure.columns)
     return prepare(TrainingData(formula, data, weights, levels_by_name, missing=model.design.missing))
@@ -160,37 +161,39 @@ def _score_fold(
     encoded: EncodedData,
     train_weights: np.ndarray,
     validation_weights: np.ndarray,
-    relearn: bool,
+    learns_structure: bool,
     score: str,
     rng: np.random.Generator,
 ) -> float:
     """Refit a model on a fold, and return its `score` on the validated rows of known class.
 
-    The fold is given as weights (n,) of the encoded rows. With `relearn` the structure is learnt anew.
+    The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is learnt anew.
     """
     sample, design, K = encoded.rows, encoded.design, encoded.K
     train = sample.weighted(train_weights)
-    test = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
-    if not train.n or not test.n:
+    validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
+    if not train.n or not validation.n:
         raise DataError("A fold has no rows to train on, or none of known class to score; give fewer folds (k).")
     structure = model.structure
     dags: Sequence[Dag] = structure.dags
-    if relearn and structure.learner is not None:
+    if learns_structure and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    # fssj and bsej leave features out of the structure
+    # the learners fssj and bsej leave features out of the structure
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
-    columns = [structure.columns.index(name) for name in names]
-    averages = isinstance(structure, AveragedStructure)
-    train_rows, test_rows = (_select_columns(fold_sample, columns) for fold_sample in (train, test))
+    feature_positions = [structure.columns.index(name) for name in names]
+    averages_dags = isinstance(structure, AveragedStructure)
+    train_rows, validation_rows = (
+        _select_columns(fold_sample, feature_positions) for fold_sample in (train, validation)
+    )
     fold_dags = local_dags(fold_structure, names)
-    fitted = fit(fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages)
-    log_joint = class_scores(fitted.network.log_joint(test_rows.codes, test_rows.missing))
+    refit = fit(fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages_dags)
+    log_joint = class_scores(refit.network.log_joint(validation_rows.codes, validation_rows.missing))
     if score == "auc":
-        return auc(link(log_joint)[:, 1], test.response == 1, test.weights)[0]
-    return SCORES[score](log_probabilities(log_joint), test.response, test.weights)
+        return auc(link(log_joint)[:, 1], validation.response == 1, validation.weights)[0]
+    return SCORES[score](log_probabilities(log_joint), validation.response, validation.weights)
 
 
 def _select_columns(sample: Sample, columns: list[int]) -> Sample:
@@ -238,17 +241,17 @@ def cmi(
     frame = to_frame(data)
     is_column = frame.has(weights) if weights is not None else False
     counts = check_weights(frame.column(cast(str, weights)) if is_column else weights, frame.n)
-    codes, shape = [], []
+    codes, n_levels = [], []  # of each column
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")
         factor = Factor.collect(column, unused=True)
-        encoded = factor.encode(column, skip_missing=True)[0].astype(np.intp)
+        column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
         counts = counts if is_missing is None else np.where(is_missing, 0.0, counts)
-        codes.append(encoded)
-        shape.append(max(len(factor.levels), 1))
-    cells = np.ravel_multi_index(tuple(codes), tuple(shape))  # (n,)
-    table = np.bincount(cells, counts, int(np.prod(shape))).reshape(shape if z is not None else [*shape, 1])
+        codes.append(column_codes)
+        n_levels.append(max(len(factor.levels), 1))
+    cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
+    table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(n_levels if z is not None else [*n_levels, 1])
     return conditional_information(table) / UNITS[unit]
 
 
@@ -271,7 +274,10 @@ def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     >>> networks.accuracy(["a", "b", None], ["a", "a", None])
     0.3333333333333333
     """
-    p, t = (pd.Series(np.asarray(labels, dtype=object)) for labels in (predicted, true))
-    if len(p) != len(t) or not len(p):
-        raise DataError(f"predicted and true must be of the same length, 1 or more; got {len(p)} and {len(t)}.")
-    return float(((p == t) & p.notna() & t.notna()).mean())
+    predicted_series, true_series = (pd.Series(np.asarray(labels, dtype=object)) for labels in (predicted, true))
+    if len(predicted_series) != len(true_series) or not len(predicted_series):
+        raise DataError(
+            f"predicted and true must be of the same length, 1 or more; got {len(predicted_series)} and "
+            f"{len(true_series)}."
+        )
+    return float(((predicted_series == true_series) & predicted_series.notna() & true_series.notna()).mean())

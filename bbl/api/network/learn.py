@@ -54,7 +54,7 @@ def learn_structure(
     design, sample = prepared.design, prepared.sample
     labels, rng = design.labels, generator(seed)
     options = learner.check_options(options, labels.names)
-    validation_weights = None  # (F, n)
+    validation_weights = None  # (F, n): weight of each of n rows in the validation of each of F folds
     if learner.uses_folds(options):
         checked_folds = make_folds(folds, prepared, options["k"], rng)
         if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
@@ -257,7 +257,10 @@ def tan_hc(
 
 
 def _with_arguments(model: Callable[P, Structure]) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator: the public function of the learner that a stub names, with the signature of `model`."""
+    """Return a decorator that replaces a stub by the public function of the learner of its name.
+
+    The function has the signature of `model`, and the docstring of the stub.
+    """
     return partial(_make_learner, model)
 
 
@@ -265,15 +268,19 @@ def _make_learner(model: Callable[P, Structure], stub: Callable[[], None]) -> Ca
     """Return the public function of the learner that `stub` names and documents, with the signature of `model`."""
 
     @wraps(stub)
-    def learn(*args: P.args, **keywords: P.kwargs) -> Structure:
-        bound = signature.bind(*args, **keywords)
-        bound.apply_defaults()
-        values = bound.arguments
+    def learn(*args: P.args, **keywords: P.kwargs) -> Structure:  # its signature and docstring are set below
+        bound_arguments = signature.bind(*args, **keywords)
+        bound_arguments.apply_defaults()
+        arguments = bound_arguments.arguments
         training = TrainingData(
-            values["formula"], values["data"], values["weights"], values["xlevels"], missing=values["missing"]
+            arguments["formula"],
+            arguments["data"],
+            arguments["weights"],
+            arguments["xlevels"],
+            missing=arguments["missing"],
         )
-        options = {name: values[name] for name in ("k", "epsilon", "smooth")}
-        return _search(stub.__name__, training, options, values["folds"], values["seed"], values["verbose"])
+        options = {name: arguments[name] for name in ("k", "epsilon", "smooth")}
+        return _search(stub.__name__, training, options, arguments["folds"], arguments["seed"], arguments["verbose"])
 
     signature = inspect.signature(model)
     learn.__signature__ = signature  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """Greedy search among decomposable graphical models, whose likelihoods have a closed form.
 
-An edge may be added if the common neighbours of its ends separate them, and dropped if they are all joined; the graph
-then stays decomposable, and its likelihood changes by that of four saturated models (Giudici & Green 1999, Biometrika
-86; Deshpande, Garofalakis & Jordan 2001, UAI).
+An edge may be added if the common neighbours of its two ends separate these, and dropped if the common neighbours are
+all joined to each other; the graph then stays decomposable, and its likelihood changes by that of four saturated models
+(Giudici & Green 1999, Biometrika 86; Deshpande, Garofalakis & Jordan 2001, UAI).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bbl.boltzmann.graphs.scores import GraphScores, Margins, members
 
 __all__ = ["greedy_graphs"]
 
-LEAST_GAIN = 1e-7  # of the criterion, for which a step is taken: less is rounding
-NEGLIGIBLE = 60.0  # graphs whose criterion is so much above the least have no weight: exp(-30)
+LEAST_GAIN = 1e-7  # least decrease of the criterion for which a step is taken: less is rounding
+NEGLIGIBLE = 60.0  # graphs whose criterion exceeds the least one by more have no weight: exp(-30)
 
 
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
@@ -38,76 +38,87 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
-    neighbours = [0] * m  # sets as bits
+    neighbours = [0] * m  # for each predictor a bit set: bit i of the number stands for predictor i
     log_likelihood = sum(margins.log_likelihood(1 << i) for i in range(m))
     n_parameters = float(sum(margins.n_levels) - m)
     has_edge = np.zeros(len(pairs), dtype=bool)
-    # a graph, the pair that is changed (-1 for none), and its score
+    # which edges a graph had, the edge that a step changes (-1 for none), and the two scores after the step
     visited = [(has_edge.copy(), -1, log_likelihood, n_parameters)]
     least = -2.0 * log_likelihood + k * n_parameters
     while True:
-        steps = _steps(margins, pairs, neighbours)
-        candidates = [(e, log_likelihood + gain, n_parameters + more) for e, gain, more in steps]
+        steps = _possible_steps(margins, pairs, neighbours)
+        candidates = [(edge, log_likelihood + gain, n_parameters + change) for edge, gain, change in steps]
         visited += [(has_edge, *candidate) for candidate in candidates]
         best = min(candidates, key=lambda candidate: -2.0 * candidate[1] + k * candidate[2], default=None)
         if best is None or -2.0 * best[1] + k * best[2] > least - LEAST_GAIN:
-            return _scores(np.array(pairs), visited, least, k)
-        e, log_likelihood, n_parameters = best
+            return _make_record(np.array(pairs), visited, least, k)
+        edge, log_likelihood, n_parameters = best
         least = -2.0 * log_likelihood + k * n_parameters
         has_edge = has_edge.copy()  # graphs that were visited share the old one
-        has_edge[e] ^= True
-        i, j = pairs[e]
+        has_edge[edge] ^= True
+        i, j = pairs[edge]
         neighbours[i] ^= 1 << j
         neighbours[j] ^= 1 << i
         progress(1.0, f"{int(has_edge.sum())} edges, criterion {least:.6g}")
 
 
-def _steps(margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]) -> list[tuple[int, float, float]]:
-    """Return the edges that can be changed, with the changes of log-likelihood and number of parameters."""
+def _possible_steps(
+    margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]
+) -> list[tuple[int, float, float]]:
+    """Return the edges that can be changed, with the changes of the log-likelihood and of the number of parameters.
+
+    An edge is its position in `pairs`; `neighbours` holds the bit set of each predictor's neighbours.
+    """
     steps = []
-    for e, (i, j) in enumerate(pairs):
+    for edge, (i, j) in enumerate(pairs):
         common = neighbours[i] & neighbours[j]
         is_edge = bool(neighbours[i] >> j & 1)
         if not (_is_complete(common, neighbours) if is_edge else _separates(common, i, j, neighbours)):
             continue
-        one, other = common | 1 << i, common | 1 << j
-        gain = margins.log_likelihood(one | other) + margins.log_likelihood(common)
-        gain -= margins.log_likelihood(one) + margins.log_likelihood(other)
-        more = float(np.prod([float(margins.n_levels[v]) for v in members(common)]))
-        more *= (margins.n_levels[i] - 1) * (margins.n_levels[j] - 1)
+        with_i, with_j = common | 1 << i, common | 1 << j
+        gain = margins.log_likelihood(with_i | with_j) + margins.log_likelihood(common)
+        gain -= margins.log_likelihood(with_i) + margins.log_likelihood(with_j)
+        n_changed = float(np.prod([float(margins.n_levels[v]) for v in members(common)]))
+        n_changed *= (margins.n_levels[i] - 1) * (margins.n_levels[j] - 1)
         sign = -1.0 if is_edge else 1.0
-        steps.append((e, sign * gain, sign * more))
+        steps.append((edge, sign * gain, sign * n_changed))
     return steps
 
 
 def _is_complete(mask: int, neighbours: list[int]) -> bool:
-    """Return whether all predictors of a set are joined."""
+    """Return whether all predictors of the bit set `mask` are joined to each other."""
     return all((neighbours[i] | 1 << i) & mask == mask for i in members(mask))
 
 
 def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
-    """Return whether every way from i to j leads through a set of predictors."""
-    reached = front = 1 << i
-    while front:
-        around = 0
-        for v in members(front):
-            around |= neighbours[v]
-        front = around & ~mask & ~reached
-        reached |= front
+    """Return whether every path from predictor i to j leads through the bit set `mask`."""
+    reached = frontier = 1 << i
+    while frontier:
+        adjacent = 0
+        for v in members(frontier):
+            adjacent |= neighbours[v]
+        frontier = adjacent & ~mask & ~reached
+        reached |= frontier
         if reached >> j & 1:
             return False
     return True
 
 
-def _scores(pairs: np.ndarray, visited: list[tuple], least: float, k: float) -> GraphScores:
-    """Return the record of the visited graphs, each once."""
+def _make_record(pairs: np.ndarray, visited: list[tuple], least: float, k: float) -> GraphScores:
+    """Return the record of the visited graphs, each once, without those of negligible weight.
+
+    `visited` holds for each graph the edges before a step (E,), the edge that the step changes (-1 for none), and its
+    log-likelihood and number of parameters; `least` is the least criterion. `pairs` has shape (E, 2).
+    """
     graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}
-    for base, e, value, size in visited:
-        if -2.0 * value + k * size > least + NEGLIGIBLE:
+    for has_edge, edge, log_likelihood, n_parameters in visited:
+        if -2.0 * log_likelihood + k * n_parameters > least + NEGLIGIBLE:
             continue
-        edges = base.copy()
-        if e >= 0:
-            edges[e] ^= True
-        graphs.setdefault(edges.tobytes(), (edges, value, size))
-    edges, values, sizes = zip(*graphs.values(), strict=True)
-    return GraphScores(pairs, np.array(edges), np.array(values), np.array(sizes), len(visited), False)
+        graph_edges = has_edge.copy()
+        if edge >= 0:
+            graph_edges[edge] ^= True
+        graphs.setdefault(graph_edges.tobytes(), (graph_edges, log_likelihood, n_parameters))
+    graph_edges, values, sizes = zip(*graphs.values(), strict=True)
+    return GraphScores(
+        pairs, np.array(graph_edges), np.array(values), np.array(sizes), n_graphs=len(visited), is_exhaustive=False
+    )

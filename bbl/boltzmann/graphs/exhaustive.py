@@ -1,12 +1,17 @@
 """All graphical models of few predictors, with their exact likelihoods.
 
-A predictor whose neighbours are all joined (a *simplicial* one) is split off: the likelihood of a graph is that of the
+A graph joins predictors by edges; its model has all terms of predictors that are joined pairwise. A predictor whose
+neighbours are all joined to each other (a *simplicial* one) is split off: the likelihood of a graph is that of the
 graph without it, times that of the predictor given its neighbours, which is a quotient of two saturated models
-(Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up to nothing. What is left of the others
-has no such predictor, as a cycle of four: such a *core* is fitted numerically, once for all graphs that have it.
+(Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up completely. The remainder of any other
+graph, as a cycle of four, has no simplicial predictor: this *core* is fitted numerically, once for all graphs that have
+it.
 
-A graph whose decomposable supergraphs fit too badly for their parameters is not fitted: the largest of their
-log-likelihoods bounds that of the graph.
+A graph is not fitted if the bound on its log-likelihood is too low for its number of parameters: no graph fits better
+than its supergraphs with one edge more.
+
+Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor i, or for edge i of
+the list of all pairs. A graph of all predictors has the number that is its set of edges.
 """
 
 from __future__ import annotations
@@ -23,61 +28,76 @@ from bbl.model.layout import Layout
 
 __all__ = ["all_graphs"]
 
-Graph = tuple[int, int]  # predictors, and edges between them, as sets
+Graph = tuple[int, int]  # bit set of predictors, and bit set of the edges between them
 
-NEGLIGIBLE = 100.0  # graphs whose criterion is so much above the least have no weight, all of them together: exp(-39)
-CORES_AT_ONCE = 48  # fitted at least before the bounds are compared again with the best graphs
-CELLS_AT_ONCE = 2**15  # of the tables of the cores that are fitted before: those of small tables take little time
+# Excess of the criterion over the least one, beyond which graphs have no weight: exp(-39) for all of them together.
+NEGLIGIBLE = 100.0
+# Cores that are fitted before the bounds are compared again with the best graphs: CELLS_AT_ONCE over the cells of the
+# table of all predictors, as fits to small tables take little time, but at least CORES_AT_ONCE.
+CORES_AT_ONCE = 48
+CELLS_AT_ONCE = 2**15
 
 
 class _Splitter:
-    """Splits graphs into cores, and adds up the likelihoods of what is split off."""
+    """Splits graphs into cores, and adds up the log-likelihoods of the predictors that are split off.
+
+    Parameters
+    ----------
+    margins : Margins
+    pairs : list of (int, int)
+        All pairs of predictors: edge e joins those of ``pairs[e]``.
+    """
 
     def __init__(self, margins: Margins, pairs: list[tuple[int, int]]):
         self.margins, self.pairs = margins, pairs
         m = len(margins.n_levels)
-        self.between = [  # edges between the predictors of each set
+        self.edges_among = [  # all possible edges between the predictors of each bit set, as a bit set
             sum(1 << e for e, (i, j) in enumerate(pairs) if mask >> i & 1 and mask >> j & 1) for mask in range(1 << m)
         ]
+        # results of `split`; the empty graph, at which every complete splitting ends, has an empty core
         self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
     def split(self, graph: Graph) -> tuple[Graph, float]:
-        """Return the core of a graph, (0, 0) if nothing is left, and the log-likelihood of what was split off."""
+        """Return the core of a graph, (0, 0) if it is empty, and the log-likelihood of the predictors split off."""
         if graph not in self._splits:
-            found = self._simplicial(graph)
-            if found is None:
+            simplicial = self._split_simplicial(graph)
+            if simplicial is None:
                 self._splits[graph] = graph, 0.0
             else:
-                rest, closed, around = found
-                core, value = self.split(rest)
-                value += self.margins.log_likelihood(closed) - self.margins.log_likelihood(around)
-                self._splits[graph] = core, value
+                remainder, closed_set, neighbour_set = simplicial
+                core, log_split_off = self.split(remainder)
+                log_split_off += self.margins.log_likelihood(closed_set) - self.margins.log_likelihood(neighbour_set)
+                self._splits[graph] = core, log_split_off
         return self._splits[graph]
 
-    def _simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
-        """Return the graph without a simplicial predictor, its neighbours with it, and without; None if none is."""
+    def _split_simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
+        """Return the graph without its first simplicial predictor, and the bit sets of the latter's neighbourhood.
+
+        The first set holds the neighbours and the predictor itself, the second the neighbours alone. Returns None for a
+        graph without simplicial predictors.
+        """
         vertices, edges = graph
         for i in members(vertices):
-            around = self.neighbours(graph, i)
-            if edges & self.between[around] == self.between[around]:
-                rest = vertices ^ (1 << i)
-                return (rest, edges & self.between[rest]), around | 1 << i, around
+            neighbours = self.neighbours(graph, i)
+            if edges & self.edges_among[neighbours] == self.edges_among[neighbours]:
+                remainder = vertices ^ (1 << i)
+                return (remainder, edges & self.edges_among[remainder]), neighbours | 1 << i, neighbours
         return None
 
     def neighbours(self, graph: Graph, i: int) -> int:
-        """Return the neighbours of a predictor, as a set."""
+        """Return the bit set of the neighbours of predictor i."""
         vertices, edges = graph
-        return sum(1 << j for j in members(vertices) if j != i and edges & self.between[1 << i | 1 << j])
+        return sum(1 << j for j in members(vertices) if j != i and edges & self.edges_among[1 << i | 1 << j])
 
     def cliques(self, graph: Graph) -> list[int]:
-        """Return the largest sets of predictors that are all joined."""
+        """Return the cliques of a graph as bit sets: sets of predictors that are all joined, in no larger one."""
         vertices, edges = graph
-        complete = [
+        joined = [
             mask
             for mask in range(1, vertices + 1)
-            if mask & vertices == mask and edges & self.between[mask] == self.between[mask]
+            if mask & vertices == mask and edges & self.edges_among[mask] == self.edges_among[mask]
         ]
-        return [mask for mask in complete if not any(mask != other and mask & other == mask for other in complete)]
+        return [mask for mask in joined if not any(mask != larger and mask & larger == mask for larger in joined)]
 
 
 def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress: Callable) -> GraphScores:
@@ -93,88 +113,106 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     n_best : int
         Number of best graphs that are to be listed.
     progress : callable
-        ``progress(share, note)`` is called up to a sum of 1.
+        ``progress(share, note)`` is called with shares of the work that sum to 1.
     """
     m = len(margins.n_levels)
     pairs = list(combinations(range(m), 2))
-    everything, n_graphs = (1 << m) - 1, 1 << len(pairs)
+    all_predictors, n_graphs = (1 << m) - 1, 1 << len(pairs)
     splitter = _Splitter(margins, pairs)
-    cores, split_off = zip(*[splitter.split((everything, edges)) for edges in range(n_graphs)], strict=True)
-    distinct = list(dict.fromkeys(cores))
-    position = {core: at for at, core in enumerate(distinct)}
-    core_of = np.array([position[core] for core in cores])
-    core_values = np.full(len(distinct), np.nan)
-    core_values[position[(0, 0)]] = 0.0
-    values = np.array(split_off) + core_values[core_of]
-    numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
-    for mask in range(1, everything + 1):
-        within = splitter.between[mask]
-        size = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
-        n_parameters += size * (numbers & within == within)
+    cores, split_off = zip(*[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True)
+    distinct_cores = list(dict.fromkeys(cores))
+    core_number = {core: number for number, core in enumerate(distinct_cores)}
+    core_of_graph = np.array([core_number[core] for core in cores])
+    core_log_likelihoods = np.full(len(distinct_cores), np.nan)
+    core_log_likelihoods[core_number[(0, 0)]] = 0.0
+    # (graphs,), nan until the core of a graph is fitted
+    log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
+    graph_numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
+    for mask in range(1, all_predictors + 1):  # a graph has the term of this bit set if it has all edges of the set
+        clique_edges = splitter.edges_among[mask]
+        n_couplings = float(np.prod([margins.n_levels[i] - 1.0 for i in members(mask)]))
+        n_parameters += n_couplings * (graph_numbers & clique_edges == clique_edges)
     progress(0.2, "fitting cores")
-    at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
-    share = 0.8
-    bounds = _upper_bounds(values, len(pairs))
-    while len(near := _within_reach(values, -2.0 * bounds + k * n_parameters, n_best)):
-        wanted = np.array(list(dict.fromkeys(core_of[near].tolist())))
-        step = share * min(1.0, at_once / len(wanted))
-        wanted = wanted[:at_once]
-        core_values[wanted] = _fit_cores(splitter, [distinct[at] for at in wanted], engine)
-        values = np.array(split_off) + core_values[core_of]
-        share -= step
-        progress(step)
-    progress(share)
-    has_edge = (numbers[:, None] >> np.arange(len(pairs)) & 1).astype(bool)
-    listed = ~np.isnan(values)
+    n_at_once = max(CORES_AT_ONCE, int(CELLS_AT_ONCE // np.prod(np.array(margins.n_levels, dtype=float))))
+    remaining_share = 0.8  # of the progress, after 0.2 for splitting
+    bounds = _upper_bounds(log_likelihoods, len(pairs))
+    while len(candidates := _within_reach(log_likelihoods, -2.0 * bounds + k * n_parameters, n_best)):
+        core_numbers = np.array(list(dict.fromkeys(core_of_graph[candidates].tolist())))
+        step_share = remaining_share * min(1.0, n_at_once / len(core_numbers))
+        core_numbers = core_numbers[:n_at_once]
+        core_log_likelihoods[core_numbers] = _fit_cores(
+            splitter, [distinct_cores[number] for number in core_numbers], engine
+        )
+        log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
+        remaining_share -= step_share
+        progress(step_share)
+    progress(remaining_share)
+    has_edge = (graph_numbers[:, None] >> np.arange(len(pairs)) & 1).astype(bool)
+    is_listed = ~np.isnan(log_likelihoods)
     edge_pairs = np.array(pairs).reshape(-1, 2)
-    return GraphScores(edge_pairs, has_edge[listed], values[listed], n_parameters[listed], n_graphs, True)
+    return GraphScores(
+        edge_pairs,
+        has_edge[is_listed],
+        log_likelihoods[is_listed],
+        n_parameters[is_listed],
+        n_graphs,
+        is_exhaustive=True,
+    )
 
 
-def _upper_bounds(values: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return upper bounds of the log-likelihoods of all graphs, those of their supergraphs with one edge more.
+def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
+    """Return upper bounds of the log-likelihoods of all graphs: the least of those of supergraphs with one edge more.
 
-    `values` (graphs,) are exact, and nan for graphs that are to be bounded.
+    `log_likelihoods` (graphs,), in the order of graph numbers, are nan for the graphs that are not fitted; the others
+    are their own bounds.
     """
-    bounds, numbers = values.copy(), np.arange(len(values))
-    n_edges = (numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
-    for size in range(n_pairs - 1, -1, -1):
-        graphs = numbers[(n_edges == size) & np.isnan(values)]
-        larger = [np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)]
-        bounds[graphs] = np.min(larger, axis=0)
+    bounds, graph_numbers = log_likelihoods.copy(), np.arange(len(log_likelihoods))
+    n_edges = (graph_numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
+    for n_edges_below in range(n_pairs - 1, -1, -1):
+        graphs = graph_numbers[(n_edges == n_edges_below) & np.isnan(log_likelihoods)]
+        supergraph_bounds = [np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)]
+        bounds[graphs] = np.min(supergraph_bounds, axis=0)
     return bounds
 
 
-def _within_reach(values: np.ndarray, least_criterion: np.ndarray, n_best: int) -> np.ndarray:
-    """Return the graphs without a value (nan) that may be among the best or have a weight, the most promising first.
+def _within_reach(log_likelihoods: np.ndarray, criterion_bounds: np.ndarray, n_best: int) -> np.ndarray:
+    """Return the numbers of graphs that are not fitted, and may be among the `n_best` or have a weight.
 
-    `least_criterion` are lower bounds of the criterion, exact for graphs with a value.
+    `log_likelihoods` are nan for graphs that are not fitted; `criterion_bounds` are lower bounds of the criterion,
+    exact for fitted graphs. Graphs with the least bounds come first.
     """
-    known = ~np.isnan(values)
-    criterion = np.sort(least_criterion[known])
-    reach = max(criterion[0] + NEGLIGIBLE, criterion[n_best - 1]) if n_best <= len(criterion) else np.inf
-    near = np.flatnonzero(~known & (least_criterion <= reach))
-    return near[np.argsort(least_criterion[near], kind="stable")]
+    is_scored = ~np.isnan(log_likelihoods)
+    criteria = np.sort(criterion_bounds[is_scored])
+    largest_criterion = max(criteria[0] + NEGLIGIBLE, criteria[n_best - 1]) if n_best <= len(criteria) else np.inf
+    candidates = np.flatnonzero(~is_scored & (criterion_bounds <= largest_criterion))
+    return candidates[np.argsort(criterion_bounds[candidates], kind="stable")]
 
 
 def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
-    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted together."""
+    """Return the log-likelihoods (len(cores),) of cores; those of the same predictors are fitted together.
+
+    `engine` fits the cores for which proportional fitting does not converge.
+    """
     by_vertices: dict[int, list[int]] = {}
-    for at, (vertices, _) in enumerate(cores):
-        by_vertices.setdefault(vertices, []).append(at)
+    for core, (vertices, _) in enumerate(cores):
+        by_vertices.setdefault(vertices, []).append(core)
     out = np.empty(len(cores))
-    for vertices, positions in by_vertices.items():
-        axes = members(vertices)
-        models = [[tuple(map(axes.index, members(mask))) for mask in splitter.cliques(cores[at])] for at in positions]
-        values = fit_cliques(splitter.margins.counts(vertices), models)
-        for k in np.flatnonzero(np.isnan(values)):
-            values[k] = _newton(splitter.margins, axes, models[k], engine)
-        out[positions] = values
+    for vertices, core_numbers in by_vertices.items():
+        predictors = members(vertices)
+        models = [
+            [tuple(map(predictors.index, members(mask))) for mask in splitter.cliques(cores[core])]
+            for core in core_numbers
+        ]
+        log_likelihoods = fit_cliques(splitter.margins.counts(vertices), models)
+        for model in np.flatnonzero(np.isnan(log_likelihoods)):
+            log_likelihoods[model] = _fit_by_engine(splitter.margins, predictors, models[model], engine)
+        out[core_numbers] = log_likelihoods
     return out
 
 
-def _newton(margins: Margins, axes: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:
-    """Return the log-likelihood of a core by `engine`; `cliques` are positions in its predictors `axes`."""
-    rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in axes])
-    part = type(rows)(np.ascontiguousarray(rows.codes[:, axes]), rows.weights).collapsed(n_levels)
+def _fit_by_engine(margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:
+    """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its `predictors`."""
+    rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in predictors])
+    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)
     terms = {term for clique in cliques for k in range(2, len(clique) + 1) for term in combinations(clique, k)}
-    return engine.maximum_likelihood(part, Layout(n_levels, sorted(terms)))[0]
+    return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]

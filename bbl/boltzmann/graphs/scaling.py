@@ -1,4 +1,8 @@
-"""Iterative proportional fitting of many graphical models of one table at once."""
+"""Iterative proportional fitting of many graphical models of one table at once.
+
+A *clique* is one of the largest terms of a model: axes of the table whose margin the model fits exactly. B is the
+number of models that are fitted together.
+"""
 
 from __future__ import annotations
 
@@ -26,54 +30,62 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
     ndarray, shape (len(models),)
         ``sum n ln p`` with the fitted probabilities p.
     """
-    step = max(1, CELLS_AT_ONCE // counts.size)
-    chunks = [_fit_chunk(counts, models[first : first + step]) for first in range(0, len(models), step)]
+    chunk_size = max(1, CELLS_AT_ONCE // counts.size)
+    chunks = [_fit_chunk(counts, models[offset : offset + chunk_size]) for offset in range(0, len(models), chunk_size)]
     return np.concatenate([*chunks, np.empty(0)])
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
+    """Return `fit_cliques` of models that are fitted together, from the independence model on."""
     total, out = counts.sum(), np.full(len(models), np.nan)
-    shares = counts / total
-    start = np.ones(counts.shape)
+    observed = counts / total
+    independent = np.ones(counts.shape)
     for axis in range(counts.ndim):
-        margin = shares.sum(axis=tuple(i for i in range(counts.ndim) if i != axis), keepdims=True)
-        start = start * margin
+        margin = observed.sum(axis=tuple(i for i in range(counts.ndim) if i != axis), keepdims=True)
+        independent = independent * margin
     is_filled = counts > 0.0
-    p = np.repeat(start[..., None], len(models), axis=-1)  # the models are the last axis, along which loops are fast
-    waiting = np.arange(len(models))
+    # the models are the last axis, along which loops are fast
+    p = np.repeat(independent[..., None], len(models), axis=-1)
+    unconverged = np.arange(len(models))
     for _ in range(0, MAX_SWEEPS, SWEEPS_AT_ONCE):
-        by_clique = _by_clique([models[k] for k in waiting])
+        by_clique = _models_by_clique([models[model] for model in unconverged])
         for _ in range(SWEEPS_AT_ONCE):
-            error = _sweep(p, shares, by_clique)
+            error = _sweep(p, observed, by_clique)
         converged = error < TOLERANCE
-        logs = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
-        out[waiting[converged]] = (logs * counts[is_filled]).sum(axis=1)  # the same bits for any number of models
-        waiting, p = waiting[~converged], np.ascontiguousarray(p[..., ~converged])
-        if not len(waiting):
+        log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
+        out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)  # the same bits for any number of models
+        unconverged, p = unconverged[~converged], np.ascontiguousarray(p[..., ~converged])
+        if not len(unconverged):
             break
     return out
 
 
-def _by_clique(models: list[list[tuple[int, ...]]]) -> list[tuple[tuple[int, ...], np.ndarray]]:
-    """Return each margin that a model fits, with the positions of the models that fit it."""
-    positions: dict[tuple[int, ...], list[int]] = {}
-    for k, cliques in enumerate(models):
+def _models_by_clique(models: list[list[tuple[int, ...]]]) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """Return each clique of any model, with the positions of the models that have it."""
+    models_with: dict[tuple[int, ...], list[int]] = {}
+    for model, cliques in enumerate(models):
         for clique in cliques:
-            positions.setdefault(clique, []).append(k)
+            models_with.setdefault(clique, []).append(model)
     # A lone model stands twice: numpy adds the cells of a single column in another order, with other last bits.
-    return [(clique, np.array(numbers * 2 if len(numbers) == 1 else numbers)) for clique, numbers in positions.items()]
+    return [
+        (clique, np.array(numbers * 2 if len(numbers) == 1 else numbers)) for clique, numbers in models_with.items()
+    ]
 
 
-def _sweep(p: np.ndarray, shares: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]) -> np.ndarray:
-    """Scale the probabilities (.., B) of models to each of their margins, in place; return the largest errors (B,)."""
+def _sweep(p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]) -> np.ndarray:
+    """Scale the probabilities `p` (.., B) of models to each of their margins, in place; return the largest errors (B,).
+
+    `observed` (..) are the shares of rows in the cells of the table; an error is the difference of a fitted margin from
+    the observed one before it is scaled.
+    """
     error = np.zeros(p.shape[-1])
-    for clique, numbers in by_clique:
-        others = tuple(axis for axis in range(shares.ndim) if axis not in clique)
-        target = shares.sum(axis=others, keepdims=True)[..., None]
-        part = np.take(p, numbers, axis=-1)  # contiguous, unlike p[..., numbers]
-        margin = part.sum(axis=others, keepdims=True)
-        difference = np.abs(margin - target).max(axis=tuple(range(shares.ndim)))
-        error[numbers] = np.maximum(error[numbers], difference)
-        part *= np.divide(target, margin, out=np.zeros_like(margin), where=margin > 0.0)
-        p[..., numbers] = part
+    for clique, model_numbers in by_clique:
+        other_axes = tuple(axis for axis in range(observed.ndim) if axis not in clique)
+        target = observed.sum(axis=other_axes, keepdims=True)[..., None]
+        scaled = np.take(p, model_numbers, axis=-1)  # contiguous, unlike p[..., model_numbers]
+        margin = scaled.sum(axis=other_axes, keepdims=True)
+        difference = np.abs(margin - target).max(axis=tuple(range(observed.ndim)))
+        error[model_numbers] = np.maximum(error[model_numbers], difference)
+        scaled *= np.divide(target, margin, out=np.zeros_like(margin), where=margin > 0.0)
+        p[..., model_numbers] = scaled
     return error

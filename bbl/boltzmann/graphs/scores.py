@@ -1,7 +1,7 @@
-"""Likelihoods of graphical models from those of their parts: tables of the data, and the record of a search.
+"""Saturated likelihoods of sets of predictors, from which those of graphical models follow, and the record of a search.
 
-A *graph* joins m predictors; its model has all terms of predictors that are joined pairwise. Sets of predictors are
-whole numbers whose bit i stands for predictor i.
+A *graph* joins m predictors by edges; its model has all terms of predictors that are joined pairwise. A set of
+predictors is a *bit set* `mask`: a whole number whose bit i stands for predictor i.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from bbl.rows.sample import Sample
 
 __all__ = ["GraphScores", "Margins", "members"]
 
-MAX_COUNTED_CELLS = 2**22  # cells of a table up to which rows are counted in it; of larger ones the filled cells alone
+MAX_COUNTED_CELLS = 2**22  # cells of a table up to which all are counted; in larger ones only the positive are numbered
 
 
 def members(mask: int) -> list[int]:
-    """Return the numbers of the bits of a set, in rising order."""
+    """Return the predictors of a bit set, in rising order."""
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
 @dataclass(frozen=True)
 class GraphScores:
-    """The graphs of a search.
+    """The G graphs of a search that have some weight, among E possible edges.
 
     Attributes
     ----------
@@ -60,31 +60,31 @@ class Margins:
     Parameters
     ----------
     rows : Sample
-        Complete rows.
+        Complete rows; their groups are pooled.
     n_levels : ndarray of int, shape (m,)
     """
 
     def __init__(self, rows: Sample, n_levels: np.ndarray):
         self.rows = rows.pooled.collapsed(n_levels)
         self.n_levels = [int(L) for L in n_levels]
-        self._values: dict[int, float] = {0: 0.0}
+        self._log_likelihoods: dict[int, float] = {0: 0.0}
 
     def log_likelihood(self, mask: int) -> float:
         """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n / N)`` over cells."""
-        if mask not in self._values:
-            counts = self._filled(mask)
-            self._values[mask] = float(counts @ np.log(counts / self.rows.total))
-        return self._values[mask]
+        if mask not in self._log_likelihoods:
+            counts = self._positive_counts(mask)
+            self._log_likelihoods[mask] = float(counts @ np.log(counts / self.rows.total))
+        return self._log_likelihoods[mask]
 
     def counts(self, mask: int) -> np.ndarray:
-        """Return the table of a set of predictors, one axis for each, in rising order."""
+        """Return the counts of a set of predictors as a table, one axis for each, in rising order."""
         axes = members(mask)
         shape = [self.n_levels[i] for i in axes]
         cells = np.ravel_multi_index(tuple(self.rows.codes[:, i].astype(np.intp) for i in axes), shape)
         return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
 
-    def _filled(self, mask: int) -> np.ndarray:
-        """Return the counts of the cells of a table that are not empty."""
+    def _positive_counts(self, mask: int) -> np.ndarray:
+        """Return the positive counts (number of such cells,) of the table of a set of predictors, in order of cells."""
         cells, n_cells = np.zeros(self.rows.n, dtype=np.intp), 1
         for i in members(mask):
             cells = cells * self.n_levels[i] + self.rows.codes[:, i]

@@ -41,14 +41,15 @@ class Covariances:
     ----------
     layout : Layout
     group : list of K lists of ndarray
-        Covariance matrices of a group's tables: m of fields, then one per pair.
+        Covariance matrices of a group's tables: one for the fields of each of the m predictors, then one per pair.
     shift : list of K lists of ndarray, or None
-        The same for the difference from the pooled fit, which shares the group's rows.
+        The same for the difference of the group from the pooled fit, to which the group's rows contribute too.
     composite : list of K (float, float)
         Log pseudo-likelihood of the complete rows of each group, and its effective number of parameters; empty if the
         method has another likelihood.
     deviations : list of K ndarrays, shape (u, layout.size), or None
-        Under a sampling design; see `bbl.boltzmann.inference.survey`.
+        Under a sampling design: matrices E with ``E'E`` the covariance of a group's parameters, and one row for each of
+        u clusters or replicates; see `bbl.boltzmann.inference.survey`.
     """
 
     layout: Layout
@@ -60,39 +61,50 @@ class Covariances:
     def between(self, g: int, other: int) -> list[np.ndarray]:
         """Return the covariances of the difference of two groups, which share no rows, but may share clusters."""
         if self.deviations is not None:
-            return _products(self.layout, self.deviations[g] - self.deviations[other])
+            return _covariance_by_table(self.layout, self.deviations[g] - self.deviations[other])
         return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
 
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
-        """Return the standard errors (layout.size,) of the tables `terms`."""
+        """Return the standard errors (layout.size,) of all parameters, from the covariances `terms` of all tables."""
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
-Fitted = list[tuple[RowInfluence, Sample]]
+GroupInfluences = list[tuple[RowInfluence, Sample]]
 
 
-def sandwich_of_shift(layout: Layout, groups: Fitted, pooled: RowInfluence) -> list[list[np.ndarray]]:
-    """Return the covariances of every table of each group's difference from the pooled fit."""
-    elsewhere, inside = [], []
+def sandwich_of_shift(layout: Layout, groups: GroupInfluences, pooled: RowInfluence) -> list[list[np.ndarray]]:
+    """Return the covariances of every table of each group's difference from the pooled fit.
+
+    `groups` holds the influence and the rows of each group with rows, in order; `pooled` is the influence of the pooled
+    fit.
+    """
+    pooled_terms, shift_terms = [], []
     for influence, rows in groups:
-        outside, difference = TermCovariances(layout), TermCovariances(layout)
+        pooled_covariances, shift_covariances = TermCovariances(layout), TermCovariances(layout)
+        # psi (n, size) are the influences of a chunk of rows on the parameters of the group, or of the pooled fit
         for (psi, weights), (pooled_psi, _) in zip(influence.blocks(rows), pooled.blocks(rows), strict=True):
-            outside.add(pooled_psi, weights)
-            difference.add(psi - pooled_psi, weights)
-        elsewhere.append(outside.by_table())
-        inside.append(difference.by_table())
-    total = [sum(terms) for terms in zip(*elsewhere, strict=True)]
-    # a row of the group moves both estimates, any other row the pooled one alone
+            pooled_covariances.add(pooled_psi, weights)
+            shift_covariances.add(psi - pooled_psi, weights)
+        pooled_terms.append(pooled_covariances.by_table())
+        shift_terms.append(shift_covariances.by_table())
+    pooled_total = [sum(terms) for terms in zip(*pooled_terms, strict=True)]
+    # a row inside the group moves both estimates, any other row the pooled one alone: the covariances of the latter are
+    # those of all rows less those of the rows inside
     return [
-        [a + t - b for a, t, b in zip(difference, total, outside, strict=True)]
-        for difference, outside in zip(inside, elsewhere, strict=True)
+        [
+            shift_inside + pooled_all - pooled_inside
+            for shift_inside, pooled_all, pooled_inside in zip(
+                shift_covariances, pooled_total, pooled_covariances, strict=True
+            )
+        ]
+        for shift_covariances, pooled_covariances in zip(shift_terms, pooled_terms, strict=True)
     ]
 
 
 def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None) -> Covariances:
     """Return the covariances of all groups, and of their differences from the pooled fit if there is one.
 
-    By the sampling design `survey` of the rows, if there is one.
+    They are design covariances if the rows have a sampling design `survey`.
 
     Raises
     ------
@@ -106,44 +118,54 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
         return _design_covariances(sample, parameters, engine, survey)
 
     def influence(rows: Sample, layout: Layout) -> tuple[RowInfluence, Sample]:
+        """Return the influence of rows on the fit to them, and the rows as they were fitted."""
         return engine.influence(rows.collapsed(layout.n_levels), layout)
 
-    parts = [sample.group(y) for y in range(len(parameters.theta))]
-    groups = [influence(group_sample, layout.of_group(y)) for y, group_sample in enumerate(parts) if group_sample.n]
-    group_terms, shift = [fitted.terms(rows) for fitted, rows in groups], None
+    group_samples = [sample.group(g) for g in range(len(parameters.theta))]
+    groups = [
+        influence(group_sample, layout.of_group(g)) for g, group_sample in enumerate(group_samples) if group_sample.n
+    ]
+    group_terms, shift = [row_influence.terms(rows) for row_influence, rows in groups], None
     composite = [
-        fitted.composite(rows if rows.complete else rows.complete_rows)
-        for fitted, rows in groups
-        if isinstance(fitted, Influence)
+        row_influence.composite(rows if rows.complete else rows.complete_rows)
+        for row_influence, rows in groups
+        if isinstance(row_influence, Influence)
     ]
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled, layout.of_pooled)[0])
-        shift = _with_empty(parts, shift, [np.full_like(t, np.nan) for t in shift[0]])
-    group_terms = _with_empty(parts, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
+        shift = _insert_empty_groups(group_samples, shift, [np.full_like(t, np.nan) for t in shift[0]])
+    group_terms = _insert_empty_groups(group_samples, group_terms, [np.full_like(t, np.nan) for t in group_terms[0]])
     if composite:
-        composite = _with_empty(parts, composite, (0.0, 0.0))
+        composite = _insert_empty_groups(group_samples, composite, (0.0, 0.0))
     return Covariances(layout, group_terms, shift, composite)
 
 
 def _design_covariances(sample: Sample, parameters: Parameters, engine: Engine, survey: SurveySample) -> Covariances:
-    """Return the covariances under a sampling design."""
+    """Return `covariances` under the sampling design `survey`."""
     layout, shift = parameters.layout, None
 
     def deviations(rows: Sample, layout: Layout, theta: np.ndarray, domain: SurveySample) -> np.ndarray:
+        """Return the deviations (u, size) of the parameters `theta` of `rows`, those of `domain` in the design."""
         influence, _ = engine.influence(rows.collapsed(layout.n_levels), layout)
         return penalised_deviations(influence, rows, theta, engine, domain)
 
-    groups = [
+    deviations_by_group = [
         deviations(sample.group(g), layout.of_group(g), theta, survey.only(sample.response == g))
         for g, theta in enumerate(parameters.theta)
     ]
     if parameters.pooled is not None:
         pooled = deviations(sample.pooled, layout.of_pooled, parameters.pooled, survey)
-        shift = [_products(layout, of_group - pooled) for of_group in groups]
-    return Covariances(layout, [_products(layout, of_group) for of_group in groups], shift, [], groups)
+        shift = [_covariance_by_table(layout, group_deviations - pooled) for group_deviations in deviations_by_group]
+    return Covariances(
+        layout,
+        [_covariance_by_table(layout, group_deviations) for group_deviations in deviations_by_group],
+        shift,
+        composite=[],
+        deviations=deviations_by_group,
+    )
 
 
-def _products(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:
+def _covariance_by_table(layout: Layout, deviations: np.ndarray) -> list[np.ndarray]:
     """Return the covariance of every table from deviations (u, layout.size)."""
     return term_covariances(layout, [(deviations, np.ones(len(deviations)))])
 
@@ -164,9 +186,9 @@ def difference_terms(
     -------
     terms : list of ndarray
         Covariance matrices of the m tables of fields, then of one of couplings per pair.
-    given : ndarray of bool, shape (layout.size,)
-        Parameters that rows of both groups determine: not the penalty, as where a level or a pair of levels never
-        occurs in a group, or predictors are copies of others.
+    is_estimable : ndarray of bool, shape (layout.size,)
+        Parameters that the rows of both groups determine. The penalty alone determines those of levels, or pairs of
+        levels, that never occur in a group, and those of predictors that are copies of others.
 
     Raises
     ------
@@ -176,12 +198,13 @@ def difference_terms(
     traits = cast(JointTraits, engine.joint)
     traits.check_differences(engine, sample.n)
     layout = estimate.parameters.layout
-    codes, at = np.unique(sample.codes, axis=0, return_inverse=True)
-    weights = np.bincount(at.ravel(), sample.weights, len(codes))
+    codes, code_positions = np.unique(sample.codes, axis=0, return_inverse=True)
+    weights = np.bincount(code_positions.ravel(), sample.weights, len(codes))
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
     covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
-        tables[:, a:b].T @ covariance @ tables[:, a:b] for a, b in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
+        tables[:, begin:end].T @ covariance @ tables[:, begin:end]
+        for begin, end in zip(layout.cuts[:-1], layout.cuts[1:], strict=True)
     ]
     for g in pair:
         is_estimable = is_estimable & occurring(sample.group(g), layout)
@@ -189,28 +212,33 @@ def difference_terms(
 
 
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return of which parameters (layout.size,) all levels, or pairs of levels, that they compare occur.
+    """Return for each parameter (layout.size,) whether all levels, or pairs of levels, that it compares occur.
 
-    Fields compare levels where the others, as far as they interact, have their reference level.
+    The field of a level compares it with the reference level, and where a predictor interacts with another, among rows
+    in which the other is at its reference level. A coupling compares the four combinations of two levels with the
+    reference levels.
     """
     L = layout.n_levels.astype(int)
     occurs = []
     for i in range(layout.m):
-        n = np.bincount(rows.codes[:, i], rows.weights, L[i]) > 0.0
-        occurs.append(n[1:] & n[:1])
+        has_rows = np.bincount(rows.codes[:, i], rows.weights, L[i]) > 0.0
+        occurs.append(has_rows[1:] & has_rows[:1])
     for i, j in layout.pairs:
         cells = rows.codes[:, i].astype(np.intp) * L[j] + rows.codes[:, j]
-        n = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
-        occurs[i] &= n[1:, 0] & n[0, 0]
-        occurs[j] &= n[0, 1:] & n[0, 0]
-        occurs.append((n[1:, 1:] & n[1:, :1] & n[:1, 1:] & n[:1, :1]).ravel())
+        has_rows = np.bincount(cells, rows.weights, L[i] * L[j]).reshape(L[i], L[j]) > 0.0
+        occurs[i] &= has_rows[1:, 0] & has_rows[0, 0]
+        occurs[j] &= has_rows[0, 1:] & has_rows[0, 0]
+        occurs.append((has_rows[1:, 1:] & has_rows[1:, :1] & has_rows[:1, 1:] & has_rows[:1, :1]).ravel())
     return np.concatenate(occurs)
 
 
-def _with_empty(parts: list[Sample], found: list, nothing: object) -> list:
-    """Return one entry per group: the next of `found` for groups with rows, `nothing` for those without."""
-    remaining = iter(found)
-    return [next(remaining) if group_sample.n else nothing for group_sample in parts]
+def _insert_empty_groups(group_samples: list[Sample], results: list, placeholder: object) -> list:
+    """Return one entry per group: the next of `results` for a group with rows, `placeholder` for one without.
+
+    `results` has one entry for each group with rows, in order.
+    """
+    remaining = iter(results)
+    return [next(remaining) if group_sample.n else placeholder for group_sample in group_samples]
 
 
 def bootstrap(
@@ -225,21 +253,26 @@ def bootstrap(
     check_memory(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
-    groups = [sample.group(y) for y in range(len(estimate.parameters.theta))]
-    models = [(layout.of_group(y), *split(layout, theta)) for y, theta in enumerate(estimate.parameters.theta)]
-    # of each group: the number of rows, and what is missing in each of them
-    shapes = [(round(g.total), None if g.missing is None else np.repeat(g.missing, g.weights.astype(np.intp), axis=0))
-              for g in groups]  # fmt: skip
+    groups = [sample.group(g) for g in range(len(estimate.parameters.theta))]
+    models = [(layout.of_group(g), *split(layout, theta)) for g, theta in enumerate(estimate.parameters.theta)]
+    # of each group: the number of observations, and which values (observations, m) are missing
+    shapes = [(round(s.total), None if s.missing is None else np.repeat(s.missing, s.weights.astype(np.intp), axis=0))
+              for s in groups]  # fmt: skip
     tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]
     return np.array(run_tasks(_replicate, tasks, workers))
 
 
 def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
-    out = []
+    """Return the parameters (layout.size,) of each group, refitted to rows drawn from its model.
+
+    `models` holds the layout, fields, couplings and higher terms of each group; `shapes` its number of rows and which
+    values (rows, m) of these are missing, or None.
+    """
+    refits = []
     for (layout, h, J, higher_terms), (total, missing) in zip(models, shapes, strict=True):
         codes = sample_states(h, J, layout.n_levels, total, rng, more=higher_terms, support=layout.support)
         if missing is not None:
             codes = np.where(missing, 0, codes).astype(codes.dtype)
         rows = engine.prepare(Sample(codes, np.ones(total), missing=missing).collapsed(layout.n_levels), layout)
-        out.append(engine.fit(rows, layout, rng=rng).theta)
-    return out
+        refits.append(engine.fit(rows, layout, rng=rng).theta)
+    return refits

@@ -1,6 +1,7 @@
 """The exact likelihood ratio of nested log-linear models, and the rule by which its chi-square distribution is trusted.
 
-The *margin* of a term is the table of its predictors, summed over all others.
+A *term* is a set of interacting predictors. The *margin* of a term is the table of counts of its predictors, summed
+over all other predictors.
 """
 
 from __future__ import annotations
@@ -19,15 +20,27 @@ from bbl.stats.goodness import is_sparse
 
 __all__ = ["ExactRatio", "SparseMargin", "exact_ratio_test"]
 
-ROWS_PER_PARAMETER = 15.0  # of the log odds of a level, given the other predictors (benchmarks.studies.likelihood)
-NO_SHARE = 1e-12  # of the rows: a cell that is expected to hold less is empty under the model
+# Rows that a predictor of a dropped term needs for each parameter of the log odds of a level, given the other
+# predictors (benchmarks.studies.likelihood).
+ROWS_PER_PARAMETER = 15.0
+NO_SHARE = 1e-12  # share of the rows: a cell that is expected to hold less is empty under the model
 
 Term = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class ExactRatio:
-    """Twice the gain of the log-likelihood, summed over groups; its degrees of freedom, differences of ranks; p."""
+    """The likelihood ratio test of two nested models.
+
+    Attributes
+    ----------
+    statistic : float
+        Twice the gain of the log-likelihood, summed over groups.
+    df : int
+        Difference of the numbers of determined parameters, summed over groups.
+    p : float
+        nan if `df` is 0.
+    """
 
     statistic: float
     df: int
@@ -71,59 +84,66 @@ def exact_ratio_test(
     """
     from scipy.stats import chi2
 
+    # the first m tables of a layout hold fields
     scopes = [tuple(int(i) for i in scope) for scope in layout.scopes[layout.m :]]
     dropped = [scope for scope, is_kept in zip(scopes, kept, strict=True) if not is_kept]
     small_terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
-    small = Layout(layout.n_levels, small_terms, layout.support)
+    small_layout = Layout(layout.n_levels, small_terms, layout.support)
     statistic, df = 0.0, 0
     for g, sample in enumerate(groups):
         rows = sample.collapsed(layout.n_levels)
         if not rows.n:
             continue
-        models = [model.of_group(g) for model in (layout, small)]
-        scope = _sparse_margin(rows, models[0], dropped, engine)
-        if scope is not None:
-            return SparseMargin(g, scope)
-        (value, rank), (small_value, small_rank) = (engine.maximum_likelihood(rows, model) for model in models)
-        statistic += 2.0 * (value - small_value)
+        group_layouts = [model_layout.of_group(g) for model_layout in (layout, small_layout)]
+        sparse_scope = _find_sparse_margin(rows, group_layouts[0], dropped, engine)
+        if sparse_scope is not None:
+            return SparseMargin(g, sparse_scope)
+        (log_likelihood, rank), (small_log_likelihood, small_rank) = (
+            engine.maximum_likelihood(rows, group_layout) for group_layout in group_layouts
+        )
+        statistic += 2.0 * (log_likelihood - small_log_likelihood)
         df += rank - small_rank
     return ExactRatio(statistic, df, float(chi2.sf(max(statistic, 0.0), df)) if df else np.nan)
 
 
-def _sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engine: Engine) -> Term | None:
-    """Return the first margin with too few rows for the ratio of a model without the `dropped` terms; None if none is.
+def _find_sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engine: Engine) -> Term | None:
+    """Return the predictors of the first margin with too few rows to test the `dropped` terms; None without one.
 
-    A single predictor stands for its distribution given the others, which has too many parameters.
+    The rules are those in the notes of `exact_ratio_test`. A single predictor is returned if it has too few rows for
+    the parameters of its distribution given the others.
     """
-    touched = {i for term in dropped for i in term}
-    wide = regressors(layout)
-    n_parameters = 1.0 + wide.mask @ (wide.n_levels - 1)
-    for i in sorted(touched):
+    tested_predictors = {i for term in dropped for i in term}
+    all_regressors = regressors(layout)
+    # of the log odds of one level of each predictor: an intercept, and one for each non-reference level of a regressor
+    n_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
+    for i in sorted(tested_predictors):
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
             return (i,)
     terms = [tuple(int(i) for i in scope) for scope in layout.scopes]
     for scope in _maximal_terms(terms):
-        if touched.isdisjoint(scope):
+        if tested_predictors.isdisjoint(scope):
             continue
-        inside = [term for term in terms if set(term) <= set(scope)]
-        observed, expected = _margin(rows, layout, scope, [term for term in inside if term not in dropped], engine)
+        inner_terms = [term for term in terms if set(term) <= set(scope)]
+        observed, expected = _fit_margin(
+            rows, layout, scope, [term for term in inner_terms if term not in dropped], engine
+        )
         if is_sparse(expected.ravel()):
             return scope
-        for term in inside:
-            others = tuple(axis for axis, i in enumerate(scope) if i not in term)
-            is_empty = observed.sum(axis=others) == 0.0
-            if term in dropped and (expected.sum(axis=others)[is_empty] > 0.0).any():
+        for term in inner_terms:
+            other_axes = tuple(axis for axis, i in enumerate(scope) if i not in term)
+            is_empty = observed.sum(axis=other_axes) == 0.0
+            if term in dropped and (expected.sum(axis=other_axes)[is_empty] > 0.0).any():
                 return term
     return None
 
 
 def _maximal_terms(terms: list[Term]) -> list[Term]:
     """Return the terms that no other term contains."""
-    sets = [frozenset(term) for term in terms]
-    return [term for term, scope in zip(terms, sets, strict=True) if not any(scope < larger for larger in sets)]
+    scopes = [frozenset(term) for term in terms]
+    return [term for term, scope in zip(terms, scopes, strict=True) if not any(scope < larger for larger in scopes)]
 
 
-def _margin(
+def _fit_margin(
     rows: Sample, layout: Layout, scope: Term, terms: list[Term], engine: Engine
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the observed margin of the predictors `scope`, one axis each, and that expected by `terms` within it.
@@ -137,7 +157,7 @@ def _margin(
     codes = np.ascontiguousarray(rows.codes[:, scope])
     margin, table = Sample(codes, rows.weights).collapsed(n_levels), StateTable(model)
     observed = table.counts(margin)
-    expected = observed
+    expected = observed  # as it is by the term of all predictors
     if scope not in terms:
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
         expected = margin.total * table.log_partition(theta)[1]

@@ -25,12 +25,12 @@ from bbl.stats.goodness import goodness_statistics
 __all__ = ["MAX_CELLS", "GroupCells", "check_cells", "group_cells", "leverages", "simulated_statistics"]
 
 MAX_CELLS = 2**20  # cells of all groups that are listed
-NO_PROBABILITY = 1e-16  # fits at the boundary leave the cells that they lose with less than this
+NO_PROBABILITY = 1e-16  # less than this is none: fits at the boundary leave a little in cells that they should empty
 
 
 @dataclass(frozen=True)
 class GroupCells:
-    """The table of one group.
+    """The table of one group, of n cells.
 
     Attributes
     ----------
@@ -48,17 +48,17 @@ class GroupCells:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom of the comparison of both: cells with a positive expected count - 1 - rank."""
+        """Degrees of freedom of observed against fitted counts: cells with a positive fitted count, less 1 and rank."""
         return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
 
 
 def check_cells(layout: Layout, K: int) -> None:
     """Raise an OptionError if the tables of `K` groups have more than `MAX_CELLS` cells."""
-    n = K * float(np.prod(layout.n_levels.astype(float)))
-    if n > MAX_CELLS:
+    n_cells = K * float(np.prod(layout.n_levels.astype(float)))
+    if n_cells > MAX_CELLS:
         raise OptionError(
-            f"The table of {layout.m} predictors has {n:.3g} cells, and up to {MAX_CELLS:,} are listed. Fit fewer "
-            "predictors; aic and bic compare models of any size.",
+            f"The table of {layout.m} predictors has {n_cells:.3g} cells, and up to {MAX_CELLS:,} are listed. Fit "
+            "fewer predictors; aic and bic compare models of any size.",
             argument="formula",
         )
 
@@ -68,19 +68,24 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
     layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
     check_cells(layout, K)
     tables = [StateTable(layout.of_group(g)) for g in range(K)]
-    return [_cells(table, table.counts(rows.group(g)), estimate.fits[g]) for g, table in enumerate(tables)]
+    return [_make_cells(table, table.counts(rows.group(g)), estimate.fits[g]) for g, table in enumerate(tables)]
 
 
-def _cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
-    """Return the cells of a group from its counts (n,) and its fit."""
-    _, p = table.log_partition(fit.theta)
+def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
+    """Return the cells of a group from its observed counts (n,) and its fit.
+
+    A fit whose rank is not given determines all parameters.
+    """
+    _, probabilities = table.log_partition(fit.theta)
     if fit.rank is not None:
-        p[p < NO_PROBABILITY] = 0.0
-    return GroupCells(observed, observed.sum() * p, table.layout.size if fit.rank is None else fit.rank)
+        probabilities[probabilities < NO_PROBABILITY] = 0.0
+    return GroupCells(observed, observed.sum() * probabilities, table.layout.size if fit.rank is None else fit.rank)
 
 
 def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     """Return the leverage (n,) of each cell: the share of its variance that a fit without a penalty takes up.
+
+    `fitted` (n,) are the expected counts.
 
     With the probability p(x) and the indicators T(x) of a cell, their mean mu and covariance V, it is
     ``p(x) (1 + (T(x) - mu) V^-1 (T(x) - mu))``; the inverse is on the parameters that the cells determine.
@@ -98,11 +103,13 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     with serial_blas():
         information = table.covariances(p, mu)
         basis, _ = rank(information)
-        at = np.flatnonzero(basis)
-        scale = np.sqrt(information.diagonal()[at])
+        basis_positions = np.flatnonzero(basis)  # of a largest set of parameters that the cells determine
+        scale = np.sqrt(information.diagonal()[basis_positions])
         inverse = np.zeros_like(information)
         scales = np.outer(scale, scale)
-        inverse[np.ix_(at, at)] = np.linalg.inv(information[np.ix_(at, at)] / scales) / scales
+        inverse[np.ix_(basis_positions, basis_positions)] = (
+            np.linalg.inv(information[np.ix_(basis_positions, basis_positions)] / scales) / scales
+        )
         weights = inverse @ mu
     distance = table.quadratic_forms(inverse) - 2.0 * table.energies(weights) + mu @ weights
     return p * (1.0 + distance)
@@ -111,18 +118,19 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the `STATISTICS` (n, 3), summed over groups, of `n` tables drawn from the fits and fitted again.
+    """Return the `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and fitted again.
 
-    The parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
+    `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This is the parametric
+    bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.
     """
     groups = [(StateTable(layout.of_group(g)), group) for g, group in enumerate(cells) if group.fitted.any()]
     codes = state_codes(np.arange(len(cells[0].observed)), layout.n_levels)
-    out = np.zeros((n, 3))
+    statistics = np.zeros((n, 3))
     for replicate, stream in enumerate(rng.spawn(n)):
         for table, group in groups:
             counts = stream.multinomial(round(group.observed.sum()), group.fitted / group.fitted.sum())
             drawn = np.flatnonzero(counts)
             rows = engine.prepare(Sample(codes[drawn], counts[drawn].astype(float)), table.layout)
-            refit = _cells(table, counts.astype(float), engine.fit(rows, table.layout))
-            out[replicate] += goodness_statistics(refit.observed, refit.fitted)
-    return out
+            refit = _make_cells(table, counts.astype(float), engine.fit(rows, table.layout))
+            statistics[replicate] += goodness_statistics(refit.observed, refit.fitted)
+    return statistics

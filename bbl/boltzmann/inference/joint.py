@@ -1,7 +1,8 @@
 """Tests of the parameters of groups that are fitted together, to P(group | row), without a penalty.
 
-P(group | row) depends on differences of groups alone: the parameters of a group are those less the parameters of the
-reference group, as in multinomial logistic regression.
+P(group | row) depends on differences of groups alone: parameters are those of each group less those of the reference
+group, as in multinomial logistic regression. K is the number of groups; a group has one intercept and ``layout.size``
+parameters, so intercepts are column 0 of arrays of ``1 + size`` coefficients.
 """
 
 from __future__ import annotations
@@ -37,37 +38,49 @@ class JointTests:
     engine : Engine
         It fits all groups together.
     survey : SurveySample, optional
-        The sampling design of the rows. The Fisher information, of the effective number of rows, is then the working
-        one.
+        The sampling design of the rows. Tests then take the design covariance; the Fisher information, of the effective
+        number of rows, gives the working covariance that design effects compare it with.
+
+    Attributes
+    ----------
+    influence : JointInfluence
+        Influence of rows on the coefficients of a fit without a penalty, and their Fisher information.
     """
 
     def __init__(self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None):
         layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
-        self._survey, self._share = survey, 1.0
+        # the effective number of rows over their total weight, 1 without a sampling design, scales likelihood ratios
+        self._survey, self._effective_share = survey, 1.0
         if survey is not None:
             effective = effective_rows(sample)
-            self._share, sample = effective.total / sample.total, effective
+            self._effective_share, sample = effective.total / sample.total, effective
         traits, start = cast(JointTraits, engine.joint), estimate.coefficients
-        maximum = partial(traits.maximum, engine, layout=layout, K=K, start=start)
-        self.influence = maximum(sample)
-        self._deviations = None if survey is None else joint_deviations(self.influence, maximum, sample, survey)
+        fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
+        self.influence = fit_unpenalised(sample)
+        # (u, K, 1 + size), whose cross-products are the design covariance: see `bbl.boltzmann.inference.survey`
+        self._deviations = None if survey is None else joint_deviations(self.influence, fit_unpenalised, sample, survey)
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
         self._comparisons: dict[tuple[int, int], Comparison] = {}
 
     def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
-        """Return the test of a likelihood ratio of the fit against one without the parameters `dropped` (size,)."""
+        """Return the test of the likelihood ratio `ratio` of the fit against one without some parameters.
+
+        `dropped` (size,) says which parameters the smaller model lacks in every group. The ratio is that of all rows,
+        and is scaled to their effective number, as the working covariance is.
+        """
         assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
         influence, covariance = self.influence, self.influence.covariance()
-        at = [
+        dropped_positions = [  # (group, column) of the coefficients that are tested
             (g, 1 + k)
             for g in range(len(influence.coefficients))
             for k in np.flatnonzero(dropped & influence.determined(g, influence.reference)[1:])
             if g != influence.reference
         ]
-        groups, columns = np.array(at, dtype=np.intp).reshape(-1, 2).T
+        # q tested coefficients: deviations (u, q), and the covariance (q, q) without the sampling design
+        groups, columns = np.array(dropped_positions, dtype=np.intp).reshape(-1, 2).T
         E = self._deviations[:, groups, columns]
         working = covariance[groups[:, None], columns[:, None], groups, columns]
-        return rao_scott(ratio * self._share, design_effects(E.T @ E, working), self._survey.df)
+        return rao_scott(ratio * self._effective_share, design_effects(E.T @ E, working), self._survey.df)
 
     def of_group(self, g: int) -> Comparison:
         """Return the test of the parameters of group `g` less those of the reference group."""
@@ -83,18 +96,18 @@ class JointTests:
                 kind[:] = Kind.REFERENCE
             test = Comparison(difference.layout, difference.theta, difference.terms(), kind, lambda k, finite: None)
             if self._survey is not None and self._deviations is not None:
-                E = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]
-                kind[(kind == Kind.WALD) & (~np.isfinite(E).all(axis=0) | (self._survey.df < 1))] = Kind.FEW
-                terms = term_covariances(difference.layout, [(E, np.ones(len(E)))])
+                deviations = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]
+                kind[(kind == Kind.WALD) & (~np.isfinite(deviations).all(axis=0) | (self._survey.df < 1))] = Kind.FEW
+                terms = term_covariances(difference.layout, [(deviations, np.ones(len(deviations)))])
                 test = replace(test, terms=terms, df=self._survey.df, working=test.terms)
             self._comparisons[a, b] = test
         return self._comparisons[a, b]
 
     def covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance of the parameters of `groups`, group by group."""
-        q = len(groups) * self.influence.layout.size
+        """Return the covariance (q, q) of the q parameters of `groups`, without intercepts, group by group."""
+        n_parameters = len(groups) * self.influence.layout.size
         if self._deviations is not None:
-            E = self._deviations[:, groups, 1:].reshape(-1, q)
-            return E.T @ E
+            deviations = self._deviations[:, groups, 1:].reshape(-1, n_parameters)
+            return deviations.T @ deviations
         covariance = self.influence.covariance()[groups][:, 1:, groups, 1:]
-        return covariance.reshape(q, q)
+        return covariance.reshape(n_parameters, n_parameters)

@@ -1,4 +1,10 @@
-"""Nested models: tests of the terms that one model has and the other has not."""
+"""Nested models: tests of the terms that the larger model has and the smaller model lacks.
+
+A *term* is a set of interacting predictors, whose *couplings* are its parameters. K is the number of groups, D the
+number of non-reference levels of all predictors. A *site* is a predictor as the response of a regression on all
+others; a *site solution* (D, 1 + D) holds the intercept and the couplings of each non-reference level, as fitted at the
+site, so that each coupling stands in it twice. q is the number of tested couplings.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +45,9 @@ class RatioTest:
     df : int
         Couplings that the smaller model lacks, in all groups; of the exact likelihood the difference of ranks.
     p : float
-        Nan without a test.
+        nan without a test.
     refused : list of (int, int, int, Kind)
-        Why there is none: group, pair and the reason of each table that cannot be tested.
+        Why there is no test: group, both predictors and reason of each table of couplings that cannot be tested.
     """
 
     statistic: float
@@ -80,10 +86,10 @@ def nested_test(
 ) -> RatioTest | TermTests:
     """Test whether the terms that are not `kept` have couplings of zero in all groups.
 
-    By the likelihood ratio where there are rows enough: the exact one (`exact_ratio_test`), or, of pairs, that of the
-    pseudo-likelihood (`ratio_test`). Else each term by itself in the larger model, by its joint Wald test or the exact
-    conditional tests of its couplings, with Bonferroni's correction. Arguments are those of `ratio_test`, `kept` over
-    terms of all orders.
+    The test is a likelihood ratio where there are rows enough: that of the likelihood (`exact_ratio_test`), or for
+    models of pairs that of the pseudo-likelihood (`ratio_test`). Else each term is tested by itself in the larger
+    model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's correction.
+    Arguments are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
     """
     sparse = None
     if engine.has_likelihood:
@@ -92,7 +98,7 @@ def nested_test(
         if isinstance(exact, SparseMargin):
             sparse = exact
         elif exact.df and groups[0][1] is not None:
-            return _design_ratio(groups, layout, theta, kept, engine, exact)
+            return _test_ratio_under_design(groups, layout, theta, kept, engine, exact)
         elif exact.df:
             return RatioTest(exact.statistic, exact.df, exact.p, [])
     elif layout.order == 2:
@@ -105,19 +111,19 @@ def nested_test(
     p, refused = [], []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_tests = of_group(evidence(sample, layout.of_group(g), group_theta, engine, survey))
-        by_term = group_tests.tables()[2][layout.m :]
-        p += [by_term[k] for k in dropped if not np.isnan(by_term[k])]
+        p_by_term = group_tests.tables()[2][layout.m :]
+        p += [p_by_term[k] for k in dropped if not np.isnan(p_by_term[k])]
         kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
         refused += [
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
-            if np.isnan(by_term[k])
+            if np.isnan(p_by_term[k])
         ]
-    least = min(1.0, min(p) * len(p)) if p else np.nan
-    return TermTests(len(groups) * int(sizes[dropped].sum()), len(p), least, refused, sparse)
+    smallest_p = min(1.0, min(p) * len(p)) if p else np.nan
+    return TermTests(len(groups) * int(sizes[dropped].sum()), len(p), smallest_p, refused, sparse)
 
 
-def _design_ratio(
+def _test_ratio_under_design(
     groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarray, engine: Engine, ratio: ExactRatio
 ) -> RatioTest:
     """Return the exact ratio of effective rows with the correction of Rao & Scott; arguments as in `nested_test`."""
@@ -127,14 +133,15 @@ def _design_ratio(
         group = evidence(sample, layout.of_group(g), group_theta, engine, survey)
         if group.influence is None or group.deviations is None:
             continue
-        at = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))  # those with a finite maximum
-        working.append(group.influence.covariance(group.rows)[np.ix_(at, at)])
-        deviations.append(group.deviations[:, at])
+        # parameters of the later kinds have no finite maximum
+        dropped_positions = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))
+        working.append(group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)])
+        deviations.append(group.deviations[:, dropped_positions])
     surveys = [survey for _, survey in groups]
-    return RatioTest(*_corrected(ratio.statistic, ratio.df, working, deviations, surveys), [])
+    return RatioTest(*_correct_ratio(ratio.statistic, ratio.df, working, deviations, surveys), [])
 
 
-def _corrected(
+def _correct_ratio(
     statistic: float, df: int, working: list[np.ndarray], deviations: list[np.ndarray], surveys: list
 ) -> tuple[float, int, float]:
     """Return a working ratio over its mean design effect, its degrees of freedom, and the p-value of `rao_scott`.
@@ -142,10 +149,13 @@ def _corrected(
     Parameters
     ----------
     working : list of ndarray, shape (q, q)
-        For each group the covariance of the dropped parameters, by which the ratio would be a chi-square variable.
+        For each group the covariance of its q dropped parameters without the sampling design, under which the ratio
+        would be a chi-square variable.
     deviations : list of ndarray, shape (u, q)
-        Theirs under the sampling design, by which groups are dependent.
+        For each group the matrix E whose ``E'E`` is the covariance of these under the design; its rows are the same
+        clusters or replicates in all groups, which are dependent.
     surveys : list of SurveySample
+        Designs of all groups.
     """
     from scipy.linalg import block_diag
 
@@ -183,83 +193,99 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     where one of these couplings has no normal distribution by the rules of `bbl.boltzmann.inference.significance`.
     Under a sampling design V is the design covariance, of all groups together, and the tail that of `rao_scott`.
     """
-    small = Layout(layout.n_levels, layout.pairs[kept])
-    tables = [slice(a, b) for a, b in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)]
-    statistic, scales, refused = 0.0, [], []
+    small_layout = Layout(layout.n_levels, layout.pairs[kept])
+    table_slices = [slice(begin, end) for begin, end in zip(layout.pair_start[:-1], layout.pair_start[1:], strict=True)]
+    statistic, eigenvalues, refused = 0.0, [], []
     working, deviations = [], []
-    df = len(groups) * sum(tables[p].stop - tables[p].start for p in np.flatnonzero(~kept))
+    df = len(groups) * sum(table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept))
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_evidence = evidence(sample, layout, group_theta, survey=survey)
-        worst = [(int(group_evidence.kind[tables[p]].max(initial=Kind.WALD)), p) for p in np.flatnonzero(~kept)]
-        refused += [(g, int(layout.pairs[p, 0]), int(layout.pairs[p, 1]), Kind(k)) for k, p in worst if k != Kind.WALD]
+        worst_kinds = [
+            (int(group_evidence.kind[table_slices[pair]].max(initial=Kind.WALD)), pair)
+            for pair in np.flatnonzero(~kept)
+        ]
+        refused += [
+            (g, int(layout.pairs[pair, 0]), int(layout.pairs[pair, 1]), Kind(kind))
+            for kind, pair in worst_kinds
+            if kind != Kind.WALD
+        ]
         influence = group_evidence.influence
         if refused or not isinstance(influence, Influence):
             continue
         rows = group_evidence.rows
-        touched = np.unique(layout.pairs[~kept])
-        dropped = _columns(layout, kept)
-        start = influence.site_theta.copy()
-        start[:, 1:][dropped] = 0.0
-        reduced, _ = unpenalised(rows, small, start, touched)
+        sites = np.unique(layout.pairs[~kept])
+        is_dropped = _dropped_entries(layout, kept)
+        site_start = influence.site_theta.copy()
+        site_start[:, 1:][is_dropped] = 0.0
+        small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
-            _pseudo_likelihood(rows, layout, influence.site_theta, touched)
-            - _pseudo_likelihood(rows, small, reduced, touched)
+            _pseudo_likelihood(rows, layout, influence.site_theta, sites)
+            - _pseudo_likelihood(rows, small_layout, small_site_theta, sites)
         )
-        coupled = {int(i): dropped[layout.start[i]] for i in touched}
-        covariance, alone = influence.site_coupling_covariance(rows, coupled)
-        scales.append(design_effects(covariance, alone))
+        couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
+        godambe_covariance, working_covariance = influence.site_coupling_covariance(rows, couplings_of_site)
+        eigenvalues.append(design_effects(godambe_covariance, working_covariance))
         if survey is not None:
-            working.append(alone)
-            deviations.append(_site_deviations(effective_rows(sample), influence, coupled, survey))
-    if refused or not scales:
-        return RatioTest(np.nan, df, np.nan, refused)
+            working.append(working_covariance)
+            deviations.append(_site_deviations(effective_rows(sample), influence, couplings_of_site, survey))
+    if refused or not eigenvalues:
+        return RatioTest(statistic=np.nan, df=df, p=np.nan, refused=refused)
     if deviations:
-        return RatioTest(*_corrected(statistic, df, working, deviations, [survey for _, survey in groups]), [])
-    weights = np.concatenate(scales)
+        return RatioTest(*_correct_ratio(statistic, df, working, deviations, [survey for _, survey in groups]), [])
+    weights = np.concatenate(eigenvalues)
     return RatioTest(statistic, df, tail(2.0 * weights, np.full(len(weights), 0.5), max(statistic, 0.0)), [])
 
 
 def _site_deviations(
-    sample: Sample, influence: Influence, coupled: dict[int, np.ndarray], survey: SurveySample
+    sample: Sample, influence: Influence, couplings_of_site: dict[int, np.ndarray], survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, q) of the couplings that are `coupled` in site solutions, under the sampling design."""
-    layout, at = influence.layout, influence.site_coupling_positions(coupled)
+    """Return the deviations (u, q) of tested couplings of the site solution of a group under its sampling design.
+
+    `couplings_of_site` says for each site (D,) which columns of its solution are tested, as in
+    `Influence.site_coupling_covariance`. u is the number of clusters or replicates.
+    """
+    layout, positions = influence.layout, influence.site_coupling_positions(couplings_of_site)
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
         """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
-        columns = regressors(layout).columns
-        by_site = [site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[k] for i, k in at.items()]
+        columns = regressors(layout).columns  # of a site solution, those of each site's parameters
+        by_site = [
+            site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[k] for i, k in positions.items()
+        ]
         return np.concatenate(by_site)
 
-    def estimate(chosen: Sample) -> np.ndarray:
+    def estimate(reweighted: Sample) -> np.ndarray:
         """Return these couplings, estimated from a replicate's rows without a penalty."""
-        sites = np.array(list(at), dtype=np.intp)
-        return couplings(unpenalised(chosen.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
+        sites = np.array(list(positions), dtype=np.intp)
+        return couplings(unpenalised(reweighted.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
 
     if survey.replicates is None:
         return linearised(
-            lambda chunk: influence.site_influences(chunk, at), sum(map(len, at.values())), sample, survey
+            lambda chunk: influence.site_influences(chunk, positions), sum(map(len, positions.values())), sample, survey
         )
     return replicated(estimate, couplings(influence.site_theta), sample, survey)
 
 
-def _columns(layout: Layout, kept: np.ndarray) -> np.ndarray:
-    """Return which entries of the matrix (D, D) of couplings belong to the pairs that are not kept."""
-    gone = np.zeros((layout.m, layout.m), dtype=bool)
+def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
+    """Return which entries of the matrix (D, D) of couplings belong to the pairs that are not `kept` (P,)."""
+    is_dropped_pair = np.zeros((layout.m, layout.m), dtype=bool)
     i, j = layout.pairs[~kept].T
-    gone[i, j] = gone[j, i] = True
-    predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    return gone[np.ix_(predictor, predictor)]
+    is_dropped_pair[i, j] = is_dropped_pair[j, i] = True
+    predictor_of_level = np.repeat(np.arange(layout.m), np.diff(layout.start))
+    return is_dropped_pair[np.ix_(predictor_of_level, predictor_of_level)]
 
 
-def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, only: np.ndarray) -> float:
-    """Return the weighted sum of the log conditional probabilities of some predictors."""
-    varies = np.flatnonzero(layout.n_levels > 1)
+def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, sites: np.ndarray) -> float:
+    """Return the weighted sum over rows of the log conditional probabilities of the predictors `sites`.
+
+    `site_theta` (D, 1 + D) is a site solution. Only predictors with two levels or more have a normaliser.
+    """
+    varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0
     for chunk in rows.blocks(ROWS):
-        X = one_hot(chunk.codes, layout)
-        log_norm, _ = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
-        field = X * (X @ site_theta[:, 1:].T + site_theta[:, 0])
-        total += float(chunk.weights @ field[:, layout.columns(only)].sum(axis=1))
-        total -= float(chunk.weights @ log_norm[:, np.searchsorted(varies, only)].sum(axis=1))
+        indicators = one_hot(chunk.codes, layout)
+        log_normalisers, _ = conditionals(indicators, layout, site_theta[:, 0], site_theta[:, 1:])
+        log_weights = indicators * (indicators @ site_theta[:, 1:].T + site_theta[:, 0])
+        total += float(chunk.weights @ log_weights[:, layout.columns(sites)].sum(axis=1))
+        total -= float(chunk.weights @ log_normalisers[:, np.searchsorted(varying, sites)].sum(axis=1))
     return total

@@ -25,7 +25,7 @@ class LogOddsRatios(NamedTuple):
     levels : ndarray of int, shape (n, 2 + number of modifiers)
         Levels of both predictors, 1 or more, and of the modifiers.
     estimate, se : ndarray, shape (n,)
-        nan where the rows do not determine one of the couplings.
+        Log odds ratios and their standard errors; nan where the rows do not determine one of the couplings.
     """
 
     modifiers: tuple[int, ...]
@@ -46,39 +46,49 @@ def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i
     theta : ndarray, shape (size,)
     covariance : ndarray, shape (size, size)
         Of the estimates `theta`; nan for those that the rows do not determine.
+    i, j : int
+
+    Raises
+    ------
+    OptionError
+        If the pair has too many combinations of levels.
     """
     scopes = [scope for scope in layout.scopes if i in scope and j in scope]
     modifiers = tuple(sorted({k for scope in scopes for k in scope} - {i, j}))
-    ranges = [
+    level_ranges = [
         range(1, layout.n_levels[i]),
         range(1, layout.n_levels[j]),
         *(range(layout.n_levels[k]) for k in modifiers),
     ]
-    numbers = np.arange(layout.size)
-    tables = {scope: layout.table(numbers, i, j, *(k for k in scope if k not in (i, j))) for scope in scopes}
-    used = np.sort(np.concatenate([table.ravel() for table in tables.values()]))
-    n = float(np.prod([float(len(levels)) for levels in ranges]))
-    if n * len(used) > MAX_CONTRASTS:
+    parameter_numbers = np.arange(layout.size)
+    parameters_by_scope = {
+        scope: layout.table(parameter_numbers, i, j, *(k for k in scope if k not in (i, j))) for scope in scopes
+    }
+    used_parameters = np.sort(np.concatenate([parameters.ravel() for parameters in parameters_by_scope.values()]))
+    n_ratios = float(np.prod([float(len(levels)) for levels in level_ranges]))
+    if n_ratios * len(used_parameters) > MAX_CONTRASTS:
         raise OptionError(
-            f"The odds ratios of a pair have {n:.3g} combinations of levels, too many to list: the pair interacts with "
-            f"{len(modifiers)} other predictors. Give pairs= without it, or fit fewer terms of three predictors.",
+            f"The odds ratios of a pair have {n_ratios:.3g} combinations of levels, too many to list: the pair "
+            f"interacts with {len(modifiers)} other predictors. Give pairs= without it, or fit fewer terms of three "
+            "predictors.",
             argument="pairs",
         )
-    levels = np.array(list(product(*ranges)), dtype=np.intp).reshape(-1, len(ranges))
-    contrasts = np.zeros((len(levels), len(used)))
-    for scope, table in tables.items():
+    levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
+    # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in tables of couplings
+    contrasts = np.zeros((len(levels), len(used_parameters)))
+    for scope, parameters in parameters_by_scope.items():
         columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]
-        at = levels[:, [0, 1, *columns]] - 1
-        rows = np.flatnonzero((at >= 0).all(axis=1))
-        contrasts[rows, np.searchsorted(used, table[tuple(at[rows].T)])] = 1.0
-    block = covariance[np.ix_(used, used)]
-    unknown = np.isnan(block.diagonal())
-    block = np.where(np.logical_or.outer(unknown, unknown), 0.0, block)
-    is_known = ~(contrasts[:, unknown] != 0.0).any(axis=1)
-    variance = np.einsum("ij,ij->i", contrasts @ block, contrasts)
+        table_positions = levels[:, [0, 1, *columns]] - 1
+        rows = np.flatnonzero((table_positions >= 0).all(axis=1))
+        contrasts[rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])] = 1.0
+    used_covariance = covariance[np.ix_(used_parameters, used_parameters)]
+    is_undetermined = np.isnan(used_covariance.diagonal())
+    used_covariance = np.where(np.logical_or.outer(is_undetermined, is_undetermined), 0.0, used_covariance)
+    is_known = ~(contrasts[:, is_undetermined] != 0.0).any(axis=1)
+    variance = np.einsum("ij,ij->i", contrasts @ used_covariance, contrasts)
     return LogOddsRatios(
         modifiers,
         levels,
-        np.where(is_known, contrasts @ theta[used], np.nan),
+        np.where(is_known, contrasts @ theta[used_parameters], np.nan),
         np.where(is_known, np.sqrt(np.maximum(variance, 0.0)), np.nan),
     )

@@ -1,4 +1,8 @@
-"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of the pair."""
+"""Permutation tests of pairs: one predictor is permuted among rows that agree in the neighbours of the pair.
+
+A *stratum* is a set of rows that agree in the predictors that are conditioned on. Predictor i has L_i levels, and P
+pairs are tested.
+"""
 
 from __future__ import annotations
 
@@ -57,52 +61,59 @@ def permutation_tests(
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))
     tasks = [(rows, layout, int(i), int(j), n, stream) for (i, j), stream in zip(layout.pairs, streams, strict=True)]
-    test_results = run_tasks(_test, tasks, workers)
-    statistic, df, p = (np.array([f[k] for f in test_results]) for k in range(3))
+    test_results = run_tasks(_test_pair, tasks, workers)
+    statistic, df, p = (np.array([result[item] for result in test_results]) for item in range(3))
     return statistic, df.astype(np.intp), p
 
 
-def _test(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
+def _test_pair(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.random.Generator) -> Result:
     """Test the coupling of predictors i and j; see `permutation_tests`.
 
-    To permute the values of i within strata is to draw tables with the margins of those observed.
+    Permuting the values of i within strata draws tables with the margins of the observed tables. The statistic is
+    ``d' V^- d``: d are observed less expected counts of non-reference levels, V^- is the pseudo-inverse of their
+    covariance.
     """
     no_test = (np.nan, 0, np.nan)
-    held = conditioning(layout, i, j)
-    if len(held) > MAX_HELD or not sample.n:
+    conditioned = conditioning(layout, i, j)
+    if len(conditioned) > MAX_HELD or not sample.n:
         return no_test
     if sample.missing is not None:
-        sample = sample.rows(~sample.missing[:, [i, j, *held]].any(axis=1))
-    tables = _tables(sample, held, i, j, layout)
+        sample = sample.rows(~sample.missing[:, [i, j, *conditioned]].any(axis=1))
+    tables = _count_tables(sample, conditioned, i, j, layout)
     if not len(tables):
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
-    V = _covariance(rows, columns, total)
-    values, vectors = eigen.eigenvectors(V)
-    if values[-1] <= 0.0:
+    covariance = _cell_covariance(rows, columns, total)
+    eigenvalues, eigenvectors = eigen.eigenvectors(covariance)
+    if eigenvalues[-1] <= 0.0:
         return no_test
-    is_positive = values > 1e-9 * values[-1]
-    inverse_root = vectors[:, is_positive] / np.sqrt(values[is_positive])
+    # relative rounding errors of eigenvalues are far below 1e-9: directions below it have no variance
+    is_positive = eigenvalues > 1e-9 * eigenvalues[-1]
+    inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
-    drawn = sum(_draw(r, c, n, rng) for r, c in _as_integers(rows, columns))
+    drawn = sum(
+        _draw_tables(row_margins, column_margins, n, rng)
+        for row_margins, column_margins in _integer_margins(rows, columns)
+    )
     all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
     statistic = (((all_counts - expected).reshape(n + 1, -1) @ inverse_root) ** 2).sum(axis=1)
-    as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
-    return float(statistic[0]), int(is_positive.sum()), (1.0 + as_large) / (n + 1.0)
+    # 1 - 1e-9: statistics that differ by rounding alone are equal
+    n_as_large = int((statistic[1:] >= statistic[0] * (1.0 - 1e-9)).sum())
+    return float(statistic[0]), int(is_positive.sum()), (1.0 + n_as_large) / (n + 1.0)
 
 
-def _tables(sample: Sample, held: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
+def _count_tables(sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout) -> np.ndarray:
     """Return the counts of i by j in each stratum in which both predictors vary, shape (strata, L_i, L_j)."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
-    number = strata(sample.codes, held)
-    cell = (number * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
-    count = int(number.max(initial=-1)) + 1
-    tables = np.bincount(cell, sample.weights, count * shape[0] * shape[1]).reshape(count, *shape)
+    stratum_of_row = strata(sample.codes, conditioned)
+    cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
+    n_strata = int(stratum_of_row.max(initial=-1)) + 1
+    tables = np.bincount(cell_of_row, sample.weights, n_strata * shape[0] * shape[1]).reshape(n_strata, *shape)
     varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]
     return tables[varies[0] & varies[1]]
 
 
-def _covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
+def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the covariance of the non-reference cells, summed over strata, given all margins.
 
     `rows` (strata, L_i) and `columns` (strata, L_j) are the margins, `total` (strata,) their sums. The covariance has
@@ -110,31 +121,38 @@ def _covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        share = counts[:, 1:] / total[:, None]
-        return share[:, :, None] * np.eye(share.shape[1]) - share[:, :, None] * share[:, None, :]
+        """Return the covariance (strata, L - 1, L - 1) of one draw's non-reference indicators, from a margin."""
+        shares = counts[:, 1:] / total[:, None]
+        return shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :]
 
+    # given its margins, a table has n^2 / (n - 1) times the product of both multinomial covariances of one draw
     scale = total**2 / np.maximum(total - 1.0, 1.0)
     size = (rows.shape[1] - 1) * (columns.shape[1] - 1)
     return np.einsum("s,sab,scd->acbd", scale, spread(rows), spread(columns)).reshape(size, size)
 
 
-def _as_integers(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the margins as integers, as `_draw` takes them: all 2 x 2 tables, or one larger table each."""
-    r, c = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
-    if r.shape[1] == c.shape[1] == 2 and r.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
-        return [(r, c)]
-    return [(r[k : k + 1], c[k : k + 1]) for k in range(len(r))]
+def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return margins of strata, as integers, in items for `_draw_tables`: all 2 x 2 tables, or one larger table each.
+
+    `rows` has shape (strata, L_i), `columns` (strata, L_j). 2 x 2 tables with too many observations for numpy's
+    hypergeometric draws come one by one, as larger tables do.
+    """
+    row_margins, column_margins = np.rint(rows).astype(np.int64), np.rint(columns).astype(np.int64)
+    if row_margins.shape[1] == column_margins.shape[1] == 2 and row_margins.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
+        return [(row_margins, column_margins)]
+    return [(row_margins[k : k + 1], column_margins[k : k + 1]) for k in range(len(row_margins))]
 
 
-def _draw(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the non-reference cells of n random tables with these margins, summed over strata.
+def _draw_tables(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables with these margins, summed over strata.
 
-    The result has shape (n, L_i - 1, L_j - 1).
+    `rows` (strata, L_i) and `columns` (strata, L_j) are an item of `_integer_margins`: tables of more than 2 x 2 cells
+    have a single stratum.
     """
     from scipy.stats import random_table
 
     if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
-        first = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
-        return first.sum(axis=1).astype(float)[:, None, None]
+        counts = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
+        return counts.sum(axis=1).astype(float)[:, None, None]
     tables = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)
     return tables[:, 1:, 1:].astype(float)

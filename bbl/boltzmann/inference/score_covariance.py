@@ -1,7 +1,8 @@
 """Covariance of the coefficients of class scores: intercepts (class shares and ln Z) and parameters of all groups.
 
-K groups of `size` parameters. The *intercept* of group g is ``ln p_g - ln Z_g``, its *coefficients* are intercept and
-parameters. Probabilities of groups depend on differences between groups alone.
+There are K groups of `size` parameters each. The *intercept* of group g is ``ln p_g - ln Z_g``, of its class share p_g
+and the normalising constant Z_g of its model; its 1 + size *coefficients* are the intercept and the parameters.
+Probabilities of groups depend on differences between groups alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from bbl.stats.survey.sample import SurveySample
 
 __all__ = ["ScoreCovariance", "moments", "score_covariance"]
 
-HARMLESS = 1e-6  # derivative in a direction that rows do not determine, up to which it does not matter
+# Derivative of a function in a direction that rows do not determine, up to which the function counts as determined.
+HARMLESS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,13 @@ class ScoreCovariance:
         Covariance of each group's coefficients, if the groups are independent; one of shape (K (1 + size), K (1 +
         size)) if they are not.
     flat : list of ndarray, shape (1 + size, d)
-        For each block, directions in which the coefficients may move, or move without end, without loss of fit. Blocks
-        are those of values that fit as well, with some coefficients held.
+        For each block, d directions in which the coefficients can move without loss of fit, or move without end as the
+        fit improves. The block is then the covariance with some coefficients fixed, at values that fit as well.
     note : str
         What the standard errors are, in a sentence.
     unbounded : frozenset of (int, int)
-        Levels, as (predictor, code), of parameters that the rows do not determine, with a finite value, though the
-        states which can occur would tell.
+        Levels, as (predictor, code), of parameters for which the rows determine no finite value, although rows in all
+        states that can occur would.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
     """
@@ -63,17 +65,18 @@ class ScoreCovariance:
     df: float = np.inf
 
     def variances(self, gradients: np.ndarray) -> np.ndarray:
-        """Return the variances (...) of functions with `gradients` (..., K, 1 + size) by the coefficients.
+        """Return the variances (...) of functions whose derivatives by the coefficients are `gradients`.
 
-        Not a number where a function changes in a direction that the rows do not determine.
+        `gradients` has shape (..., K, 1 + size). A variance is nan where its function changes in a direction that the
+        rows do not determine.
         """
         leading = gradients.shape[:-2]
         by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
-        variance, change = np.zeros((2, len(by_block)))
+        variance, largest_change = np.zeros((2, len(by_block)))
         for k, (block, flat) in enumerate(zip(self.blocks, self.flat, strict=True)):
             variance += ((by_block[:, k] @ block) * by_block[:, k]).sum(axis=1)
-            change = np.maximum(change, np.abs(by_block[:, k] @ flat).max(axis=1, initial=0.0))
-        return np.where(change > HARMLESS, np.nan, np.maximum(variance, 0.0)).reshape(leading)
+            largest_change = np.maximum(largest_change, np.abs(by_block[:, k] @ flat).max(axis=1, initial=0.0))
+        return np.where(largest_change > HARMLESS, np.nan, np.maximum(variance, 0.0)).reshape(leading)
 
 
 def score_covariance(
@@ -100,10 +103,10 @@ def score_covariance(
     if not engine.joint:
         _check_log_z(estimate, engine)
     if survey is not None:
-        return _under_design(sample, estimate, engine, has_fixed_shares, survey)
+        return _covariance_under_design(sample, estimate, engine, has_fixed_shares, survey)
     if engine.joint:
-        return _of_joint_fit(sample, estimate, engine, has_fixed_shares)
-    return _of_groups(sample, estimate, engine, has_fixed_shares)
+        return _covariance_of_joint_fit(sample, estimate, engine, has_fixed_shares)
+    return _covariance_of_groups(sample, estimate, engine, has_fixed_shares)
 
 
 def _check_log_z(estimate: Estimate, engine: Engine) -> None:
@@ -117,12 +120,14 @@ def _check_log_z(estimate: Estimate, engine: Engine) -> None:
         )
 
 
-def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
+def _covariance_of_groups(
+    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+) -> ScoreCovariance:
     """Return `score_covariance` of groups that were fitted one by one.
 
     The parameters of a group have the covariance of the fit, its ln Z the moments of the model as derivatives, and the
     logarithm of its share the variance ``1 / n_g`` of a Poisson count: probabilities have the same variance as with
-    multinomial shares, because what moves the scores of all groups alike does not change them.
+    multinomial shares, because a shift of the scores of all groups alike does not change them.
     """
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
     check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False.")
@@ -135,37 +140,40 @@ def _of_groups(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_sha
             continue
         group_layout = layout.of_group(g)
         influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
-        unbounded |= _unbounded(influence)
-        influence, combinations = influence.of_combinations()
+        unbounded |= _unbounded_levels(influence)
+        influence, undetermined_directions = influence.of_combinations()
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
+        # derivatives (1 + size, size) of the coefficients by the parameters
         jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
         block = jacobian @ covariance @ jacobian.T
         block[0, 0] += 0.0 if has_fixed_shares else 1.0 / rows.total
         blocks.append(block)
-        flat.append(np.hstack([jacobian @ combinations, _units(np.append(True, is_known))]))
+        flat.append(np.hstack([jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))]))
     return ScoreCovariance(blocks, flat, engine.errors, frozenset(unbounded))
 
 
-def _unbounded(influence: RowInfluence) -> set[tuple[int, int]]:
+def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
     """Return the levels of parameters that rows do not determine, but states which can occur would."""
     if influence.determined.all():
         return set()
     return influence.layout.levels_of(~influence.determined & determined_by_states(influence.layout))
 
 
-def _units(is_known: np.ndarray) -> np.ndarray:
-    """Return unit vectors (p, d) of the d coefficients that are not known, of p."""
-    return np.eye(is_known.size)[:, ~is_known.ravel()]
+def _unit_vectors(is_determined: np.ndarray) -> np.ndarray:
+    """Return unit vectors (p, d) in the directions of the d coefficients, of p, that are not determined."""
+    return np.eye(is_determined.size)[:, ~is_determined.ravel()]
 
 
-def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool) -> ScoreCovariance:
+def _covariance_of_joint_fit(
+    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+) -> ScoreCovariance:
     """Return `score_covariance` of groups that were fitted together, to P(group | row).
 
-    Given class shares replace those of the rows by a shift of the intercepts. The covariance of the intercept of a
-    group with the logarithm of its share is then ``1 / n_g``, which leaves the variance of the intercept less that
-    number (Prentice & Pyke 1979).
+    Class shares that are given replace those of the rows by a shift of the intercepts. As the covariance of the
+    intercept of group g with the logarithm of its share is ``1 / n_g``, the shifted intercept has the variance of the
+    fitted one less ``1 / n_g`` (Prentice & Pyke 1979).
     """
     layout, K = estimate.parameters.layout, len(estimate.parameters.theta)
     traits = cast(JointTraits, engine.joint)
@@ -177,7 +185,7 @@ def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
             determined[g, 1:] &= occurring(sample.group(g), layout)
-        flat, unbounded = _units(determined), set()
+        flat, unbounded = _unit_vectors(determined), set()
         note = "Standard errors from the penalised multinomial information; they describe the spread, not the bias."
     else:
         influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
@@ -191,62 +199,69 @@ def _of_joint_fit(sample: Sample, estimate: Estimate, engine: Engine, has_fixed_
     return ScoreCovariance([block], [flat.reshape(K * (1 + layout.size), -1)], note, frozenset(unbounded))
 
 
-def _under_design(
+def _covariance_under_design(
     sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool, survey: SurveySample
 ) -> ScoreCovariance:
     """Return `score_covariance` under a sampling design, by which estimates of all groups are dependent.
 
-    The covariance is that of the deviations of all coefficients; see `bbl.boltzmann.inference.survey`.
+    The covariance is ``E'E`` of the deviations E (u, K (1 + size)) of all coefficients, one row for each cluster or
+    replicate of the design; see `bbl.boltzmann.inference.survey`.
     """
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
-    K, width = len(theta), 1 + layout.size
+    K, n_coefficients = len(theta), 1 + layout.size
     check_memory(
-        24.0 * float(K * width) ** 2, f"A covariance of {K * width} coefficients", "Fit fewer predictors, or se=False."
+        24.0 * float(K * n_coefficients) ** 2,
+        f"A covariance of {K * n_coefficients} coefficients",
+        "Fit fewer predictors, or se=False.",
     )
     traits, deviations, flat, unbounded = engine.joint, [], [], set()
     if traits:
-        maximum = partial(traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients)
-        influence = maximum(sample)
-        deviations = [*joint_deviations(influence, maximum, sample, survey).transpose(1, 0, 2)]
-        flat, unbounded = [influence.flat.reshape(K * width, -1)], influence.unbounded
+        fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients)
+        influence = fit_unpenalised(sample)
+        deviations = [*joint_deviations(influence, fit_unpenalised, sample, survey).transpose(1, 0, 2)]
+        flat, unbounded = [influence.flat.reshape(K * n_coefficients, -1)], influence.unbounded
     for g, group_theta in enumerate(theta):
-        of_group = sample.response == g
-        rows, domain, group_layout = sample.group(g), survey.only(of_group), layout.of_group(g)
-        share = share_deviations(rows, domain)
+        in_group = sample.response == g
+        rows, domain, group_layout = sample.group(g), survey.only(in_group), layout.of_group(g)
+        log_share_deviations = share_deviations(rows, domain)
         if traits:
             if has_fixed_shares:
-                deviations[g][:, :1] -= share
+                deviations[g][:, :1] -= log_share_deviations
             continue
-        of_rows, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
-        unbounded |= _unbounded(of_rows)
-        of_rows, combinations = of_rows.of_combinations()
-        of_theta = penalised_deviations(of_rows, rows, group_theta, engine, domain)
-        is_known = of_rows.determined & np.isfinite(of_theta).all(axis=0)
-        of_theta[:, ~is_known] = 0.0
+        row_influence, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
+        unbounded |= _unbounded_levels(row_influence)
+        row_influence, undetermined_directions = row_influence.of_combinations()
+        theta_deviations = penalised_deviations(row_influence, rows, group_theta, engine, domain)
+        is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)
+        theta_deviations[:, ~is_known] = 0.0
         jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
-        deviations.append(of_theta @ jacobian.T)
-        deviations[g][:, :1] += 0.0 if has_fixed_shares else share
-        of_group = np.hstack([jacobian @ combinations, _units(np.append(True, is_known))])
-        flat.append(np.pad(of_group, ((g * width, (K - 1 - g) * width), (0, 0))))
+        deviations.append(theta_deviations @ jacobian.T)
+        deviations[g][:, :1] += 0.0 if has_fixed_shares else log_share_deviations
+        group_flat = np.hstack([jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))])
+        flat.append(np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0))))
     E = np.hstack(deviations)
     note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
     return ScoreCovariance([E.T @ E], [np.hstack(flat)], note, frozenset(unbounded), survey.df)
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean (size,) of the indicator of each parameter in a model: the derivatives of its ln Z."""
-    out = np.empty(layout.size)
+    """Return the mean (size,) of the indicator of each parameter in a model, which is the gradient of its ln Z.
+
+    Predictors that no term and no structural zero connects are independent: each connected component is summed alone,
+    over all its states if it has structural zeros, else along a junction tree.
+    """
+    means = np.empty(layout.size)
     for component in components(layout):
         if component.layout.support is not None:
             table = StateTable(component.layout)
             _, p = table.log_partition(theta[component.positions])
-            out[component.positions] = table.moments(p)
+            means[component.positions] = table.moments(p)
             continue
-        order = tree_order(component.layout)
-        if order is None:
+        elimination_order = tree_order(component.layout)
+        if elimination_order is None:
             raise OptionError(
                 "The moments of the model would sum over too many table cells; give se='bootstrap'.", argument="se"
             )
-        tree = JunctionTree(component.layout, order)
-        out[component.positions] = tree.moments(tree.margins(theta[component.positions]))
-    return out
+        tree = JunctionTree(component.layout, elimination_order)
+        means[component.positions] = tree.moments(tree.margins(theta[component.positions]))
+    return means

@@ -1,4 +1,10 @@
-"""Tests and intervals that hold their level: what the rows say of each parameter, or that they cannot."""
+"""Tests and intervals that hold their level: the evidence of rows on each parameter, or why there is no test.
+
+A *table* holds the fields of a predictor or the couplings of a term, one after the other in the flat parameter vector,
+where parameter k has position k; D is the number of all fields, which come first. A *site* is a
+predictor as the response of a regression on all others, by which pseudo-likelihood is fitted. A *family* is the exact
+conditional distribution of a parameter, as a function of the parameter's value.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +30,13 @@ from bbl.stats.survey.rao_scott import rao_scott_wald
 from bbl.stats.survey.sample import SurveySample
 from bbl.stats.wald import wald
 
-__all__ = ["CELL", "Comparison", "Evidence", "Kind", "crowded", "evidence", "of_group", "variances"]
+__all__ = ["CELL", "Comparison", "Evidence", "Kind", "evidence", "lacks_exact_test", "of_group", "variances"]
 
 # Rows that a cell must be expected to hold, and information that an estimate must have, for a normal distribution. With
 # 10 rows its tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs.
 CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
 INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
-ROWS_PER_PARAMETER = 10.0
+ROWS_PER_PARAMETER = 10.0  # rows that a site needs for each parameter of the log odds of a level, to be fitted
 # The same under a sampling design, where there is no exact test to fall back on: rows count by their effective number
 # and tails are those of t (benchmarks.coverage).
 SURVEY_CELL = 10.0
@@ -38,7 +44,7 @@ SURVEY_INFORMATION = 2.0
 
 
 class Kind(IntEnum):
-    """The test of a parameter, or the reason why it has none."""
+    """The test of a parameter, or the reason why it has none; larger values are the more cautious ones."""
 
     WALD = 0
     EXACT = 1
@@ -60,7 +66,7 @@ class Kind(IntEnum):
         )[self]
 
 
-Family = Callable[[int, bool], PowerSeries | None]
+Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 
 @dataclass(frozen=True)
@@ -71,14 +77,15 @@ class Evidence:
     ----------
     layout : Layout
     rows : Sample
+        Rows of the group, one for each distinct state.
     theta : ndarray, shape (layout.size,)
         Optimum without a penalty, where there is one.
     influence : RowInfluence or None
-        At that optimum; None for a group without rows.
+        Influence of rows at that optimum; None without an unpenalised fit, for want of rows.
     terms : list of ndarray
         Covariance of every table.
     kind : ndarray of int8, shape (layout.size,)
-        A `Kind` each. EXACT are those that a normal distribution may not be trusted with.
+        The `Kind` of each parameter. EXACT are those whose normal distribution may not be trusted.
     engine : Engine
         The method of the estimates.
     survey : SurveySample or None
@@ -104,23 +111,26 @@ class Evidence:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Observations (3, layout.D) at each level other than the reference, at the reference, and at any level."""
+        """Rows (3, D) at each non-reference level, at the reference level, and at any level of its predictor."""
         counts = level_counts(self.rows, self.layout.n_levels)
         columns = [np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())]) for n in counts]
         return np.concatenate(columns, axis=1)
 
     @cached_property
     def _families(self) -> dict[int, PowerSeries | None]:
+        """Families of the parameters that were asked for, by number."""
         return {}
 
     @cached_property
     def _strata(self) -> dict[int, np.ndarray | None]:
+        """`pair_strata` of the pair that was asked for last, by its number."""
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
-        """Return the conditional distribution of parameter `k`; None if that tells nothing, or with structural zeros.
+        """Return the exact conditional distribution of parameter `k`; None if it has none or the rows tell nothing.
 
-        If `finite`, given that its estimate is. Under a sampling design there is none.
+        With structural zeros or a sampling design there is none. With `finite`, the distribution is also conditional
+        on a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None:
             return None
@@ -130,23 +140,24 @@ class Evidence:
                 i = int(np.searchsorted(layout.start, k, side="right")) - 1
                 self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
             else:
-                p = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
-                self._families[k] = self._coupling(p, k - int(layout.pair_start[p]))
+                pair_number = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
+                self._families[k] = self._coupling_family(pair_number, k - int(layout.pair_start[pair_number]))
         family = self._families[k]
         return family.inside() if finite and family is not None else family
 
-    def _coupling(self, p: int, at: int) -> PowerSeries | None:
-        i, j = (int(v) for v in self.layout.pairs[p])
-        if p not in self._strata:
-            self._strata.clear()  # of one pair after the other
-            self._strata[p] = pair_strata(self.rows, self.layout, i, j)
-        number = self._strata[p]
-        a, b = divmod(at, int(self.layout.n_levels[j]) - 1)
-        return None if number is None else coupling_family(self.rows, number, i, a + 1, j, b + 1)
+    def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
+        """Return the family of a coupling, given its pair and its position in the pair's table, in C order."""
+        i, j = (int(v) for v in self.layout.pairs[pair_number])
+        if pair_number not in self._strata:
+            self._strata.clear()  # parameters are asked for pair by pair: one pair's strata are enough
+            self._strata[pair_number] = pair_strata(self.rows, self.layout, i, j)
+        stratum_of_row = self._strata[pair_number]
+        a, b = divmod(table_position, int(self.layout.n_levels[j]) - 1)
+        return None if stratum_of_row is None else coupling_family(self.rows, stratum_of_row, i, a + 1, j, b + 1)
 
 
 def variances(terms: list[np.ndarray]) -> np.ndarray:
-    """Return the variances (layout.size,) of all parameters."""
+    """Return the variances (layout.size,) of all parameters, from the covariances of all tables."""
     return np.concatenate([t.diagonal() for t in terms])
 
 
@@ -158,72 +169,80 @@ def evidence(
     survey: SurveySample | None = None,
     is_effective: bool = False,
 ) -> Evidence:
-    """Return what the rows of a group say of its parameters.
+    """Return unpenalised estimates of the parameters of a group, with the test that each of them may have.
 
     Parameters
     ----------
     sample : Sample
+        Rows of the group.
     layout : Layout
     start : ndarray, shape (layout.size,)
-        Its fitted parameters, with whatever penalty.
+        The group's fitted parameters, with whatever penalty: the fit without one begins there.
     engine : Engine
-        Its method, which fits the rows without a penalty (see `Engine.unpenalised`); by default one that does so by
+        The method that fits the rows without a penalty (see `Engine.unpenalised`); by default one that does so by
         pseudo-likelihood.
     survey : SurveySample, optional
         The sampling design of the rows.
     is_effective : bool, default False
-        Whether rows have the weights of effective rows of a design already, so that its limits hold.
+        Whether the weights of rows already sum to the effective number of a sampling design (see `effective_rows`), so
+        that the limits `SURVEY_CELL` and `SURVEY_INFORMATION` hold.
     """
     if survey is not None:
         sample = effective_rows(sample)
     rows = sample.collapsed(layout.n_levels)
     kind = np.full(layout.size, Kind.ABSENT, dtype=np.int8)
     if not rows.n:
-        return Evidence(layout, rows, np.zeros(layout.size), None, [], kind, engine, survey)
-    wide = regressors(layout)
-    columns = 1.0 + wide.mask @ (wide.n_levels - 1)
-    enough = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * columns
-    sites = np.flatnonzero(enough & (layout.n_levels > 1))
+        return Evidence(
+            layout, rows, theta=np.zeros(layout.size), influence=None, terms=[], kind=kind, engine=engine, survey=survey
+        )
+    all_regressors = regressors(layout)
+    # of the log odds of a level of each site (m,): an intercept, and one for each non-reference level of a regressor
+    n_site_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
+    has_enough_rows = usable_weight(rows, layout) >= ROWS_PER_PARAMETER * n_site_parameters
+    sites = np.flatnonzero(has_enough_rows & (layout.n_levels > 1))
     theta, is_determined, influence = start, np.zeros(layout.size, dtype=bool), None
-    if enough.any():
+    if has_enough_rows.any():
         theta, is_determined, influence = engine.unpenalised(rows, layout, start, sites)
     terms, deviations = influence.terms(rows) if influence else [], None
-    cell, information = CELL, INFORMATION
+    least_cell, least_information = CELL, INFORMATION
     if survey is not None or is_effective:
-        cell, information = SURVEY_CELL, SURVEY_INFORMATION
+        least_cell, least_information = SURVEY_CELL, SURVEY_INFORMATION
     if survey is not None and influence:
         deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
-    is_fitted = np.repeat(enough, layout.n_levels - 1).astype(float)
-    all_of_them = from_sites(layout, np.broadcast_to(is_fitted[:, None], (layout.D, 1 + wide.D))) == 1.0
-    least, absent = cell_sizes(rows, layout)
-    expected = np.concatenate([np.full(layout.D, np.inf), least])
+    is_site_fitted = np.repeat(has_enough_rows, layout.n_levels - 1).astype(float)
+    # a coupling is a mean over the sites of its term: of 1 where the site is fitted, else 0, it is 1 if all are fitted
+    has_all_sites = (
+        from_sites(layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))) == 1.0
+    )
+    least_expected, is_absent = cell_sizes(rows, layout)
+    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
     kind[:] = Kind.WALD
-    kind[~all_of_them | (expected < cell)] = Kind.EXACT
+    kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
-        kind[variances(terms) > 1.0 / information] = Kind.EXACT
+        kind[variances(terms) > 1.0 / least_information] = Kind.EXACT
     if survey is not None and survey.df < 1:
         kind[:] = Kind.FEW
     if deviations is not None:
         kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
-    kind[crowded(layout) & (kind == Kind.EXACT)] = Kind.FEW
-    kind[all_of_them & ~is_determined] = Kind.UNBOUNDED
+    kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
+    kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
     counts = level_counts(rows, layout.n_levels)
-    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), absent])] = Kind.ABSENT
+    kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), is_absent])] = Kind.ABSENT
     return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
 
 
-def crowded(layout: Layout) -> np.ndarray:
-    """Return which parameters have no exact test.
+def lacks_exact_test(layout: Layout) -> np.ndarray:
+    """Return which parameters (layout.size,) have no exact test.
 
-    Couplings of three predictors and more, those for which it would fix too many predictors, and all parameters of a
-    model with structural zeros.
+    These are couplings of three predictors and more, couplings of pairs whose test would condition on more than
+    `MAX_HELD` predictors, and all parameters of a model with structural zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
-    degree = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
+    n_neighbours = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
     out = np.zeros(layout.size, dtype=bool)
-    out[layout.D : layout.pair_start[-1]] = np.repeat(degree > MAX_HELD, np.diff(layout.pair_start))
+    out[layout.D : layout.pair_start[-1]] = np.repeat(n_neighbours > MAX_HELD, np.diff(layout.pair_start))
     out[layout.pair_start[-1] :] = True
     return out
 
@@ -241,10 +260,10 @@ class Comparison:
         Covariance of every table; empty where nothing has a normal distribution.
     kind : ndarray of int8, shape (layout.size,)
     family : callable
-        Number of a parameter, and whether given a finite estimate, to its exact conditional distribution.
+        ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see `Evidence.family`.
     to_limits : callable, optional
-        Limits (layout.size,) of what `theta` estimates to those of the difference that is asked for, which has the same
-        sign; by default the two are the same.
+        ``to_limits(limits)`` turns limits (layout.size,) of what `theta` estimates into limits of the difference that
+        is asked for, which has the same sign; by default the two are the same.
     df : float
         Degrees of freedom of the covariances; infinity unless they are those of a sampling design.
     working : list of ndarray
@@ -262,7 +281,7 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """Distributions of the parameters that have an exact test."""
+        """Exact distributions of more than one value, by the number of the parameter: of those with an exact test."""
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)
@@ -282,9 +301,9 @@ class Comparison:
     def z(self) -> np.ndarray:
         """Estimate without a penalty over its standard error; nan without a Wald test."""
         z = np.full(self.layout.size, np.nan)
-        normal = self.verdict == Kind.WALD
-        if normal.any():
-            z[normal] = self.theta[normal] / np.sqrt(variances(self.terms)[normal])
+        is_wald = self.verdict == Kind.WALD
+        if is_wald.any():
+            z[is_wald] = self.theta[is_wald] / np.sqrt(variances(self.terms)[is_wald])
         return z
 
     @cached_property
@@ -297,17 +316,17 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Estimates without a penalty; nan without a test, or where it is of something else of the same sign."""
+        """Estimates without a penalty; nan without a test, or if `theta` only has the sign of what is asked for."""
         tested = self.verdict <= Kind.EXACT if self.to_limits is None else np.zeros(self.layout.size, dtype=bool)
         return np.where(tested, self.theta, np.nan)
 
     def limits(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the confidence limits of every parameter; nan where there is no test."""
         lower, upper = np.full((2, self.layout.size), np.nan)
-        normal = self.verdict == Kind.WALD
-        if normal.any():
-            half = t_quantile(0.5 + level / 2, self.df) * np.sqrt(variances(self.terms)[normal])
-            lower[normal], upper[normal] = self.theta[normal] - half, self.theta[normal] + half
+        is_wald = self.verdict == Kind.WALD
+        if is_wald.any():
+            half_width = t_quantile(0.5 + level / 2, self.df) * np.sqrt(variances(self.terms)[is_wald])
+            lower[is_wald], upper[is_wald] = (self.theta[is_wald] - half_width, self.theta[is_wald] + half_width)
         for k, family in self.exact.items():
             lower[k], upper[k] = family.limits(level)
         if self.to_limits is not None:
@@ -320,52 +339,58 @@ class Comparison:
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of those parameters of a table that have one; where none has, the smallest exact p-value
-            times their number, without a statistic. That takes no finite estimates: rows of which two levels never
-            go together, though expected to, tell of an interaction whatever its strength. Under a sampling design the
-            Wald test of the `working` covariance, corrected by Rao & Scott.
+            Joint Wald test of those parameters of a table that have one; `df` is their number. Where none has one, the
+            smallest exact p-value times the number `df` of exact tests, without a statistic. Exact tests need no finite
+            estimates: rows in which two levels never go together, though expected to, are evidence of an interaction
+            whatever its strength. Under a sampling design it is the Wald test of the `working` covariance, corrected by
+            Rao & Scott.
         words : ndarray of str
-            How it was tested, or why it was not.
+            How each table was tested, or why it was not.
         """
         layout, verdict = self.layout, self.verdict
         cuts = layout.cuts
-        normal = verdict == Kind.WALD
-        count = np.add.reduceat(np.append(normal, False), cuts[:-1]) * (np.diff(cuts) > 0)
-        statistic, p = np.full((2, len(count)), np.nan)
-        df = np.zeros(len(count), dtype=np.intp)
-        tested = np.flatnonzero(count)
-        chosen = [normal[cuts[k] : cuts[k + 1]] for k in tested]
-        parts = [self.theta[cuts[k] : cuts[k + 1]][c] for k, c in zip(tested, chosen, strict=True)]
-        blocks = [self.terms[k][np.ix_(c, c)] for k, c in zip(tested, chosen, strict=True)]
+        is_wald = verdict == Kind.WALD
+        # by table; for a table without parameters reduceat returns an entry of the next table
+        n_wald = np.add.reduceat(np.append(is_wald, False), cuts[:-1]) * (np.diff(cuts) > 0)
+        statistic, p = np.full((2, len(n_wald)), np.nan)
+        df = np.zeros(len(n_wald), dtype=np.intp)
+        tested = np.flatnonzero(n_wald)
+        masks = [is_wald[cuts[k] : cuts[k + 1]] for k in tested]
+        estimates = [self.theta[cuts[k] : cuts[k + 1]][mask] for k, mask in zip(tested, masks, strict=True)]
+        covariances = [self.terms[k][np.ix_(mask, mask)] for k, mask in zip(tested, masks, strict=True)]
         if self.working:
-            working = [self.working[k][np.ix_(c, c)] for k, c in zip(tested, chosen, strict=True)]
-            statistic[tested], df[tested], p[tested] = rao_scott_wald(parts, blocks, working, self.df)
+            working = [self.working[k][np.ix_(mask, mask)] for k, mask in zip(tested, masks, strict=True)]
+            statistic[tested], df[tested], p[tested] = rao_scott_wald(estimates, covariances, working, self.df)
         else:
-            statistic[tested], df[tested], p[tested] = wald(parts, blocks)
-        table_of = np.repeat(np.arange(len(count)), np.diff(cuts))
-        alone: dict[int, list[float]] = {}
-        for k in np.flatnonzero((count[table_of] == 0) & ~crowded(layout)):
+            statistic[tested], df[tested], p[tested] = wald(estimates, covariances)
+        table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))
+        exact_p_values: dict[int, list[float]] = {}
+        for k in np.flatnonzero((n_wald[table_of] == 0) & ~lacks_exact_test(layout)):
             family = self.family(int(k), False)
             if family is not None and len(family.log_c) > 1:
-                alone.setdefault(int(table_of[k]), []).append(family.p())
-        for at, exact_tests in alone.items():
-            p[at], df[at] = min(1.0, min(exact_tests) * len(exact_tests)), len(exact_tests)
-        return statistic, df, p, self._words(cuts, count, df)
+                exact_p_values.setdefault(int(table_of[k]), []).append(family.p())
+        for table, p_values in exact_p_values.items():
+            p[table], df[table] = min(1.0, min(p_values) * len(p_values)), len(p_values)
+        return statistic, df, p, self._describe_tests(cuts, n_wald, df)
 
-    def _words(self, cuts: np.ndarray, count: np.ndarray, df: np.ndarray) -> np.ndarray:
-        size = np.diff(cuts)
-        # what cannot be estimated is said of a table only if it is all there is
-        least = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])
-        kinds = np.where(size > 0, least, Kind.ABSENT)
-        kinds[(df > 0) & (count == 0)] = Kind.EXACT
+    def _describe_tests(self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray) -> np.ndarray:
+        """Return the `words` of `tables`.
+
+        `cuts` are those of the layout, `n_wald` counts each table's parameters with a Wald test, and `df` those tested.
+        """
+        sizes = np.diff(cuts)
+        # a table is said to be not estimable only if none of its parameters is: the least cautious kind stands for it
+        least_kind = np.minimum.reduceat(np.append(self.verdict, max(Kind)), cuts[:-1])
+        kinds = np.where(sizes > 0, least_kind, Kind.ABSENT)
+        kinds[(df > 0) & (n_wald == 0)] = Kind.EXACT
         words = np.array([kind.text for kind in Kind], dtype=object)[kinds]
         words[(kinds == Kind.WALD) & bool(self.working)] = "Rao-Scott"
-        for k in np.flatnonzero((df > 0) & (df < size)):
-            words[k] += f", {df[k]} of {size[k]}"
+        for k in np.flatnonzero((df > 0) & (df < sizes)):
+            words[k] += f", {df[k]} of {sizes[k]}"
         return words
 
 
 def of_group(group: Evidence) -> Comparison:
-    """Return the test of a group's own parameters."""
+    """Return the test of each parameter of one group against zero."""
     df = np.inf if group.survey is None else group.survey.df
     return Comparison(group.layout, group.theta, group.terms, group.kind, group.family, df=df, working=group.working)

@@ -1,6 +1,7 @@
 """Exact conditional distribution of one coupling or field, given the values of other predictors.
 
-A *stratum* is a set of rows that agree in the predictors that are conditioned on.
+A *stratum* is a set of rows that agree in the predictors that are conditioned on. The *neighbours* of a predictor are
+those that share a term with it.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from bbl.stats.exact import PowerSeries, hypergeometric
 
 __all__ = ["conditioning", "coupling_family", "field_family", "pair_strata", "strata"]
 
-MAX_HELD = 20  # predictors that are conditioned on
-MAX_SUPPORT = 20_000  # values of a conditional distribution
+MAX_HELD = 20  # most predictors that are conditioned on
+MAX_SUPPORT = 20_000  # most values that a conditional distribution may have
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
-    """Return the other neighbours of i or of j, whichever are fewer.
+    """Return the neighbours of i other than j, or those of j other than i, whichever are fewer.
 
     Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6).
     """
-    neighbours = layout.mask[[i, j]]
-    neighbours[:, [i, j]] = False
-    return np.flatnonzero(neighbours[int(neighbours[0].sum() > neighbours[1].sum())])
+    is_neighbour = layout.mask[[i, j]]
+    is_neighbour[:, [i, j]] = False
+    return np.flatnonzero(is_neighbour[int(is_neighbour[0].sum() > is_neighbour[1].sum())])
 
 
-def strata(codes: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """Return the number (n,) of each row's stratum; rows of a stratum have the same codes of the predictors `fixed`."""
-    if not len(fixed):
+def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
+    """Return the number (n,) of each row's stratum: its rows have equal codes of the predictors `conditioned`."""
+    if not len(conditioned):
         return np.zeros(len(codes), dtype=np.intp)
-    columns = np.ascontiguousarray(codes[:, fixed])
+    columns = np.ascontiguousarray(codes[:, conditioned])
     n_levels = columns.max(axis=0, initial=0).astype(np.int64) + 1
-    if np.log2(n_levels).sum() < 62.0:  # numbers are sorted faster than rows of bytes
+    if np.log2(n_levels).sum() < 62.0:  # a state has a number of 64 bits, and numbers are sorted faster than bytes
         row_keys = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
     else:
         row_keys = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
@@ -46,15 +47,15 @@ def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | 
     A row has no stratum if a value that defines it is missing, or if a predictor that shares a term of order three or
     more with i and j is away from its reference level, where the coupling differs. Returns None for over `MAX_HELD`.
     """
-    fixed = conditioning(layout, i, j)
-    if len(fixed) > MAX_HELD:
+    conditioned = conditioning(layout, i, j)
+    if len(conditioned) > MAX_HELD:
         return None
-    number = strata(sample.codes, fixed)
+    stratum_of_row = strata(sample.codes, conditioned)
     if layout.order > 2:  # the coupling is defined where the other predictors of such terms are at reference
-        number[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
+        stratum_of_row[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
-        number[sample.missing[:, [i, j, *fixed]].any(axis=1)] = -1
-    return number
+        stratum_of_row[sample.missing[:, [i, j, *conditioned]].any(axis=1)] = -1
+    return stratum_of_row
 
 
 def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, b: int) -> PowerSeries | None:
@@ -66,17 +67,18 @@ def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, 
     """
     at_a, at_b = sample.codes[:, i], sample.codes[:, j]
     is_used = ((at_a == 0) | (at_a == a)) & ((at_b == 0) | (at_b == b)) & (number >= 0)
-    at_a, at_b, w, number = at_a[is_used] == a, at_b[is_used] == b, sample.weights[is_used], number[is_used]
-    if not len(w):
+    at_a, at_b, weights, number = at_a[is_used] == a, at_b[is_used] == b, sample.weights[is_used], number[is_used]
+    if not len(weights):
         return None
-    last = int(number.max()) + 1
-    n11, rows, columns, n = (
-        np.bincount(number, cell_weights, last) for cell_weights in (w * (at_a & at_b), w * at_a, w * at_b, w)
+    n_strata = int(number.max()) + 1
+    n11, rows, columns, totals = (
+        np.bincount(number, cell_weights, n_strata)
+        for cell_weights in (weights * (at_a & at_b), weights * at_a, weights * at_b, weights)
     )
-    support = np.minimum(rows, columns) - np.maximum(0, rows + columns - n)
-    if not 0 < support.sum() < MAX_SUPPORT:
+    support_sizes = np.minimum(rows, columns) - np.maximum(0, rows + columns - totals)
+    if not 0 < support_sizes.sum() < MAX_SUPPORT:
         return None
-    return hypergeometric(n11, rows, columns, n)
+    return hypergeometric(n11, rows, columns, totals)
 
 
 def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries | None:
@@ -88,8 +90,9 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     is_used = ((codes == 0) | (codes == a)) & (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
         is_used &= ~sample.missing[:, [i, *neighbours]].any(axis=1)
-    n, t = float(sample.weights[is_used].sum()), float(sample.weights[is_used & (codes == a)].sum())
-    if not 0 < n < MAX_SUPPORT:
+    n_rows, n_at_level = float(sample.weights[is_used].sum()), float(sample.weights[is_used & (codes == a)].sum())
+    if not 0 < n_rows < MAX_SUPPORT:
         return None
-    k = np.arange(n + 1.0)
-    return PowerSeries(-gammaln(k + 1) - gammaln(n - k + 1), round(t), share=1.0)
+    counts = np.arange(n_rows + 1.0)
+    # logarithms of binomial coefficients, but for a constant
+    return PowerSeries(-gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0)

@@ -1,7 +1,9 @@
 """Covariances under a sampling design: of the estimates of a group, linearised or from refits to replicate weights.
 
-*Deviations*: a matrix E (u, size) with ``E'E`` the design covariance of the estimates. Its u rows are clusters or
-replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covariance of the estimates of two groups.
+*Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size` estimates. Its u rows are
+clusters or replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covariance of the estimates of two
+groups a and b. K is the number of groups. The *influence* of a row on an estimate is the derivative of the estimate by
+the weight of the row. A *survey* has its n rows in the order of the sample.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ __all__ = [
     "unpenalised_deviations",
 ]
 
-BLOCK = 2**22  # influences of rows on parameters that are held at a time
+MAX_INFLUENCES = 2**22  # entries of the (rows, parameters) matrix of influences that is in memory at a time
 
 
 def effective_rows(sample: Sample) -> Sample:
@@ -40,34 +42,38 @@ def effective_rows(sample: Sample) -> Sample:
 
 
 def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate from the influences (n, size) of its rows, per unit of weight."""
+    """Return the deviations (u, size) of an estimate, from the influences of rows on it summed over clusters.
+
+    ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows, per unit of their weights.
+    """
     plan = survey.plan
     check_memory(
         32.0 * plan.n_units * size,
         f"Totals of {size} parameters in {plan.n_units:,} clusters",
         "Fit fewer predictors or fewer interactions.",
     )
-    totals, first = np.zeros((plan.n_units, size)), 0
-    for chunk in rows.blocks(max(1, BLOCK // max(size, 1))):
-        plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[first : first + chunk.n], totals)
-        first += chunk.n
+    totals, offset = np.zeros((plan.n_units, size)), 0
+    for chunk in rows.blocks(max(1, MAX_INFLUENCES // max(size, 1))):
+        plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[offset : offset + chunk.n], totals)
+        offset += chunk.n
     return plan.deviations(totals, survey.rows)
 
 
 def replicated(
-    estimate: Callable[[Sample], np.ndarray], full: np.ndarray, rows: Sample, survey: SurveySample
+    estimate: Callable[[Sample], np.ndarray], full_estimate: np.ndarray, rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate `full` (size,) from estimates of rows reweighted by replicates.
+    """Return the deviations (u, size) of estimates from the rows reweighted by each of u replicates.
 
-    Replicates without rows, or without an estimate, count nothing, with a DataWarning.
+    ``estimate(rows)`` returns an estimate (size,), nan if there is none, and `full_estimate` (size,) is that from the
+    survey weights. Replicates without rows, or without an estimate, count nothing, with a DataWarning.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]
-    estimates = np.full((weights.shape[1], len(full)), np.nan)
-    for r in range(len(estimates)):
-        chosen = rows.weighted(weights[:, r])
-        if chosen.n:
-            estimates[r] = estimate(chosen)
+    estimates = np.full((weights.shape[1], len(full_estimate)), np.nan)
+    for replicate in range(len(estimates)):
+        reweighted = rows.weighted(weights[:, replicate])
+        if reweighted.n:
+            estimates[replicate] = estimate(reweighted)
     n_lost = int((~np.isfinite(estimates).all(axis=1)).sum())
     if n_lost:
         warnings.warn(
@@ -76,17 +82,21 @@ def replicated(
             DataWarning,
             stacklevel=2,
         )
-    return survey.replicates.deviations(estimates, full)
+    return survey.replicates.deviations(estimates, full_estimate)
 
 
 def penalised_deviations(
     influence: RowInfluence, rows: Sample, theta: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the fitted parameters `theta` of a group, with the influence of its rows."""
+    """Return the deviations (u, size) of the parameters `theta` (size,) of a group, fitted by `Engine.fit`.
+
+    `influence` is that of the group's `rows`, by which estimates are linearised if the design has no replicates.
+    """
     layout = influence.layout
 
-    def estimate(chosen: Sample) -> np.ndarray:
-        return engine.fit(engine.prepare(chosen.collapsed(layout.n_levels), layout), layout, start=theta).theta
+    def estimate(reweighted: Sample) -> np.ndarray:
+        """Return the parameters (size,) fitted to a replicate's rows."""
+        return engine.fit(engine.prepare(reweighted.collapsed(layout.n_levels), layout), layout, start=theta).theta
 
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)
@@ -96,12 +106,16 @@ def penalised_deviations(
 def unpenalised_deviations(
     influence: RowInfluence, rows: Sample, theta: np.ndarray, sites: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`."""
+    """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
+
+    `sites` are the predictors whose conditional distributions were fitted; others as in `penalised_deviations`.
+    """
     layout = influence.layout
 
-    def estimate(chosen: Sample) -> np.ndarray:
-        fitted, _, _ = engine.unpenalised(chosen.collapsed(layout.n_levels), layout, theta, sites)
-        return fitted
+    def estimate(reweighted: Sample) -> np.ndarray:
+        """Return the parameters (size,) fitted to a replicate's rows without a penalty."""
+        reweighted_theta, _, _ = engine.unpenalised(reweighted.collapsed(layout.n_levels), layout, theta, sites)
+        return reweighted_theta
 
     if survey.replicates is not None:
         return replicated(estimate, theta, rows, survey)
@@ -109,27 +123,32 @@ def unpenalised_deviations(
 
 
 def joint_deviations(
-    influence: JointInfluence, maximum: Callable[[Sample], JointInfluence], rows: Sample, survey: SurveySample
+    influence: JointInfluence, fit_unpenalised: Callable[[Sample], JointInfluence], rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, K, 1 + size) of the coefficients of groups that `maximum` fits together to rows."""
-    K, p = influence.coefficients.shape
+    """Return the deviations (u, K, 1 + size) of the coefficients of groups that are fitted together.
 
-    def estimate(chosen: Sample) -> np.ndarray:
-        if not chosen.group_totals(K).all():
-            return np.full(K * p, np.nan)
-        return maximum(chosen).coefficients.ravel()
+    ``fit_unpenalised(rows)`` fits them; `influence` is what it returned for the rows with their survey weights.
+    """
+    K, n_coefficients = influence.coefficients.shape
+
+    def estimate(reweighted: Sample) -> np.ndarray:
+        """Return the coefficients (K (1 + size),) fitted to a replicate's rows."""
+        if not reweighted.group_totals(K).all():  # the coefficients of a group without rows have no estimate
+            return np.full(K * n_coefficients, np.nan)
+        return fit_unpenalised(reweighted).coefficients.ravel()
 
     def influences(chunk: Sample) -> np.ndarray:
-        return influence(chunk).reshape(chunk.n, K * p) / influence.total
+        """Return the influences (n, K (1 + size)) of a chunk of rows, per unit of weight."""
+        return influence(chunk).reshape(chunk.n, K * n_coefficients) / influence.total
 
     if survey.replicates is None:
-        return linearised(influences, K * p, rows, survey).reshape(-1, K, p)
-    return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(-1, K, p)
+        return linearised(influences, K * n_coefficients, rows, survey).reshape(-1, K, n_coefficients)
+    return replicated(estimate, influence.coefficients.ravel(), rows, survey).reshape(-1, K, n_coefficients)
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, 1) of the logarithm of the total weight of the rows of a group."""
+    """Return the deviations (u, 1) of the logarithm of the total weight of `rows`, those of one group."""
     total = rows.total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)
-    return replicated(lambda chosen: np.log([chosen.total]), np.log([total]), rows, survey)
+    return replicated(lambda reweighted: np.log([reweighted.total]), np.log([total]), rows, survey)

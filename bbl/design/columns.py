@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -170,7 +171,7 @@ def column_factor(
             column=name,
         )
     if name in levels_by_name:
-        factor = levels_by_name[name]
+        factor = replace(levels_by_name[name], ordered=column.ordered)  # as R's factor(x, levels)
     else:
         # the declared order is unknown, and these need it
         if column.order_problem and (column.ordered or is_response or declared):

@@ -252,7 +252,7 @@ def test_options_that_do_not_go_together_are_refused(options, words):
 
 def test_an_order_that_nobody_declared_is_refused():
     data = table(60, ordered=False)
-    with pytest.raises(OptionError, match=r"pd\.Categorical\(values, levels, ordered=True\)"):
+    with pytest.raises(OptionError, match=r"an ordered pd\.Categorical, or give ordered='nominal'"):
         bbl.bbl("y ~ .", data, method="conditional", ordered="linear")
     assert bbl.bbl("y ~ .", data, method="conditional", ordered="cv").engine.ordered == "nominal"
     with pytest.raises(OptionError, match="give crossVal one of its codings"):

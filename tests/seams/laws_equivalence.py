@@ -113,12 +113,16 @@ def the_order_of_groups_does_not_matter(case: Case) -> None:
 
 @law(lambda case: True, cost=6)
 def the_order_of_levels_does_not_matter(case: Case) -> None:
-    """Levels of predictors in another order, so that another is the reference, give the same probabilities."""
+    """Levels of predictors in another order, so that another is the reference, give the same probabilities.
+
+    Where a method knows the order of levels, that is the other way round.
+    """
     blanks = (case.table.codes[build.kept_rows(case.s, case.table)] < 0).any(axis=0) & (case.s.missing == "level")
-    levels = {
-        name: list(case.rng.permutation(np.array([*own[: len(own) - blank], None], dtype=object)[:-1]))
-        for name, own, blank in zip(case.fit.labels.names, case.fit.labels.levels, blanks, strict=True)
-    }
+    knows_order = case.s.method == "auto" or case.s.options.get("ordered", "nominal") != "nominal"
+    levels = {}
+    for name, own, blank in zip(case.fit.labels.names, case.fit.labels.levels, blanks, strict=True):
+        listed = np.array([*own[: len(own) - blank], None], dtype=object)[:-1]
+        levels[name] = list(listed[::-1] if knows_order else case.rng.permutation(listed))
     same_predictions(case, case.refit(xlevels=levels), "order of levels")
 
 

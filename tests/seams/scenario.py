@@ -172,6 +172,9 @@ def draw(seed: int) -> Scenario:
         options["priors"] = [round(float(p), 3) + 0.01 for p in rng.dirichlet(np.full(K, 1.0))]
     assert style in NAME_STYLES
     scenario = dataclasses.replace(draft, options=options, **changes)
+    if scenario.method == "conditional" and "ordered" in kinds:  # by numbers of its own, so that other draws stay
+        of_order = np.random.default_rng([seed, 22])
+        options["ordered"] = str(of_order.choice(["nominal", "linear", "cumulative", "cv"], p=[0.3, 0.3, 0.3, 0.1]))
     return dataclasses.replace(scenario, **_draw_beside(scenario, np.random.default_rng([seed, 21])))
 
 

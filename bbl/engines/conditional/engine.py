@@ -170,8 +170,7 @@ class Conditional(Engine):
             return replace(self, ordered="nominal")
         raise OptionError(
             f"ordered={self.ordered!r} is of predictors with three or more levels that are declared to be in order, "
-            "and there are none. Declare them with pd.Categorical(values, levels, ordered=True), or give "
-            "ordered='nominal'.",
+            "and there are none. Declare them as an ordered pd.Categorical, or give ordered='nominal'.",
             argument="ordered",
         )
 

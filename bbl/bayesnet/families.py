@@ -146,20 +146,20 @@ class Families:
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
-                kernel.count(chunk.codes, unknown, chunk.response, chunk_weights, *self._cell_index, out)
+                kernel.add_counts(chunk.codes, unknown, chunk.response, chunk_weights, *self._cell_index, out)
         return out
 
     def spread(self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray) -> np.ndarray:
         """Return, for each cell (cells, K), the sum of `values` (n, K) over the rows that are in it."""
         out = self.zeros()
         if len(codes):
-            kernel.spread(codes, gaps(missing, codes), values, *self._cell_index, out)
+            kernel.add_to_cells(codes, gaps(missing, codes), values, *self._cell_index, out)
         return out
 
     def score(self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray) -> np.ndarray:
         """Add to each row of `out` (n, K) the entries of `table` (cells, K) for its families without missing values."""
         if len(codes):
-            kernel.score(codes, gaps(missing, codes), table, *self._cell_index, out)
+            kernel.add_from_cells(codes, gaps(missing, codes), table, *self._cell_index, out)
         return out
 
 

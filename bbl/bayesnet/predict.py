@@ -147,7 +147,7 @@ def _add_forest_sums(
     children_first = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
     has_message = np.zeros(m, dtype=np.uint8)  # scratch of the kernel
     forest = (children_first, parent, levels, stride, parent_stride, start, first_cell, message_start * K)
-    kernel.forest(codes, gaps(missing, codes), theta, *forest, scratch, has_message, out)
+    kernel.add_forest_sums(codes, gaps(missing, codes), theta, *forest, scratch, has_message, out)
 
 
 def _add_component_sums(

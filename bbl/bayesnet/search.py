@@ -123,7 +123,9 @@ class Validation:
                 else self._add_contributions(np.zeros_like(self.log_prior), new_units)
             )
             weight_right = np.zeros(len(self.fold_totals))
-            kernel.hits(unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, weight_right)
+            kernel.add_correct(
+                unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, weight_right
+            )
             out[position] = (weight_right / self.fold_totals).mean()
             if progress is not None:
                 progress()

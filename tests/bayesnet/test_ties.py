@@ -6,7 +6,7 @@ import pytest
 
 import bbl
 from bbl import networks
-from bbl._ext.network.families import hits
+from bbl._ext.network.families import add_correct
 from bbl.bayesnet.search import Validation
 from bbl.sklearn import BNClassifier
 from bbl.stats.ties import TIE
@@ -128,10 +128,10 @@ def test_searches_count_ties_as_the_first_class():
     for c in range(3):
         right = np.zeros(1)
         y, fold = np.full(500, c), np.zeros(500, dtype=np.intp)
-        hits(first, last, y, np.ones(500), fold, TIE, right)
+        add_correct(first, last, y, np.ones(500), fold, TIE, right)
         assert right[0] == (500 if c == 0 else 0)
     impossible, right = np.full((2, 2), -np.inf), np.zeros(1)
-    hits(impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right)
+    add_correct(impossible, impossible, np.array([0, 1]), np.ones(2), np.zeros(2, dtype=np.intp), TIE, right)
     assert right[0] == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import eigh
 
 from bbl._ext.pseudo import pseudo
-from bbl._ext.pseudo.plan import LEADING, leading_metric, widths
+from bbl._ext.pseudo.plan import N_LEADING, leading_metric, widths
 from bbl._ext.pseudo.pseudo import PseudoProblem, memory_estimate
 from tests.ext.test_pseudo import oracle
 
@@ -100,9 +100,9 @@ def test_leading_eigenvectors_are_lapacks():
     np.testing.assert_allclose(eigenvalues[:16], values[::-1][:16], rtol=0.01)
     assert len(eigenvalues) == D
     np.testing.assert_allclose(eigenvalues.sum(), values.sum(), rtol=1e-6)
-    V = project.transpose(1, 0, 2).reshape(D, LEADING)
-    np.testing.assert_allclose(V.T @ V, np.eye(LEADING), atol=1e-5)
-    np.testing.assert_array_equal(expand.transpose(0, 2, 1).reshape(D, LEADING), V)
+    V = project.transpose(1, 0, 2).reshape(D, N_LEADING)
+    np.testing.assert_allclose(V.T @ V, np.eye(N_LEADING), atol=1e-5)
+    np.testing.assert_array_equal(expand.transpose(0, 2, 1).reshape(D, N_LEADING), V)
     assert np.linalg.norm(V.T @ vectors[:, -8:]) ** 2 > 7.9
 
 

@@ -3,6 +3,7 @@ import numpy as np
 
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 
+# LAPACK takes all arguments by address and matrices in Fortran order
 ctypedef void (*syevr_t)(char *jobz, char *range, char *uplo, int *n, double *a, int *lda, double *vl, double *vu,
                          int *il, int *iu, double *abstol, int *m, double *w, double *z, int *ldz, int *isuppz,
                          double *work, int *lwork, int *iwork, int *liwork, int *info) noexcept nogil
@@ -11,20 +12,24 @@ ctypedef void (*potrf_t)(char *uplo, int *n, double *a, int *lda, int *info) noe
 
 
 cdef void *lapack_routine(str name) except NULL:
-    """Return the address of a routine of scipy's LAPACK."""
+    """Return the address of the routine `name` of scipy's LAPACK, which can be called without the GIL."""
     from scipy.linalg.cython_lapack import __pyx_capi__ as lapack
     return PyCapsule_GetPointer(lapack[name], PyCapsule_GetName(lapack[name]))
 
 
 def eigenvectors(double[:, ::1] matrix):
-    """Return eigenvalues (n,), rising, and eigenvectors (n, n), as columns, of a symmetric matrix; overwrite it."""
-    cdef int n = <int> matrix.shape[0], n_found = 0, info = 0, lwork = -1, liwork = -1, optimal_iwork, zero = 0
-    cdef double optimal_work, none = 0.0
+    """Return the eigenvalues (n,), rising, and the eigenvectors, the columns of an array (n, n), of a symmetric matrix.
+
+    The matrix (n, n) may be overwritten.
+    """
+    # a length of -1 asks for the best one; unused, zero: arguments that matter for some of the eigenvalues alone
+    cdef int n = <int> matrix.shape[0], n_found = 0, info = 0, lwork = -1, liwork = -1, best_liwork, zero = 0
+    cdef double best_lwork, unused = 0.0
     cdef double[::1] value, work
-    cdef double[:, ::1] vector
+    cdef double[:, ::1] vector  # an eigenvector in each row
     cdef int[::1] support, iwork
     cdef syevr_t syevr
-    if n < 512:
+    if n < 512:  # eigh is faster, and its workspace is small
         try:
             return np.linalg.eigh(matrix)
         except np.linalg.LinAlgError:  # dsyevd fails on some finite matrices with many eigenvalues of zero
@@ -34,12 +39,12 @@ def eigenvectors(double[:, ::1] matrix):
     # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
     syevr = <syevr_t> lapack_routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
-    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &n_found, &value[0],
-          &vector[0, 0], &n, &support[0], &optimal_work, &lwork, &optimal_iwork, &liwork, &info)
-    lwork, liwork = <int> optimal_work, optimal_iwork
+    syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &unused, &unused, &zero, &zero, &unused, &n_found, &value[0],
+          &vector[0, 0], &n, &support[0], &best_lwork, &lwork, &best_liwork, &liwork, &info)
+    lwork, liwork = <int> best_lwork, best_liwork
     work, iwork = np.empty(lwork), np.empty(liwork, dtype=np.intc)
     with nogil:
-        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &none, &none, &zero, &zero, &none, &n_found, &value[0],
+        syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &unused, &unused, &zero, &zero, &unused, &n_found, &value[0],
               &vector[0, 0], &n, &support[0], &work[0], &lwork, &iwork[0], &liwork, &info)
     if info or n_found < n:
         raise np.linalg.LinAlgError(f"no eigenvectors (LAPACK says {info})")
@@ -47,7 +52,7 @@ def eigenvectors(double[:, ::1] matrix):
 
 
 def inverse(double[:, ::1] matrix):
-    """Overwrite a symmetric positive definite matrix with its inverse, and return it."""
+    """Overwrite a symmetric positive definite matrix (n, n) with its inverse, and return it, as an array."""
     cdef int n = <int> matrix.shape[0], info = 0, i, j
     cdef potrf_t potrf = <potrf_t> lapack_routine("dpotrf"), potri = <potrf_t> lapack_routine("dpotri")
     with nogil:

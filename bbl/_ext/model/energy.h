@@ -1,12 +1,14 @@
-/* Energy of one row under K models: sums of fields h (D, K) and couplings J (D, D, K) of the row's columns. */
+/* Energy of one row of data under K models: the sum of the fields h (D, K) of the row's columns c, its non-reference
+   levels, and of the couplings J (D, D, K) of their pairs c < d. */
 #ifndef ENERGY_H
 #define ENERGY_H
 #include <stddef.h>
 
-/* Body of energy_row for K_ models, K_ constant so that the compiler unrolls the loops; LOOP_K = K_ */
-#define ENERGY_ROW(K_, LOOP_K)                                                          \
+/* Body of energy_row for a constant number K_ of models, so that the compiler unrolls the loops over models g and keeps
+   the sums in registers; ARRAY_K is K_ again, as the length of an array */
+#define ENERGY_ROW(K_, ARRAY_K)                                                         \
     do {                                                                                \
-        double energy[LOOP_K];                                                          \
+        double energy[ARRAY_K];                                                         \
         for (ptrdiff_t g = 0; g < K_; g++)                                              \
             energy[g] = 0.0;                                                            \
         for (ptrdiff_t p = 0; p < n_columns; p++) {                                     \
@@ -26,7 +28,7 @@
             energy_out[g] = energy[g];                                                  \
     } while (0)
 
-/* energy_row for any K */
+/* energy_row for any K: the same loops, with the sums in energy_out (K,) */
 static void energy_row_any(const double *h, const double *J, const ptrdiff_t *columns, ptrdiff_t n_columns,
                            ptrdiff_t D, ptrdiff_t K, double *energy_out)
 {
@@ -47,7 +49,8 @@ static void energy_row_any(const double *h, const double *J, const ptrdiff_t *co
     }
 }
 
-/* Write the energies of a row under K models to energy_out (K); columns (n_columns) rise, J may be NULL. */
+/* Write the energies of a row under K models to energy_out (K,); the row's columns (n_columns,)
+   rise. J is NULL for models without couplings. */
 static void energy_row(const double *h, const double *J, const ptrdiff_t *columns, ptrdiff_t n_columns, ptrdiff_t D,
                        ptrdiff_t K, double *energy_out)
 {

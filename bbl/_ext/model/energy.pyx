@@ -1,7 +1,7 @@
 """Energies of encoded rows, E(x) = sum_i h_i(x_i) + sum_{i<j} J_ij(x_i, x_j) + higher terms, under K models at once.
 
-(a) Reference levels add nothing, so that a row is the list of its columns: the D columns are the non-reference levels
-    of all m predictors, those of predictor i from start[i] on.
+(a) Reference levels, coded 0, add nothing, so that a row is the list of its *columns*: the D columns are the
+    non-reference levels of all m predictors, those of predictor i from start[i] on.
 (b) The couplings of all K models to a pair of columns lie side by side, ``J[c, d, :]`` with ``c < d``: one pass over
     the pairs of a row serves all models, and the inner loop over models is vectorised.
 (c) A term of three predictors and more is looked up in its table, the K values of a cell side by side.
@@ -26,7 +26,7 @@ def energies(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, const doub
              const double[:, :, ::1] J, Py_ssize_t[::1] columns, double[:, ::1] out):
     """Write the energies of codes (n, m) under K models, h (D, K) and J (D, D, K), to out (n, K).
 
-    J of shape (0, 0, K) stands for no couplings; columns (m,) is scratch.
+    J of shape (0, 0, K) stands for no couplings. columns (m,) is scratch for the columns of a row.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = h.shape[0], K = h.shape[1]
     cdef Py_ssize_t k, i, n_columns, first_row = 0, end_row
@@ -49,8 +49,9 @@ def add_terms(const code_t[:, ::1] codes, const int32_t[:, ::1] members, const P
               const Py_ssize_t[::1] first, const double[:, ::1] values, double[:, ::1] out):
     """Add the values of T terms of three predictors and more at codes (n, m) to the energies out (n, K).
 
-    ``members``, ``stride`` (T, order) and ``first`` (T,) give the predictors of each term, -1 after the last, and the
-    position of its cells in ``values`` (cells, K); see `bbl.model.higher.Higher`.
+    A term has the predictors members[t] (T, order), -1 after the last, and a table of values (cells, K) for each
+    combination of their non-reference levels: the cell of levels a is ``first[t] + sum of (a - 1) * stride[t]``, with
+    first (T,) and stride (T, order); see `bbl.model.higher.Higher`.
     """
     cdef Py_ssize_t n = codes.shape[0], T = members.shape[0], K = values.shape[1]
     cdef Py_ssize_t k, first_row = 0, end_row
@@ -66,17 +67,17 @@ def add_terms(const code_t[:, ::1] codes, const int32_t[:, ::1] members, const P
 cdef inline void add_terms_of_row(const code_t[:, ::1] codes, Py_ssize_t k, const int32_t[:, ::1] members,
                                   const Py_ssize_t[:, ::1] stride, const Py_ssize_t[::1] first,
                                   const double[:, ::1] values, Py_ssize_t K, double[:, ::1] out) noexcept nogil:
-    """Add the values of all terms at row k to out[k]; a term is 0 if one of its predictors is at level 0."""
-    cdef Py_ssize_t t, place, model, cell, code
+    """Add the values of all terms at row k of codes to out[k], as in `add_terms`; one at level 0 makes a term 0."""
+    cdef Py_ssize_t t, member, model, cell, code  # code: level of the term's predictor at hand; 0 ends the term
     for t in range(members.shape[0]):
         cell, code = first[t], 1
-        for place in range(members.shape[1]):
-            if members[t, place] < 0:
+        for member in range(members.shape[1]):
+            if members[t, member] < 0:
                 break
-            code = codes[k, members[t, place]]
+            code = codes[k, members[t, member]]
             if code == 0:
                 break
-            cell += (code - 1) * stride[t, place]
+            cell += (code - 1) * stride[t, member]
         if code:
             for model in range(K):
                 out[k, model] += values[cell, model]

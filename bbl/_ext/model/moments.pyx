@@ -1,8 +1,8 @@
 """Counts of levels and of pairs of levels in rows, and indicators of levels.
 
-(a) The D columns are the non-reference levels of all m predictors, those of predictor i from start[i] on. As bits, a
-    column has one bit for each row; the count of a pair of columns is the population count of their conjunction,
-    64 rows at a time, exact in integers.
+(a) The D *columns* are the non-reference levels of all m predictors, those of predictor i at start[i] ... start[i + 1]
+    - 1: none, if it has one level. As bits, a column has one bit for each row; the count of a pair of columns is the
+    population count of their conjunction, 64 rows, a word, at a time, exact in integers.
 (b) Words are taken in chunks, so that a chunk of all D columns stays in the second-level cache.
 """
 import numpy as np
@@ -23,24 +23,27 @@ ctypedef fused real_t:
     double
 
 
-cdef inline Py_ssize_t positive(int32_t code) noexcept nogil:
+cdef inline Py_ssize_t is_positive(int32_t code) noexcept nogil:
     """Return 1 if a code is above 0, else 0, without a branch, which would be mispredicted."""
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 
-cdef inline Py_ssize_t column(Py_ssize_t first, int32_t code) noexcept nogil:
-    """Return the column of a level of a predictor; the first column for level 0."""
-    return first + code - positive(code)
+cdef inline Py_ssize_t column_of(Py_ssize_t first, int32_t code) noexcept nogil:
+    """Return the column of level `code` of a predictor whose columns begin at `first`; `first` itself for level 0."""
+    return first + code - is_positive(code)
 
 
 def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1] out):
-    """Write 1 to `out` (n, D) at column ``start[i] + a - 1`` of row k where ``codes[k, i] == a >= 1``."""
+    """Write 1 to `out` (n, D), which is 0 elsewhere, at [k, start[i] + a - 1] where ``codes[k, i] == a >= 1``.
+
+    Shapes: codes (n, m), start (m + 1,).
+    """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
     with nogil:
         for k in range(n):
             for i in range(m):
                 if start[i] < start[i + 1]:
-                    out[k, column(start[i], codes[k, i])] = <real_t> positive(codes[k, i])
+                    out[k, column_of(start[i], codes[k, i])] = <real_t> is_positive(codes[k, i])
 
 
 def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double[::1] weights,
@@ -48,7 +51,8 @@ def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double
                  double[:, ::1] counts):
     """Add the weight of each row k to counts[y[k], start[i] + codes[k, i]] for every predictor i.
 
-    counts is (K, all levels), and start counts all levels. y (n,) and missing (n, m) may be None, for one group and no
+    counts (K, all levels) has a column for each level, and predictor i those from start[i] on, reference levels
+    included, unlike in the other functions. y (n,), the groups, and missing (n, m) may be None, for one group and no
     missing values. Missing values are not counted, or, if missing_is_level, counted as the last level. Rows are added
     in order, which fixes the rounding of the sums.
     """
@@ -65,30 +69,36 @@ def level_counts(const code_t[:, :] codes, const Py_ssize_t[::1] y, const double
 
 
 def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::1] bits):
-    """Set bit k of row ``start[i] + a - 1`` of `bits` (D, ceil(n/64)) where ``codes[k, i] == a >= 1``."""
+    """Set bit k of row ``start[i] + a - 1`` of `bits` (D, ceil(n/64)) where ``codes[k, i] == a >= 1``.
+
+    Bit k of a row is bit ``k % 64`` of its word ``k // 64``. Shapes: codes (n, m), start (m + 1,).
+    """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
     with nogil:
         for k in range(n):
             for i in range(m):
                 if start[i] < start[i + 1]:
-                    bits[column(start[i], codes[k, i]), k >> 6] |= <uint64_t> positive(codes[k, i]) << (k & 63)
+                    bits[column_of(start[i], codes[k, i]), k >> 6] |= <uint64_t> is_positive(codes[k, i]) << (k & 63)
 
 
 def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, double[:, ::1] counts, double weight=1.0):
-    """Add to counts (D, D) the number of rows that have both columns, times the common `weight` of the rows."""
+    """Add to counts (D, D), for each pair of columns, the number of rows with both, times the rows' common `weight`.
+
+    Shapes: codes (n, m), start (m + 1,).
+    """
     bits = np.zeros((counts.shape[0], (codes.shape[0] + 63) // 64), dtype=np.uint64)
     pack(codes, start, bits)
     pair_counts(bits, counts, weight)
 
 
 def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight):
-    """Add to counts (D, D) the number of bits that two rows of bits (D, words) share, times `weight`."""
-    cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk, first_word, n_words, c, d
-    cdef double shared
-    chunk = max(64, 65536 // max(D, 1))
+    """Add to counts (D, D), for each pair of rows of bits (D, words), the number of bits set in both times `weight`."""
+    cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk_words, first_word, n_words, c, d
+    cdef double shared  # bits set in both, times the weight
+    chunk_words = max(64, 65536 // max(D, 1))  # 512 KiB of all columns
     first_word = 0
     while first_word < words:
-        n_words = min(chunk, words - first_word)
+        n_words = min(chunk_words, words - first_word)
         with nogil:
             for c in range(D):
                 for d in range(c, D):

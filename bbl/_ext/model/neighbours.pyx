@@ -1,7 +1,8 @@
 """Numbers of similar rows: rows whose codes differ in few columns.
 
-A row is compared with 64 others at a time, column by column, with one count of agreements for each: the compiler adds
-all 64 by a few vector instructions. After every 32 columns it is given up if none of the 64 can be similar any more.
+A row is compared with a block of 64 others at a time, column by column, with one count of agreements for each: the
+compiler adds all 64 by a few vector instructions. After every 32 columns the block is given up if none of its rows can
+be similar any more.
 """
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,29 +13,32 @@ ctypedef fused code_t:
     int32_t
 
 cdef enum:
-    LANES = 64  # rows that a row is compared with at a time
-    COLUMNS = 32  # columns between two looks at the counts, which do not overflow meanwhile
-    TILE = 256  # rows that stay in the second-level cache while all blocks pass
+    LANES = 64  # rows of a block
+    COLUMNS_PER_CHECK = 32  # columns between two looks at the counts: less than 8 bits can count
+    TILE_ROWS = 256  # rows that stay in the second-level cache while they are compared with all blocks
 
 
 cdef bint may_be_similar(const code_t *row, const code_t *block, Py_ssize_t m, int32_t max_differences,
                          int32_t *n_same) noexcept nogil:
-    """Count the columns in which a row (m,) agrees with 64 others, `block` (m, 64); return 0 if none can be similar."""
-    cdef code_t count[LANES]
+    """Write to n_same (64,) in how many columns a row (m,) agrees with each of the 64 rows of a `block` (m, 64).
+
+    Returns False, with counts of the first columns alone, as soon as all 64 differ in more than max_differences.
+    """
+    cdef code_t count[LANES]  # agreements in columns first ... end - 1
     cdef Py_ssize_t first = 0, end, i, lane
-    cdef int32_t most
+    cdef int32_t most_same
     memset(n_same, 0, LANES * sizeof(int32_t))
     while first < m:
-        end = min(m, first + COLUMNS)
+        end = min(m, first + COLUMNS_PER_CHECK)
         memset(count, 0, LANES * sizeof(code_t))
         for i in range(first, end):
             for lane in range(LANES):
                 count[lane] += block[i * LANES + lane] == row[i]
-        most = 0
+        most_same = 0
         for lane in range(LANES):
             n_same[lane] += count[lane]
-            most = max(most, n_same[lane])
-        if end - most > max_differences:
+            most_same = max(most_same, n_same[lane])
+        if end - most_same > max_differences:
             return False
         first = end
     return True
@@ -42,17 +46,18 @@ cdef bint may_be_similar(const code_t *row, const code_t *block, Py_ssize_t m, i
 
 def count_neighbours(const code_t[:, ::1] rows, const code_t[:, :, ::1] blocks, const int64_t[::1] n_copies,
                      int32_t max_differences, int64_t[::1] n_neighbours, Py_ssize_t begin, Py_ssize_t end):
-    """Add to n_neighbours (n,) the copies of rows that differ from another in at most max_differences columns.
+    """Add to n_neighbours (n,), at each row, the number of rows that differ from it in 1 to max_differences columns.
 
-    Of the pairs of rows those whose first row is one of begin..end - 1. `rows` (n, m) are distinct, n_copies (n,) their
-    numbers; `blocks` (ceil(n / 64), m, 64) are the same rows, 64 to a block, with anything after the last.
+    `rows` (n, m) are distinct, and each counts n_copies (n,) times. Only pairs of rows k < j with k in begin ... end -
+    1 are compared, each once, for both. `blocks` (ceil(n / 64), m, 64) has the same rows as columns, 64 to a block,
+    with anything after the last.
     """
-    cdef Py_ssize_t n = rows.shape[0], m = rows.shape[1], first, k, b, lane, j
+    cdef Py_ssize_t n = rows.shape[0], m = rows.shape[1], first_row, k, b, lane, j
     cdef int32_t n_same[LANES]
-    for first in range(begin, end, TILE):
+    for first_row in range(begin, end, TILE_ROWS):
         with nogil:
-            for b in range(first // LANES, blocks.shape[0]):
-                for k in range(first, min(end, first + TILE, (b + 1) * LANES)):
+            for b in range(first_row // LANES, blocks.shape[0]):
+                for k in range(first_row, min(end, first_row + TILE_ROWS, (b + 1) * LANES)):
                     if not may_be_similar(&rows[k, 0], &blocks[b, 0, 0], m, max_differences, n_same):
                         continue
                     for lane in range(LANES):

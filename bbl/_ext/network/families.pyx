@@ -1,10 +1,11 @@
-"""Tables of the families of a Bayesian network classifier with K classes.
+"""Tables of the families of a Bayesian network classifier with K classes: counts, and sums of their entries.
 
-(a) A family is a variable with its parents, its scope; a cell is one combination of their codes. The cells of all
-    families lie one after the other in arrays (cells, K). A row has, in family f, the cell ``start[f] + sum over s
-    of codes[scope[s]] * stride[s]``, s running over ``first[f] <= s < first[f + 1]``.
-(b) A row with a missing variable of the scope is skipped by the family. `missing` (n, m) is 1 at missing codes, or has
-    no rows if none is missing. Shapes: codes (n, m); first (families + 1,); start (families,).
+(a) The *scope* of a *family* is a variable and its parents; a *cell* is one combination of their codes. The cells of
+    all families lie one after the other in arrays (cells, K). In family f, with the variables ``scope[s]`` for
+    ``first[f] <= s < first[f + 1]``, a row is in the cell ``start[f] + sum of codes[scope[s]] * stride[s]``.
+(b) A family skips the rows in which a variable of its scope is missing. `missing` (n, m) is 1 at missing codes, or has
+    no rows if none is missing. Shapes: codes (n, m) of n rows and m variables; first (families + 1,); scope and stride
+    (first[families],); start (families,).
 (c) Rows are taken in blocks, with a check for signals after each block.
 """
 from cpython.exc cimport PyErr_CheckSignals
@@ -17,7 +18,7 @@ ctypedef fused code_t:
     int32_t
 
 cdef enum:
-    BLOCK_CELLS = 1048576  # rows times families in a block of rows
+    BLOCK_CELLS = 1048576  # rows times families in a block of rows: about as many table look-ups between two checks
 
 cdef double RESCALE_BELOW = 1e-100  # largest entry below which a message is rescaled
 
@@ -25,7 +26,10 @@ cdef double RESCALE_BELOW = 1e-100  # largest entry below which a message is res
 cdef inline Py_ssize_t cell_of(const code_t *row, const uint8_t *is_missing, const Py_ssize_t *scope,
                                const Py_ssize_t *stride, Py_ssize_t first, Py_ssize_t end,
                                Py_ssize_t cell) noexcept nogil:
-    """Return `cell`, the start of a family, moved to the cell of a row; -1 if a variable of the scope is missing."""
+    """Return the cell of a row (m,) of codes in a family whose scope is at ``first <= s < end``; -1 if one is missing.
+
+    `cell` is the start of the family; `is_missing` (m,) is 1 at missing codes, or NULL if none is missing.
+    """
     cdef Py_ssize_t s
     for s in range(first, end):
         if is_missing != NULL and is_missing[scope[s]]:
@@ -46,10 +50,13 @@ cdef inline void add_entries(double *sums, const double *entries, Py_ssize_t K) 
             sums[c] += entries[c]
 
 
-def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ssize_t[::1] y,
-          const double[::1] weights, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
-          const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double[:, ::1] out):
-    """Add the weight of each row to out[cell, class] for its cell in every family; rows with y < 0 are skipped."""
+def add_counts(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ssize_t[::1] y,
+               const double[::1] weights, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
+               const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double[:, ::1] out):
+    """Add the weight of each row to out (cells, K) at its cell in every family and its class y, unless y < 0.
+
+    Shapes: y, weights (n,); the others as in the module's docstring.
+    """
     cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], k, f, cell, first_row = 0, end_row
     cdef Py_ssize_t block = max(1, BLOCK_CELLS // max(F, 1))
     cdef const uint8_t *is_missing = NULL
@@ -75,9 +82,10 @@ def count(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const Py_ss
 cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double *values, bint to_cells,
                    Py_ssize_t K, const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope,
                    const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double *out) except -1:
-    """Add values of rows to `out` at their cells in all families, or, unless `to_cells`, values of cells to rows.
+    """Add the values of rows to `out` at their cells in all families, or, unless `to_cells`, those of cells to rows.
 
-    values is (n, K) and out (cells, K) if `to_cells`, else values is (cells, K) and out (n, K).
+    With `to_cells`, values is (n, K) and out (cells, K), else values is (cells, K) and out (n, K). Returns 0; an
+    exception is a signal.
     """
     cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], k, f, cell, first_row = 0, end_row
     cdef Py_ssize_t block = max(1, BLOCK_CELLS // max(F, 1))
@@ -98,27 +106,28 @@ cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, co
     return 0
 
 
-def spread(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] values,
-           const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
-           const Py_ssize_t[::1] start, double[:, ::1] out):
+def add_to_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] values,
+                 const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
+                 const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add the values (n, K) of each row to out (cells, K) at its cell in every family."""
     if start.shape[0] and scope.shape[0] and codes.shape[0]:
         add_cells(codes, missing, &values[0, 0], True, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
-def score(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] table,
-          const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
-          const Py_ssize_t[::1] start, double[:, ::1] out):
+def add_from_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] table,
+                   const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
+                   const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add to each row of out (n, K) the entries of table (cells, K) at its cell in every family."""
     if start.shape[0] and scope.shape[0] and codes.shape[0]:
         add_cells(codes, missing, &table[0, 0], False, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
-cdef void absorb(double *product, const double *message, Py_ssize_t levels, Py_ssize_t K, bint is_first,
-                 double *log_scale) noexcept nogil:
-    """Multiply a message into the product (levels, K) of messages, or copy it if `is_first`.
+cdef void multiply_message(double *product, const double *message, Py_ssize_t levels, Py_ssize_t K, bint is_first,
+                           double *log_scale) noexcept nogil:
+    """Multiply a message (levels, K) into the product (levels, K) of the messages before, or copy it if `is_first`.
 
-    Against underflow, columns are divided by their largest entry if it is small; its log is added to log_scale (K).
+    Against underflow, columns are divided by their largest entry if it is small; its log is added to log_scale (K),
+    which becomes -inf if the entry is 0.
     """
     cdef Py_ssize_t level, c
     cdef double largest
@@ -136,23 +145,25 @@ cdef void absorb(double *product, const double *message, Py_ssize_t levels, Py_s
                 product[level * K + c] /= largest
 
 
-def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] table,
-           const Py_ssize_t[::1] order, const Py_ssize_t[::1] parent, const Py_ssize_t[::1] n_levels,
-           const Py_ssize_t[::1] stride, const Py_ssize_t[::1] parent_stride, const Py_ssize_t[::1] start,
-           const Py_ssize_t[::1] first_cell, const Py_ssize_t[::1] message_start, double[::1] scratch,
-           uint8_t[::1] has_message, double[:, ::1] out):
-    """Add to each row of out (n, K) the log of its sum over missing features, where a feature has at most one parent.
+def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const double[:, ::1] table,
+                    const Py_ssize_t[::1] order, const Py_ssize_t[::1] parent, const Py_ssize_t[::1] n_levels,
+                    const Py_ssize_t[::1] stride, const Py_ssize_t[::1] parent_stride, const Py_ssize_t[::1] start,
+                    const Py_ssize_t[::1] first_cell, const Py_ssize_t[::1] message_start, double[::1] scratch,
+                    uint8_t[::1] has_message, double[:, ::1] out):
+    """Add to out (n, K) the logs of the probabilities of each row summed over its missing features.
 
-    Families without missing variables are left to `score`. order lists the features i, every child before its parent p
-    (-1 at a root); x and z are their levels. table holds probabilities: the cell of a feature is ``start + stride *
-    code + parent_stride * code of the parent + first_cell``, first_cell (n,) being the start of the row's tables. The
-    first half of scratch holds, at message_start[i], the product of the messages (n_levels, K) of the children of i;
-    the second half holds the message that is being sent. has_message (m,) is scratch.
+    Features have at most one feature as a parent: they form a forest, through which messages are sent from children to
+    parents (belief propagation). Families without missing variables are left to `add_from_cells`. order (m,) lists the
+    features i, every child before its parent p = parent[i], -1 at a root; x and z are levels of i and of p. table
+    (cells, K) holds probabilities: the cell of feature i is ``start[i] + stride[i] * its code + parent_stride[i] * code
+    of p + first_cell[k]``, first_cell (n,) being the start of the tables for row k. The first half of scratch holds, at
+    message_start[i], the product of the messages (n_levels[i], K) of the children of i; the second half holds the
+    message that is being sent. has_message (m,) is scratch: whether i has received one in this row.
     """
     cdef Py_ssize_t n = codes.shape[0], F = order.shape[0], K = out.shape[1], k, position, i, p, x, z, c, cell
     cdef Py_ssize_t first_row = 0, end_row, block = max(1, BLOCK_CELLS // max(F, 1)), half = scratch.shape[0] // 2
-    cdef double *sent = NULL
-    cdef double *received
+    cdef double *sent = NULL  # the message to p, (n_levels[p], K)
+    cdef double *received  # product of the messages to i, (n_levels[i], K)
     cdef double total
     if not F:
         return
@@ -169,15 +180,16 @@ def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
                     cell = start[i] + first_cell[k]
                     received = &scratch[message_start[i]]
                     if not missing[k, i]:
-                        if p >= 0 and missing[k, p]:
+                        if p >= 0 and missing[k, p]:  # P(its code | z) for each level z of p
                             cell += stride[i] * codes[k, i]
                             for z in range(n_levels[p]):
                                 for c in range(K):
                                     sent[z * K + c] = table[cell + parent_stride[i] * z, c]
-                            absorb(&scratch[message_start[p]], sent, n_levels[p], K, not has_message[p], &out[k, 0])
+                            multiply_message(&scratch[message_start[p]], sent, n_levels[p], K, not has_message[p],
+                                             &out[k, 0])
                             has_message[p] = 1
-                    elif has_message[i]:  # without a message, its probabilities sum to 1
-                        if p >= 0 and missing[k, p]:
+                    elif has_message[i]:  # else the probabilities of i sum to 1
+                        if p >= 0 and missing[k, p]:  # sum over x of P(x | z) times the messages to i
                             for z in range(n_levels[p]):
                                 for c in range(K):
                                     sent[z * K + c] = 0.0
@@ -185,9 +197,10 @@ def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
                                     for c in range(K):
                                         sent[z * K + c] += (table[cell + stride[i] * x + parent_stride[i] * z, c]
                                                             * received[x * K + c])
-                            absorb(&scratch[message_start[p]], sent, n_levels[p], K, not has_message[p], &out[k, 0])
+                            multiply_message(&scratch[message_start[p]], sent, n_levels[p], K, not has_message[p],
+                                             &out[k, 0])
                             has_message[p] = 1
-                        else:
+                        else:  # p is known or i a root: the sum over x is a factor of the row's probability
                             if p >= 0:
                                 cell += parent_stride[i] * codes[k, p]
                             for c in range(K):
@@ -199,22 +212,23 @@ def forest(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const doub
         PyErr_CheckSignals()
 
 
-def hits(const double[:, ::1] unchanged, const double[:, ::1] changed, const Py_ssize_t[::1] y,
-         const double[::1] weights, const Py_ssize_t[::1] fold, double tie, double[::1] out):
-    """Add to out (folds,) the weight of the rows whose class y is the first largest of ``unchanged + changed`` (n, K).
+def add_correct(const double[:, ::1] unchanged, const double[:, ::1] changed, const Py_ssize_t[::1] y,
+                const double[::1] weights, const Py_ssize_t[::1] fold, double tie, double[::1] out):
+    """Add to out (folds,) the weight of the rows of each fold whose class y is predicted from their class scores.
 
-    Scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
+    The scores are ``unchanged + changed``, (n, K) each; y, weights and fold are (n,). The first class with the largest
+    score is predicted; scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
     """
     cdef Py_ssize_t n = unchanged.shape[0], K = unchanged.shape[1], k, c, predicted
-    cdef double largest
+    cdef double threshold  # least score that counts as the largest, once `tie` is off
     with nogil:
         for k in range(n):
-            largest = unchanged[k, 0] + changed[k, 0]
+            threshold = unchanged[k, 0] + changed[k, 0]
             for c in range(1, K):
-                largest = max(largest, unchanged[k, c] + changed[k, c])
-            largest -= tie * max(1.0, fabs(largest))
+                threshold = max(threshold, unchanged[k, c] + changed[k, c])
+            threshold -= tie * max(1.0, fabs(threshold))
             predicted = 0
-            while predicted < K - 1 and unchanged[k, predicted] + changed[k, predicted] < largest:
+            while predicted < K - 1 and unchanged[k, predicted] + changed[k, predicted] < threshold:
                 predicted += 1
             if predicted == y[k]:
                 out[fold[k]] += weights[k]

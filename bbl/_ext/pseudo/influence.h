@@ -1,19 +1,23 @@
-/* Inner loops of influence.pyx over the columns that are 1 in a row, for the widest vectors of this processor. */
+/* Sums of influence.pyx over the columns of a sparse design that are 1 in a row. This file chooses the widest vectors
+   that the processor runs; the loops are in influence_lanes.h, which is included once for each width.
+
+   A *site* is the predictor whose conditional distribution given the others is fitted, by q logits of its non-reference
+   levels. The *influence* of a row of data is its effect on the estimates of the site's p parameters. */
 #ifndef INFLUENCE_H
 #define INFLUENCE_H
 #include <stddef.h>
 #include "cpu.h"
 
-#define INFLUENCE_ROWS 32 /* rows whose influences are added at a time */
+#define INFLUENCE_ROWS 32 /* rows of data whose influences are added at a time */
 
 typedef struct {
-    ptrdiff_t n;            /* columns of `out`, one a row of data */
-    ptrdiff_t c, q, p;      /* columns and levels of the site, p = q c */
-    const double *inverse;  /* (p, p), of the Hessian */
-    const double *constant; /* (p,) */
-    const ptrdiff_t *index; /* (p,) rows of `out` */
-    const double *shares;   /* (p,) */
-    double *out;
+    ptrdiff_t n;                /* rows of data, columns of `out` */
+    ptrdiff_t c, q, p;          /* columns of the design and logits of the site; p = q c parameters, logit by logit */
+    const double *inverse;      /* (p, p), of the Hessian */
+    const double *offset;       /* (p,) subtracted from the influence of each row before it is weighted */
+    const ptrdiff_t *out_row;   /* (p,) row of `out` to which the influences on each parameter are added */
+    const double *factor;       /* (p,) by which the influences on each parameter are multiplied */
+    double *out;                /* (rows, n) */
 } influence_site;
 
 #ifdef CPU_X86
@@ -31,27 +35,33 @@ typedef struct {
 #define NAME(x) influence_##x
 #include "influence_lanes.h"
 
-static inline void add_pairs(const ptrdiff_t *ones, ptrdiff_t n_ones, const double *curvature, ptrdiff_t size,
-                             double *sums)
+/* Add the curvatures (size,) of one row of data to `sums` (c (c + 1) / 2, size), at every pair of columns that are both
+   1 in it: pair t >= u is row t (t + 1) / 2 + u of `sums`. active (n_active,) lists the row's columns that are 1. */
+static inline void add_curvatures_of_row(const ptrdiff_t *active, ptrdiff_t n_active, const double *curvature,
+                                         ptrdiff_t size, double *sums)
 {
 #ifdef CPU_X86
     if (cpu_runs(32)) {
-        influence_32_pairs(ones, n_ones, curvature, size, sums);
+        influence_32_add_to_pairs(active, n_active, curvature, size, sums);
         return;
     }
 #endif
-    influence_pairs(ones, n_ones, curvature, size, sums);
+    influence_add_to_pairs(active, n_active, curvature, size, sums);
 }
 
-static inline void add_rows(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows, const ptrdiff_t *ones,
-                            const ptrdiff_t *bounds, const double *residuals, const double *weights)
+/* Add the influences of rows first_row ... first_row + n_rows - 1 of the data, at most INFLUENCE_ROWS, to site->out.
+   `active` lists the columns that are 1 in these rows, row by row; those of the k-th of them are at active_start[k] ...
+   active_start[k + 1] - 1. residuals (n_rows, q) and weights (n_rows,) are those of these rows alone. */
+static inline void add_influences_of_rows(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows,
+                                          const ptrdiff_t *active, const ptrdiff_t *active_start,
+                                          const double *residuals, const double *weights)
 {
 #ifdef CPU_X86
     if (cpu_runs(32)) {
-        influence_32_rows(site, first_row, n_rows, ones, bounds, residuals, weights);
+        influence_32_add_rows(site, first_row, n_rows, active, active_start, residuals, weights);
         return;
     }
 #endif
-    influence_rows(site, first_row, n_rows, ones, bounds, residuals, weights);
+    influence_add_rows(site, first_row, n_rows, active, active_start, residuals, weights);
 }
 #endif

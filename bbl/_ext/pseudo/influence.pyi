@@ -1,4 +1,4 @@
-"""Signatures of the kernel of Hessians and influences."""
+"""Signatures of the kernel of Hessians, and of the influence of rows on pseudo-likelihood estimates."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ def add_influences(
     residuals: np.ndarray,
     weights: np.ndarray,
     inverse: np.ndarray,
-    constant: np.ndarray,
-    index: np.ndarray,
-    shares: np.ndarray,
+    offset: np.ndarray,
+    out_rows: np.ndarray,
+    factors: np.ndarray,
     out: np.ndarray,
 ) -> None: ...

@@ -1,8 +1,10 @@
-# Hessians of pseudo-likelihoods, and the influence of rows on their optima, by the few indicators that are 1 in a row.
-"""Sums over rows of a sparse design of zeros and ones, for standard errors of pseudo-likelihood estimates.
+# Influence: sums for standard errors of pseudo-likelihood estimates, over the few design columns that are 1 in a row.
+"""Hessians of pseudo-likelihoods, and the influence of rows of data on the estimates, from a sparse 0/1 design.
 
-`design` (n, D) holds the constant and the indicators of all predictors; `columns` (c,) those of one site, or of some
-sites, numbered 0, 1, ... A *site* is the predictor whose conditional distribution given the others is fitted.
+`design` (n, D) holds, for n rows of data, the intercept column and the indicators of all predictors' levels. `columns`
+(c,) are the columns of it that are used; a column is then numbered by its position in `columns`: 0, 1, ..., c - 1. A
+*site* is the predictor whose conditional distribution given the others is fitted; q is the number of its non-reference
+levels. The *influence* of a row is its effect on the estimates of the site's q c parameters.
 """
 from libc.stdlib cimport free, malloc
 
@@ -11,79 +13,88 @@ cdef extern from "influence.h" nogil:
     ctypedef struct influence_site:
         Py_ssize_t n, c, q, p
         const double *inverse
-        const double *constant
-        const Py_ssize_t *index
-        const double *shares
+        const double *offset
+        const Py_ssize_t *out_row
+        const double *factor
         double *out
-    void add_pairs(const Py_ssize_t *ones, Py_ssize_t n_ones, const double *curvature, Py_ssize_t size,
-                   double *sums)
-    void add_rows(const influence_site *site, Py_ssize_t first_row, Py_ssize_t n_rows, const Py_ssize_t *ones,
-                  const Py_ssize_t *bounds, const double *residuals, const double *weights)
+    void add_curvatures_of_row(const Py_ssize_t *active, Py_ssize_t n_active, const double *curvature, Py_ssize_t size,
+                               double *sums)
+    void add_influences_of_rows(const influence_site *site, Py_ssize_t first_row, Py_ssize_t n_rows,
+                                const Py_ssize_t *active, const Py_ssize_t *active_start, const double *residuals,
+                                const double *weights)
 
 
-cdef Py_ssize_t list_ones(const double *row, const Py_ssize_t[::1] columns, Py_ssize_t *ones) noexcept nogil:
-    """List the numbers of the columns that are 1 in a row, and return how many there are."""
-    cdef Py_ssize_t t, n = 0
-    for t in range(columns.shape[0]):
-        ones[n] = t
-        n += row[columns[t]] != 0.0
-    return n
+cdef Py_ssize_t list_active(const double *row, const Py_ssize_t[::1] columns, Py_ssize_t *active) noexcept nogil:
+    """Write the positions in `columns` (c,) of those that are 1 in a `row` (D,) of the design to `active`, room for c.
+
+    Returns how many there are.
+    """
+    cdef Py_ssize_t t, n_active = 0
+    for t in range(columns.shape[0]):  # without a branch: an entry is overwritten unless its column is 1
+        active[n_active] = t
+        n_active += row[columns[t]] != 0.0
+    return n_active
 
 
 def add_curvatures(const double[:, ::1] design, const Py_ssize_t[::1] columns, const double[:, ::1] curvatures,
                    double[:, ::1] sums):
-    """Add to `sums` (c (c + 1) / 2, s) those of the `curvatures` (n, s) of the rows in which two columns are 1.
+    """Add to `sums` (c (c + 1) / 2, s), for each pair of columns, the `curvatures` (n, s) of the rows where both are 1.
 
-    Columns t >= u have row ``t (t + 1) / 2 + u`` of `sums`.
+    Columns t >= u have row ``t (t + 1) / 2 + u`` of `sums`. The s curvatures of a row of data are, for instance, the
+    covariances ``p_a (1[a = b] - p_b)`` of each pair of levels of a site.
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], size = curvatures.shape[1]
-    cdef Py_ssize_t k, n_ones
-    cdef Py_ssize_t *ones
+    cdef Py_ssize_t k, n_active
+    cdef Py_ssize_t *active  # columns that are 1 in a row
     if curvatures.shape[0] != n or sums.shape[0] != c * (c + 1) // 2 or sums.shape[1] != size:
         raise ValueError("design, columns, curvatures and sums do not fit together")
     if n == 0 or size == 0:
         return
-    ones = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
-    if ones == NULL:
+    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
+    if active == NULL:
         raise MemoryError
     with nogil:
         for k in range(n):
-            n_ones = list_ones(&design[k, 0], columns, ones)
-            add_pairs(ones, n_ones, &curvatures[k, 0], size, &sums[0, 0])
-    free(ones)
+            n_active = list_active(&design[k, 0], columns, active)
+            add_curvatures_of_row(active, n_active, &curvatures[k, 0], size, &sums[0, 0])
+    free(active)
 
 
 def add_influences(const double[:, ::1] design, const Py_ssize_t[::1] columns, const double[:, ::1] residuals,
-                   const double[::1] weights, const double[:, ::1] inverse, const double[::1] constant,
-                   const Py_ssize_t[::1] index, const double[::1] shares, double[:, ::1] out):
-    """Add the influence of rows on the parameters of one site to `out` (., n).
+                   const double[::1] weights, const double[:, ::1] inverse, const double[::1] offset,
+                   const Py_ssize_t[::1] out_rows, const double[::1] factors, double[:, ::1] out):
+    """Add the influence of n rows of data on the q c parameters of one site to `out` (any number of rows, n).
 
-    With the `residuals` (n, q) of its levels, the `weights` (n,) of rows, and the `inverse` (q c, q c) of the Hessian,
-    the influence of a row is ``weight * (inverse (residual x design) - constant)``; element j, times ``shares[j]``, is
-    added to row ``index[j]`` of `out`.
+    With the `residuals` (n, q) of its levels, the `weights` (n,) of the rows, and the `inverse` (q c, q c) of its
+    Hessian, the influence of a row is ``weight * (inverse (residual x design) - offset)``, where `offset` (q c,) is the
+    same for all rows and ``residual x design`` is a Kronecker product, column by column within each level. Element j,
+    times ``factors[j]``, is added to row ``out_rows[j]`` of `out`.
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], q = residuals.shape[1], p = inverse.shape[0]
-    cdef Py_ssize_t block, first, n_rows, k
+    cdef Py_ssize_t block, first_row, n_rows, k
     cdef influence_site site
-    cdef Py_ssize_t *ones  # of the rows of a block, then where those of each row begin
-    cdef Py_ssize_t *bounds
-    if (p != q * c or inverse.shape[1] != p or constant.shape[0] != p or index.shape[0] != p or shares.shape[0] != p
+    cdef Py_ssize_t *active  # columns that are 1 in the rows of a block, row by row
+    cdef Py_ssize_t *active_start  # (INFLUENCE_ROWS + 1,) position in `active` at which each row begins
+    if (p != q * c or inverse.shape[1] != p or offset.shape[0] != p or out_rows.shape[0] != p or factors.shape[0] != p
             or residuals.shape[0] != n or weights.shape[0] != n or out.shape[1] != n):
         raise ValueError("the arrays of the site do not fit together")
     if n == 0 or p == 0:
         return
-    ones = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (INFLUENCE_ROWS * c + INFLUENCE_ROWS + 1))
-    if ones == NULL:
+    # one piece of memory for both arrays
+    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (INFLUENCE_ROWS * c + INFLUENCE_ROWS + 1))
+    if active == NULL:
         raise MemoryError
-    bounds = ones + INFLUENCE_ROWS * c
+    active_start = active + INFLUENCE_ROWS * c
     site.n, site.c, site.q, site.p, site.out = n, c, q, p, &out[0, 0]
-    site.inverse, site.constant, site.index, site.shares = &inverse[0, 0], &constant[0], &index[0], &shares[0]
+    site.inverse, site.offset, site.out_row, site.factor = &inverse[0, 0], &offset[0], &out_rows[0], &factors[0]
     with nogil:
         for block in range((n + INFLUENCE_ROWS - 1) // INFLUENCE_ROWS):
-            first = block * INFLUENCE_ROWS
-            n_rows = min(INFLUENCE_ROWS, n - first)
-            bounds[0] = 0
+            first_row = block * INFLUENCE_ROWS
+            n_rows = min(INFLUENCE_ROWS, n - first_row)
+            active_start[0] = 0
             for k in range(n_rows):
-                bounds[k + 1] = bounds[k] + list_ones(&design[first + k, 0], columns, ones + bounds[k])
-            add_rows(&site, first, n_rows, ones, bounds, &residuals[first, 0], &weights[first])
-    free(ones)
+                active_start[k + 1] = active_start[k] + list_active(&design[first_row + k, 0], columns,
+                                                                    active + active_start[k])
+            add_influences_of_rows(&site, first_row, n_rows, active, active_start, &residuals[first_row, 0],
+                                   &weights[first_row])
+    free(active)

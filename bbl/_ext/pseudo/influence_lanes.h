@@ -1,74 +1,80 @@
-/* Inner loops of influence.h for one width of vectors; see vector.h for LANES, TARGET and NAME. */
+/* Inner loops of influence.h for one width of vectors, which has the terms; see vector.h for LANES, TARGET and NAME. */
 #include "vector.h"
 
-/* Add the curvatures (size,) of a row to the sums of all pairs of its columns, pair t >= u at t (t + 1) / 2 + u. */
-TARGET static void NAME(pairs)(const ptrdiff_t *ones, ptrdiff_t n_ones, const double *curvature, ptrdiff_t size,
-                               double *sums)
+/* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) at all pairs t >= u of its `active`
+   (n_active,) columns, those that are 1, in rising order; pair (t, u) is row t (t + 1) / 2 + u of `sums`. */
+TARGET static void NAME(add_to_pairs)(const ptrdiff_t *active, ptrdiff_t n_active, const double *curvature,
+                                      ptrdiff_t size, double *sums)
 {
-    for (ptrdiff_t t = 0; t < n_ones; t++)
+    for (ptrdiff_t t = 0; t < n_active; t++)
         for (ptrdiff_t u = 0; u <= t; u++) {
-            double *total = sums + (ones[t] * (ones[t] + 1) / 2 + ones[u]) * size;
+            double *pair_sum = sums + (active[t] * (active[t] + 1) / 2 + active[u]) * size;
             ptrdiff_t s = 0;
             for (; s + LANES <= size; s += LANES)
-                vec_store(total + s, vec_load(total + s) + vec_load(curvature + s));
+                vec_store(pair_sum + s, vec_load(pair_sum + s) + vec_load(curvature + s));
             for (; s < size; s++)
-                total[s] += curvature[s];
+                pair_sum[s] += curvature[s];
         }
 }
 
-/* Add the influences of some rows on parameters first, ... stop - 1 to `out` at the first of the rows. `sums` holds
-   `width` numbers a row, the first of them of parameter `start`. */
-TARGET static inline void NAME(put)(const influence_site *site, ptrdiff_t first, ptrdiff_t stop, ptrdiff_t start,
-                                    ptrdiff_t width, ptrdiff_t n_rows, const double *sums, const double *weights,
-                                    double *out)
+/* Add the influences of n_rows rows of data on parameters first, ... stop - 1 to `out`, which is site->out moved to the
+   column of the first of these rows. products (n_rows, width) has, for the `width` parameters from products_first on,
+   the inverse Hessian times each row's residual x design. */
+TARGET static inline void NAME(add_parameters)(const influence_site *site, ptrdiff_t first, ptrdiff_t stop,
+                                               ptrdiff_t products_first, ptrdiff_t width, ptrdiff_t n_rows,
+                                               const double *products, const double *weights, double *out)
 {
     for (ptrdiff_t j = first; j < stop; j++) {
-        double *added = out + site->index[j] * site->n;
-        const double share = site->shares[j], constant = site->constant[j];
+        double *out_row = out + site->out_row[j] * site->n;
+        const double factor = site->factor[j], offset = site->offset[j];
         for (ptrdiff_t k = 0; k < n_rows; k++)
-            added[k] += share * weights[k] * (sums[k * width + j - start] - constant);
+            out_row[k] += factor * weights[k] * (products[k * width + j - products_first] - offset);
     }
 }
 
-/* Add the influences of at most INFLUENCE_ROWS rows to columns `first_row`, ... of `out`. Row k has the columns `ones`
-   between its two `bounds`, `residuals` (n_rows, q) of the levels, and a weight. A few parameters at a time, of all
-   rows: their part of the inverse stays in the first cache, their sums in registers. */
-TARGET static void NAME(rows)(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows, const ptrdiff_t *ones,
-                              const ptrdiff_t *bounds, const double *residuals, const double *weights)
+/* Add the influences of n_rows <= INFLUENCE_ROWS rows of data to columns first_row, ... of site->out. Row k of these
+   has the columns active[active_start[k]] ... active[active_start[k + 1] - 1] that are 1, residuals (n_rows, q) and
+   weights (n_rows,). Parameters are taken 4 LANES at a time, for all rows: their columns of the inverse stay in the
+   first-level cache, their sums in registers. */
+TARGET static void NAME(add_rows)(const influence_site *site, ptrdiff_t first_row, ptrdiff_t n_rows,
+                                  const ptrdiff_t *active, const ptrdiff_t *active_start, const double *residuals,
+                                  const double *weights)
 {
     const ptrdiff_t p = site->p, c = site->c, q = site->q;
-    double sums[INFLUENCE_ROWS * 4 * LANES];
+    double products[INFLUENCE_ROWS * 4 * LANES]; /* (n_rows, 4 LANES) inverse Hessian times residual x design */
     ptrdiff_t first = 0;
     for (; p >= 4 * LANES && first < p; first += 4 * LANES) {
-        const ptrdiff_t start = first + 4 * LANES <= p ? first : p - 4 * LANES; /* the last may overlap another */
+        /* the last 4 LANES parameters may overlap the ones before; those from `first` on are added */
+        const ptrdiff_t start = first + 4 * LANES <= p ? first : p - 4 * LANES;
         for (ptrdiff_t k = 0; k < n_rows; k++) {
-            double *at = sums + k * 4 * LANES;
+            double *row_products = products + k * 4 * LANES;
             vec sum_0 = vec_fill(0.0), sum_1 = sum_0, sum_2 = sum_0, sum_3 = sum_0;
             for (ptrdiff_t a = 0; a < q; a++) {
-                const vec r = vec_fill(residuals[k * q + a]);
-                for (ptrdiff_t t = bounds[k]; t < bounds[k + 1]; t++) {
-                    const double *row = site->inverse + (a * c + ones[t]) * p + start;
-                    sum_0 += r * vec_load(row);
-                    sum_1 += r * vec_load(row + LANES);
-                    sum_2 += r * vec_load(row + 2 * LANES);
-                    sum_3 += r * vec_load(row + 3 * LANES);
+                const vec residual = vec_fill(residuals[k * q + a]);
+                for (ptrdiff_t t = active_start[k]; t < active_start[k + 1]; t++) {
+                    const double *inverse_row = site->inverse + (a * c + active[t]) * p + start;
+                    sum_0 += residual * vec_load(inverse_row);
+                    sum_1 += residual * vec_load(inverse_row + LANES);
+                    sum_2 += residual * vec_load(inverse_row + 2 * LANES);
+                    sum_3 += residual * vec_load(inverse_row + 3 * LANES);
                 }
             }
-            vec_store(at, sum_0);
-            vec_store(at + LANES, sum_1);
-            vec_store(at + 2 * LANES, sum_2);
-            vec_store(at + 3 * LANES, sum_3);
+            vec_store(row_products, sum_0);
+            vec_store(row_products + LANES, sum_1);
+            vec_store(row_products + 2 * LANES, sum_2);
+            vec_store(row_products + 3 * LANES, sum_3);
         }
-        NAME(put)(site, first, start + 4 * LANES, start, 4 * LANES, n_rows, sums, weights, site->out + first_row);
+        NAME(add_parameters)(site, first, start + 4 * LANES, start, 4 * LANES, n_rows, products, weights,
+                             site->out + first_row);
     }
-    for (; first < p; first++) {
+    for (; first < p; first++) { /* one by one where there are fewer than 4 LANES parameters */
         for (ptrdiff_t k = 0; k < n_rows; k++) {
-            sums[k] = 0.0;
+            products[k] = 0.0;
             for (ptrdiff_t a = 0; a < q; a++)
-                for (ptrdiff_t t = bounds[k]; t < bounds[k + 1]; t++)
-                    sums[k] += residuals[k * q + a] * site->inverse[(a * c + ones[t]) * p + first];
+                for (ptrdiff_t t = active_start[k]; t < active_start[k + 1]; t++)
+                    products[k] += residuals[k * q + a] * site->inverse[(a * c + active[t]) * p + first];
         }
-        NAME(put)(site, first, first + 1, first, 1, n_rows, sums, weights, site->out + first_row);
+        NAME(add_parameters)(site, first, first + 1, first, 1, n_rows, products, weights, site->out + first_row);
     }
 }
-#include "vector.h"
+#include "vector.h" /* undefine the names of this width */

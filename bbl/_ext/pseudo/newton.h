@@ -3,7 +3,8 @@
    Terms: a *site* is the predictor whose conditional distribution given the others is fitted; its q = L - 1
    non-reference levels are the logits of a multinomial regression. Its C *columns* are the constant (c = 0) and the
    indicators of the non-reference levels of its neighbours (c >= 1). Parameters x (q C,): x[a * C + c] is the
-   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise.
+   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise. In the code a, b count
+   logits, c, d columns, k rows, t, u active columns of a row, and w is a weight.
 
    (a) A row is stored as the list of its *active* columns, those with indicator 1: the constant and one column for each
        neighbour at a non-reference level. With s active columns a row costs q^2 s^2 / 2 operations in the Hessian
@@ -25,8 +26,8 @@
 #define NEWTON_ARMIJO 1e-4     /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
 #define NEWTON_ROUNDING 1e-13  /* relative rounding error of the objective */
 #define NEWTON_PIVOT 1e-14     /* least Cholesky pivot, relative to the diagonal entry */
-#define NEWTON_RIDGE 1e-13     /* first ridge, relative to the mean diagonal entry of the Hessian */
-#define NEWTON_HALVINGS 50     /* most trial points of a line search */
+#define NEWTON_RIDGE 1e-13     /* first ridge that is tried, relative to the mean diagonal entry of the Hessian */
+#define NEWTON_HALVINGS 50     /* most trial points of a line search, each with half the step of the one before */
 
 typedef struct {
     ptrdiff_t n, q, C, n_params; /* rows, logits, columns, q * C */
@@ -35,44 +36,46 @@ typedef struct {
     const int32_t *response;    /* (n,) level of the site in each row */
     const double *weight;       /* (n,) row weights */
     double total;               /* sum of the row weights */
-    double mix;                 /* weight of the uniform distribution in the target of each row (pseudocount) */
+    double uniform_share;       /* weight of the uniform distribution in the target of each row (pseudocount) */
     const double *penalty;      /* (C,) ridge penalty of each column's coefficients */
     const double *linear;       /* (q C,) <x, linear> is subtracted from the objective; or NULL */
-    const double *metric;       /* (C, C) Q of the penalty x' (M (x) Q) x / 2, M = I - 1 1'/L (q, q); or NULL */
+    const double *Q;            /* (C, C) of the zero-sum penalty x' (M (x) Q) x / 2, M = I - 1 1'/L (q, q); or NULL */
 } newton_site;
 
-/* Add the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, M = I - 1 1'/L, to the gradient (q C,) and, unless H_out is
-   NULL, to the lower triangle of the Hessian (q C, q C); return the penalty's value. */
+/* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels, with
+   M = I - 1 1'/L; add its derivatives to the gradient g_out (q C,) and, unless H_out is NULL, to the lower triangle of
+   the Hessian H_out (q C, q C). */
 static double newton_add_zero_sum_penalty(const newton_site *s, const double *x, double *g_out, double *H_out)
 {
     const ptrdiff_t q = s->q, C = s->C;
     double value = 0.0;
     for (ptrdiff_t c = 0; c < C; c++) {
-        const double *Q = s->metric + c * C;
-        double mean = 0.0; /* of Q x_a over all L levels a; x_0 = 0 */
+        const double *Q_row = s->Q + c * C;
+        double mean = 0.0; /* of <Q_row, x_a> over all L levels a; level 0 adds nothing to the sum */
         for (ptrdiff_t a = 0; a < q; a++)
             for (ptrdiff_t d = 0; d < C; d++)
-                mean += Q[d] * x[a * C + d] / (double)(q + 1);
+                mean += Q_row[d] * x[a * C + d] / (double)(q + 1);
         for (ptrdiff_t a = 0; a < q; a++) {
             double slope = -mean;
             for (ptrdiff_t d = 0; d < C; d++)
-                slope += Q[d] * x[a * C + d];
+                slope += Q_row[d] * x[a * C + d];
             value += 0.5 * x[a * C + c] * slope;
             g_out[a * C + c] += slope;
-            for (ptrdiff_t b = 0; H_out && b <= a; b++)
+            for (ptrdiff_t b = 0; H_out && b <= a; b++) /* row (a, c) up to the diagonal */
                 for (ptrdiff_t d = 0; d < (b < a ? C : c + 1); d++)
-                    H_out[(a * C + c) * s->n_params + b * C + d] += ((a == b) - 1.0 / (double)(q + 1)) * Q[d];
+                    H_out[(a * C + c) * s->n_params + b * C + d] += ((a == b) - 1.0 / (double)(q + 1)) * Q_row[d];
         }
     }
     return value;
 }
 
-/* Return the objective at x (q C,); write the gradient g_out (q C,) and, unless H_out is NULL, the lower triangle of
-   the Hessian H_out (q C, q C). prob (q,) is scratch. */
+/* Return the objective at x (q C,); write its gradient g_out (q C,) and, unless H_out is NULL, the lower triangle of
+   its Hessian H_out (q C, q C). prob (q,) is scratch: the logits, then the probabilities of a row's levels 1 ... q. */
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
     const ptrdiff_t q = s->q, C = s->C, p = s->n_params;
-    const double target_y = 1.0 - s->mix, target_all = s->mix / (double)(q + 1); /* observed level; every level */
+    /* the target probability is target_all for every level, and target_y more for the observed level */
+    const double target_y = 1.0 - s->uniform_share, target_all = s->uniform_share / (double)(q + 1);
     double f = 0.0;
     memset(g_out, 0, sizeof(double) * (size_t)p);
     if (H_out)
@@ -82,7 +85,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
         const ptrdiff_t n_active = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
         const int32_t y = s->response[k];
-        double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0;
+        double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0; /* with the logit 0 of level 0 */
         for (ptrdiff_t a = 0; a < q; a++) {
             double logit = 0.0;
             for (ptrdiff_t t = 0; t < n_active; t++)
@@ -118,34 +121,35 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
     }
     for (ptrdiff_t a = 0; a < q; a++)
         for (ptrdiff_t c = 0; c < C; c++) {
-            const ptrdiff_t k = a * C + c;
+            const ptrdiff_t i = a * C + c;
             const double lambda = s->penalty[c];
-            f += 0.5 * lambda * x[k] * x[k];
-            g_out[k] += lambda * x[k];
+            f += 0.5 * lambda * x[i] * x[i];
+            g_out[i] += lambda * x[i];
             if (s->linear) {
-                f -= s->linear[k] * x[k];
-                g_out[k] -= s->linear[k];
+                f -= s->linear[i] * x[i];
+                g_out[i] -= s->linear[i];
             }
             if (!H_out)
                 continue;
-            H_out[k * p + k] += lambda;
+            H_out[i * p + i] += lambda;
             for (ptrdiff_t b = 0; b < a; b++) /* blocks (a, b < a) are symmetric: fill their upper half */
                 for (ptrdiff_t d = 0; d < c; d++)
-                    H_out[(a * C + d) * p + b * C + c] = H_out[k * p + b * C + d];
+                    H_out[(a * C + d) * p + b * C + c] = H_out[i * p + b * C + d];
         }
-    return s->metric ? f + newton_add_zero_sum_penalty(s, x, g_out, H_out) : f;
+    return s->Q ? f + newton_add_zero_sum_penalty(s, x, g_out, H_out) : f;
 }
 
-/* Solve (H + ridge I) d = -g for d_out (p,) by Cholesky; only the lower triangle of H (p, p) is read. U (p, p) gets
-   the upper factor, so that the inner loops run along rows. Return 1, or 0 if a pivot is not positive. */
+/* Solve (H + ridge I) d = -g for d_out (p,) by the Cholesky factorisation U' U; only the lower triangle of H (p, p) is
+   read. The upper triangle of U (p, p) is written, so that the inner loops run along its rows. Return 1, or 0 if a
+   pivot is not positive. */
 static int newton_cholesky(const double *H, double ridge, const double *g, double *U, double *d_out, ptrdiff_t p)
 {
-    double *row = d_out; /* row i of the lower factor while U is computed */
+    double *row = d_out; /* row i of the lower factor U', the column i of U, while U is computed */
     for (ptrdiff_t i = 0; i < p; i++) {
         ptrdiff_t t = 0;
         memcpy(row, H + i * p, sizeof(double) * (size_t)(i + 1));
         row[i] += ridge;
-        for (; t + 1 < i; t += 2) {
+        for (; t + 1 < i; t += 2) { /* entries t and t + 1 at once: half the passes over the rest of the row */
             const double *u = U + t * p, *v = u + p;
             const double a = row[t] /= u[t], b = row[t + 1] = (row[t + 1] - a * u[t + 1]) / v[t + 1];
             for (ptrdiff_t j = t + 2; j < i; j++)
@@ -162,7 +166,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
         for (t = 0; t <= i; t++)
             U[t * p + i] = row[t];
     }
-    for (ptrdiff_t i = 0; i < p; i++)
+    for (ptrdiff_t i = 0; i < p; i++) /* U is complete: solve U' z = -g, then U d = z */
         d_out[i] = -g[i];
     for (ptrdiff_t t = 0; t < p; t++) {
         const double *u = U + t * p, v = d_out[t] /= u[t];
@@ -178,7 +182,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
     return 1;
 }
 
-/* Euclidean norm of v (n,) */
+/* Return the Euclidean norm of v (n,) */
 static double newton_norm(const double *v, ptrdiff_t n)
 {
     double s = 0.0;
@@ -187,8 +191,9 @@ static double newton_norm(const double *v, ptrdiff_t n)
     return sqrt(s);
 }
 
-/* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` or `itmax`
-   steps were taken. scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
+/* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` and one more
+   step was taken, see (b), or `itmax` steps were. Write the objective, its gradient norm and the number of steps.
+   scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
 static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
                         double *value_out, double *grad_norm_out, int32_t *n_iter_out)
 {
@@ -202,6 +207,7 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         int accepted = 0;
         for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
+        /* 1e-300: so that the ridge is positive, and tenfold larger each time, even for H = 0 */
         while (!newton_cholesky(H, ridge, g, U, d, p) && isfinite(ridge) && isfinite(trace))
             ridge = ridge == 0.0 ? NEWTON_RIDGE * trace / (double)p + 1e-300 : 10.0 * ridge;
         for (ptrdiff_t i = 0; i < p; i++)
@@ -214,12 +220,12 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
             accepted = isfinite(f_new) && isfinite(norm_new)
                 && (f_new <= f + NEWTON_ARMIJO * step * slope
                     || (f_new <= f + NEWTON_ROUNDING * fabs(f) && norm_new < norm));
-            if (tolerance_met && n_halved == 0)
+            if (tolerance_met && n_halved == 0) /* the additional step is taken as a whole or not at all */
                 break;
         }
         if (!accepted) {
             status = tolerance_met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
-            f = newton_evaluate(s, x, g, NULL, prob);
+            f = newton_evaluate(s, x, g, NULL, prob); /* at x again: no trial point was accepted */
             break;
         }
         const int norm_halved = norm_new < 0.5 * norm;
@@ -229,13 +235,14 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         ++*n_iter_out;
         if (tolerance_met || (norm == 0.0)) {
             status = SOLVER_CONVERGED;
-            if (!norm_halved || norm < 1e-14) /* rounding: further steps gain nothing */
+            if (!norm_halved || norm < 1e-14) /* the gradient is rounding error: further steps gain nothing */
                 break;
         }
         tolerance_met = tolerance_met || norm <= tolerance;
     }
     *value_out = f;
     *grad_norm_out = norm;
+    /* the additional step may have raised the norm above the tolerance again */
     return norm <= tolerance ? SOLVER_CONVERGED : status == SOLVER_CONVERGED ? SOLVER_STUCK : status;
 }
 #endif

@@ -1,11 +1,13 @@
 # Pseudo plan: how the rows of a pseudo-likelihood problem are laid out for its kernel, and which metric pays.
-"""Choices before a pseudo-likelihood problem is prepared: vector width, sizes, metric; its codes column by column.
+"""Choices for a pseudo-likelihood problem: vector width, sizes, metric; and the arrays of codes and metric themselves.
 
 n rows of m predictors with `n_levels` (m,) levels; a *column* is the indicator of a non-reference level, D in all. A
 *site* is a predictor whose conditional distribution given the others is fitted; *lanes* sites share a vector. A
 *composite* is a run of predictors coded as one joint variable. The *metric* of the optimiser is an approximate inverse
-Hessian, made from the covariance (D, D) of the columns. A matrix in *panels* of eight has the shape (K, D, 8): panel k
-holds its columns 8 k ... 8 k + 7, padded with zeros. Cases are those of ``python -m benchmarks.run --suite fit``.
+Hessian, made from the covariance (D, D) of the columns: from all its eigenvectors (*kronecker*), from the *leading*
+ones alone, or, in *wide* problems, those of many columns, from its inverse. A matrix in *panels* of eight has the shape
+(K, D, 8): panel k holds its columns 8 k ... 8 k + 7, padded with zeros. Cases in parentheses are those of
+``python -m benchmarks.run --suite fit`` whose times the value depends on.
 """
 import numpy as np
 
@@ -29,14 +31,14 @@ cdef enum:
     TILE_ROWS = 256  # rows that are transposed at a time: they stay in the first-level cache
 
 LANES = {"avx512": 8, "avx2": 4, "sse2": 2, "plain": 1}  # doubles in a vector; sse2 stands for any vectors of 128 bits
-LEADING = 32  # eigenvectors of the covariance where only the leading ones are used, a multiple of eight (case family)
-SUBSPACE, POWERS = 40, 4  # vectors with which they are found, and multiplications by the covariance: 1 % is enough
-LEAST_COMMON = 1.0  # largest eigenvalue up to which they save nothing: W4 has .7, related rows have 1.2 to 5 (family)
-MOST_LOGITS = 40  # logits of a predictor up to which they are used: the kernel's PSEUDO_MAX_ROTATED
-LEAST_RIDGE = 1e-5  # with which a covariance is inverted, as a share of its mean eigenvalue: digits of a float
-SOLVED_AT_ONCE = 256  # blocks of the inverse covariance that are solved in one call, which bounds the memory
+N_LEADING = 32  # eigenvectors of the covariance where only the leading ones are used, a multiple of eight (case family)
+SUBSPACE_SIZE, SUBSPACE_STEPS = 40, 4  # vectors, multiplications by the covariance that find them, to the 1 % needed
+MIN_LEADING_EIGENVALUE = 1.0  # largest one up to which they save nothing: W4 has .7, related rows 1.2 to 5 (family)
+MAX_LEADING_LOGITS = 40  # logits of a predictor up to which they are used: PSEUDO_MAX_ROTATED of the kernel
+MIN_RIDGE_SHARE = 1e-5  # least ridge for inverting a covariance, as a share of its mean eigenvalue: digits of a float
+SITES_PER_SOLVE = 256  # sites whose correction of the inverse is computed in one call, which bounds the memory
 WIDE_COLUMNS = 512  # D above which the metric takes most of the time of an iteration (cases W2, MNIST, wide)
-MOST_COLUMNS = 3000  # D above which the covariance is not decomposed (case wide)
+MAX_DECOMPOSED_COLUMNS = 3000  # D above which the covariance is neither decomposed nor inverted (case wide)
 
 
 def widths():
@@ -45,9 +47,11 @@ def widths():
 
 
 def choose_lanes(n_levels, width, size_t number_bytes):
-    """Return the lanes, numbers of `number_bytes` bytes in a vector of the named `width`, by default the widest.
+    """Return the number of lanes of a vector of the named `width`, by default the widest that this processor runs.
 
-    They are halved until offsets, lanes times levels, fit 16 bits. Up to four predictors get no vectors of eight.
+    Lanes hold numbers of `number_bytes` bytes, 8 or 4. They are halved until offsets into tables, at most lanes times
+    the largest of `n_levels` (m,), fit 16 bits. Up to four predictors get no vectors of eight doubles by default,
+    whose lanes they would not fill.
     """
     if width is not None:
         if width not in widths():
@@ -65,7 +69,10 @@ def choose_lanes(n_levels, width, size_t number_bytes):
 
 
 def check_problem(codes, weights, n_levels, neighbours):
-    """Raise a ValueError unless the arrays of a problem fit together, weights are positive and levels in range."""
+    """Raise a ValueError unless the arrays of a problem fit together, weights are positive and n_levels in range.
+
+    Shapes: codes (n, m), weights (n,), n_levels (m,), neighbours (n_sites, m).
+    """
     n, m = codes.shape
     if not (n and 1 <= len(neighbours) <= m == len(n_levels) == neighbours.shape[1] and len(weights) == n):
         raise ValueError("codes, weights, n_levels and mask do not fit together")
@@ -82,48 +89,54 @@ def share_of_neighbours(neighbours):
 
 
 def composite_sizes(n, n_levels):
-    """Return the most joint states of a composite, and the bytes of the tables of one logit that are used together.
+    """Return the most joint states of a composite, and the bytes of one logit's tables that are used together.
 
-    The tables of the up to three logits that are computed at once share 36 KiB of the first-level cache.
+    A joint state costs an addition for the table and a composite a load in each of n rows: up to 64 states, fewer with
+    few rows. The tables of the up to three logits that are computed at once share 36 KiB of the first-level cache.
     """
     return max(8, min(64, n // 8)), 36864 // max(1, min(int(n_levels.max()) - 1, 3))
 
 
 def kronecker_pays(n, n_levels, D, density):
-    """Return whether the covariance of the columns, for the metric, saves more time than it costs (cases W1 to W4).
+    """Return whether a metric from the whole covariance of the columns saves more time than it costs (cases W1 to W4).
 
-    `density` is the share of pairs of predictors that are neighbours.
+    `n_levels` is (m,), `density` the share of pairs of predictors that are neighbours, see `share_of_neighbours`. Where
+    D > WIDE_COLUMNS the covariance is inverted instead of decomposed, which pays for more columns.
     """
     max_levels = n_levels.max()
     max_columns = n // 4 if max_levels == 2 else n // 8
     if D > WIDE_COLUMNS:
         max_columns = 4 * n if max_levels == 2 else n
-    return bool(density >= 0.5 and D <= min(max_columns, MOST_COLUMNS) and max_levels <= 8)
+    return bool(density >= 0.5 and D <= min(max_columns, MAX_DECOMPOSED_COLUMNS) and max_levels <= 8)
 
 
 def leading_pays(n_levels, D, density):
-    """Return whether leading eigenvectors of the covariance may be used, where `kronecker_pays` is false (case family).
+    """Return whether to try leading eigenvectors of the covariance, where `kronecker_pays` is false (case family).
 
-    Related rows, as in an alignment of sequences, have a few large eigenvalues, which slow an optimiser down that knows
-    each predictor's own columns alone. Where the largest is small, `leading_metric` finds that they do not pay.
+    Arguments are those of `kronecker_pays`, whose limit is eight levels. Rows related by descent, as in an alignment of
+    sequences, have a covariance with a few large eigenvalues, which slow down an optimiser whose metric knows only the
+    covariance within each predictor. `leading_metric` returns None where the largest eigenvalue is small.
     """
     max_levels = np.max(n_levels)
-    return bool(density >= 0.5 and D > WIDE_COLUMNS and 8 < max_levels <= MOST_LOGITS + 1)
+    return bool(density >= 0.5 and D > WIDE_COLUMNS and 8 < max_levels <= MAX_LEADING_LOGITS + 1)
 
 
 def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column_t[:, ::1] columns):
-    """Transpose `codes` (n, m) into `columns` (m, n); return the first predictor with a code out of range, or -1."""
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first, first_bad = m
+    """Transpose `codes` (n, m) into `columns` (m, n); return the first predictor with a code out of range, or -1.
+
+    Codes of predictor i must be 0 .. n_levels[i] - 1.
+    """
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i, tile, first_row, first_bad = m
     cdef int32_t code
     cdef uint32_t max_code
     with nogil:
         for tile in range((n + TILE_ROWS - 1) // TILE_ROWS):
-            first = tile * TILE_ROWS
+            first_row = tile * TILE_ROWS
             for i in range(m):
                 max_code = 0
-                for k in range(first, min(n, first + TILE_ROWS)):
+                for k in range(first_row, min(n, first_row + TILE_ROWS)):
                     code = <int32_t> codes[k, i]
-                    max_code = max(max_code, <uint32_t> code)  # a negative code is large
+                    max_code = max(max_code, <uint32_t> code)  # unsigned, a negative code is a large one
                     columns[i, k] = <column_t> code
                 if max_code >= <uint32_t> n_levels[i]:
                     first_bad = min(first_bad, i)
@@ -131,10 +144,11 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
 
 
 def kronecker_metric(covariance, D_padded):
-    """Return the eigenvectors V of a covariance (D, D), largest eigenvalue first, in panels, and the eigenvalues.
+    """Return the eigenvectors V of a covariance (D, D), as columns, in panels, and the eigenvalues, largest first.
 
-    `project` (D_padded / 8, D, 8) is V, `expand` (D_padded / 8, D_padded, 8) is V'; `eigenvalues` (D_padded,) are kept
-    positive. `D_padded` is D rounded up to a multiple of eight.
+    Returns ``(project, expand, eigenvalues)``: `project` (D_padded / 8, D, 8) has the panels of V, float32, `expand`
+    (D_padded / 8, D_padded, 8) those of V'; `eigenvalues` (D_padded,) are raised above 0, from which rounding may have
+    moved them, and padded with the last. `D_padded` is D rounded up to a multiple of eight.
     """
     D = len(covariance)
     eigenvalues, vectors = eigenvectors(covariance)
@@ -148,27 +162,28 @@ def kronecker_metric(covariance, D_padded):
 
 
 def leading_metric(second, mean, D_padded):
-    """Return what `kronecker_metric` does for the `LEADING` eigenvectors, or None if the largest eigenvalue is small.
+    """Return what `kronecker_metric` does with the N_LEADING first eigenvectors alone; None if they would not pay.
 
-    `expand` is (D_padded / 8, LEADING, 8). The covariance ``second - mean mean'``, for `second` (D, D) and `mean` (D,),
-    is not formed. Eigenvalues beyond the leading ones are the mean of the others.
+    `project` is (N_LEADING / 8, D, 8), `expand` (D_padded / 8, N_LEADING, 8), and `eigenvalues` (D_padded,) beyond the
+    leading ones are the mean of all others. The covariance ``second - mean mean'`` of the second moments `second`
+    (D, D) and means `mean` (D,) is not formed: subspace iteration multiplies by it.
     """
     D = len(mean)
-    product = np.random.default_rng(0).standard_normal((D, SUBSPACE))
-    for _ in range(POWERS):
-        basis = np.linalg.qr(product)[0]
-        product = second @ basis - np.outer(mean, mean @ basis)
-    eigenvalues, vectors = np.linalg.eigh(basis.T @ product)
-    leading = eigenvalues[::-1][:LEADING]
-    if leading[0] <= LEAST_COMMON:
+    covariance_product = np.random.default_rng(0).standard_normal((D, SUBSPACE_SIZE))
+    for _ in range(SUBSPACE_STEPS):
+        basis = np.linalg.qr(covariance_product)[0]
+        covariance_product = second @ basis - np.outer(mean, mean @ basis)
+    eigenvalues, vectors = np.linalg.eigh(basis.T @ covariance_product)
+    leading = eigenvalues[::-1][:N_LEADING]
+    if leading[0] <= MIN_LEADING_EIGENVALUE:
         return None
-    V = np.zeros((D_padded, LEADING), dtype=np.float32)
-    V[:D] = basis @ vectors[:, ::-1][:, :LEADING]
-    project = np.ascontiguousarray(V[:D].reshape(D, LEADING // 8, 8).transpose(1, 0, 2))
-    expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, LEADING).transpose(0, 2, 1))
+    V = np.zeros((D_padded, N_LEADING), dtype=np.float32)
+    V[:D] = basis @ vectors[:, ::-1][:, :N_LEADING]
+    project = np.ascontiguousarray(V[:D].reshape(D, N_LEADING // 8, 8).transpose(1, 0, 2))
+    expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, N_LEADING).transpose(0, 2, 1))
     trace = np.trace(second) - mean @ mean
-    others = max(trace - leading.sum(), 1e-7 * trace + 1e-300) / (D - LEADING)
-    return project, expand, np.concatenate((np.maximum(leading, others), np.full(D_padded - LEADING, others)))
+    mean_other = max(trace - leading.sum(), 1e-7 * trace + 1e-300) / (D - N_LEADING)  # kept above 0
+    return project, expand, np.concatenate((np.maximum(leading, mean_other), np.full(D_padded - N_LEADING, mean_other)))
 
 
 def largest_eigenvalue(matrix):
@@ -181,7 +196,7 @@ def largest_eigenvalue(matrix):
 
 
 def ridged_inverse(matrix, ridge):
-    """Return the inverse of ``matrix + ridge I``; the matrix is overwritten."""
+    """Return the inverse of ``matrix + ridge I``, for a positive semidefinite matrix (n, n), which is overwritten."""
     matrix[np.diag_indices(len(matrix))] += ridge
     return inverse(matrix)
 
@@ -189,29 +204,30 @@ def ridged_inverse(matrix, ridge):
 def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded):
     """Return the metric of a wide problem: the inverse M of the covariance (D, D) plus a ridge, and corrections.
 
-    `covariance` is a function that returns it as a new array on each call, so that one matrix of its size is held at a
-    time; `lambda_` the penalty of the couplings; `penalty_ridge` the ridge that it amounts to, lambda_ over the largest
-    variance of a site's column; `D_s` the number of columns of the sites; `start` and `levels` (n_sites,) the first
-    column and the number of levels of each site; `D_padded` D rounded up to a multiple of eight.
+    Parameters: `covariance` is a function that returns it as a new array on each call, so that one matrix of its size
+    is held at a time. `lambda_` is the penalty of the couplings, and `penalty_ridge` the least ridge on the covariance
+    that it amounts to, lambda_ over the largest eigenvalue of the covariance of a site's own columns. `D_s` is the
+    number of columns of the sites, `start` (n_sites,) the first column and `levels` (n_sites,) the number of levels of
+    each site, and `D_padded` D rounded up to a multiple of eight.
 
-    Returns ``(panels, site_correction, ridge, lowest, highest)``: M in panels (D_padded / 8, D, 8); (D_s, D), for the
-    columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M; the ridge; and about the least and
-    the largest eigenvalue of the covariance. Arrays are float32.
+    Returns ``(panels, site_correction, ridge, lowest, highest)``: in `panels` (D_padded / 8, D, 8) M; in
+    `site_correction` (D_s, D) for the columns B of each site the rows ``inv(M[B, B]) M[B, :]``, which remove B from M.
+    `lowest` and `highest` are about the least and the largest eigenvalue of the covariance. Arrays are float32.
     """
     M = covariance()
     D = len(M)
     highest = largest_eigenvalue(M)
-    ridge = max(LEAST_RIDGE * np.trace(M) / D, penalty_ridge)
+    ridge = max(MIN_RIDGE_SHARE * np.trace(M) / D, penalty_ridge)
     M = ridged_inverse(M, ridge)
     lowest = max(0.0, 1.0 / largest_eigenvalue(M) - ridge)
-    # lambda_ over the median variance of a column given the others, 1 / diagonal of M: the penalty as a ridge for such
+    # the ridge that lambda_ amounts to at the median variance of a column given all others, which is 1 / diagonal of M
     conditional_ridge = lambda_ * np.median(M.diagonal())
-    if conditional_ridge > 2.0 * max(ridge, 0.1 * lowest):
+    if conditional_ridge > 2.0 * max(ridge, 0.1 * lowest):  # M was inverted with too small a ridge for most
         ridge, M = conditional_ridge, ridged_inverse(covariance(), conditional_ridge)
     site_correction = np.empty((D_s, D), dtype=np.float32)
     for size in np.unique(levels):
         site_columns = start[levels == size][:, None] + np.arange(size - 1)  # (sites with this many levels, size - 1)
-        for columns in np.split(site_columns, range(SOLVED_AT_ONCE, len(site_columns), SOLVED_AT_ONCE)):
+        for columns in np.split(site_columns, range(SITES_PER_SOLVE, len(site_columns), SITES_PER_SOLVE)):
             M_rows = M[columns]
             M_blocks = np.take_along_axis(M_rows, columns[:, None], axis=2)
             site_correction[columns] = np.linalg.solve(M_blocks, M_rows)

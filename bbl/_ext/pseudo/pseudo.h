@@ -40,7 +40,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
 {
     pseudo_composites *composites = &p->composites;
     ptrdiff_t i, A = 1, c;
-    double code_entries = 0.0, small, D;  /* entries of sorted_rows or subset_codes; of all small arrays */
+    double code_entries = 0.0, n_small, D;  /* entries of sorted_rows or subset_codes; numbers in all small arrays */
     PSEUDO_ALLOCATE(p, composites->first_predictor, p->m + 1);
     PSEUDO_ALLOCATE(p, composites->first_state, p->m + 1);
     PSEUDO_ALLOCATE(p, composites->first_composite, p->m + 1);
@@ -61,13 +61,13 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
                                                    * p->metric.D_padded));
     D = (double)p->D;
-    for (i = 0, small = 2048.0; i < p->n_sites; i++)
-        small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
-    small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
+    for (i = 0, n_small = 2048.0; i < p->n_sites; i++)  /* 2048: a margin */
+        n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
+    n_small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
-    *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + small + 2.0 * (double)p->m);
+    *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + n_small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
-    if (p->mixed) {  /* another block in double precision, without its pairs, which are never touched; anchor_prob */
+    if (p->mixed) {  /* a block in double precision too, twice as large, but its pairs are never touched; anchor_prob */
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);
         *task_out += (double)(composites->n_blocks * composites->block_rows * A * p->lanes) * sizeof(float);
@@ -76,8 +76,9 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     return SOLVER_DONE;
 }
 
-/* Kernels by vector: 64, 32 and 16 bytes, or a plain number. An anchor of mixed precision is a kernel in double
-   precision with as many lanes as its kernel in single precision, NAME ... f_, has; EXACT names it. */
+/* Kernels by vector: 64, 32 and 16 bytes, or a plain number. The functions of each have its prefix, NAME, ending in f_
+   in single precision. In mixed precision, a kernel with ANCHOR evaluates in double precision as many lanes as the
+   kernel in single precision has, which calls it by EXACT. */
 #ifdef CPU_X86
 #define LANES 8
 #define TARGET CPU_64_BYTES
@@ -138,7 +139,9 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
 #define SINGLE
 #include "pseudo_kernel.h"
 
-/* Call the kernel function `name` with the arguments `list`: bytes of a vector choose the kernel */
+/* Call the kernel function `name` with the arguments `list` (in parentheses), of the kernel for vectors of p->lanes
+   numbers of p->number_bytes bytes: PSEUDO_SINGLES and PSEUDO_DOUBLES in single or double precision, PSEUDO_EXACT in
+   double precision where steps are in single, PSEUDO_CALL in the best precision of the problem */
 #ifdef CPU_X86
 #define PSEUDO_WIDE(wide, middle, list)                      \
     p->lanes * (ptrdiff_t)p->number_bytes == 64 ? wide list  \
@@ -161,11 +164,12 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     (p->mixed ? PSEUDO_EXACT(name, list) : p->number_bytes == sizeof(float) ? PSEUDO_SINGLES(name, list) \
                                                                             : PSEUDO_DOUBLES(name, list))
 
-/* Count the pairs of columns with one in lane block `block` into p->moments.second; columns (m, n). Returns a
-   solver_code, as do all functions below; pseudo_entry.h has them for one vector width. */
-static int pseudo_moments(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
+/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
+   p->moments.second; columns (m, n) are the level codes. Returns a solver_code, as do all functions below;
+   pseudo_entry.h has them for one vector width. */
+static int pseudo_count_moments(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
-    return PSEUDO_CALL(moments, (p, block, columns));
+    return PSEUDO_CALL(count_moments, (p, block, columns));
 }
 
 /* Minimise the objectives of the sites of task `task` from theta (D_s, 1 + D), in place; write lane_out (n_sites,) */
@@ -176,19 +180,21 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
                                             : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
 }
 
-/* Write the objectives value_out (n_sites,) and gradients (D_s, 1 + D) of lane block `block` at theta (D_s, 1 + D) */
-static int pseudo_objective(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
-                            double lambdah, int zero_sum, const double *column_penalty, const double *linear,
-                            double *value_out, double *gradient_out)
+/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of the sites of lane block `block`
+   at theta (D_s, 1 + D); pseudo_options describes the penalties and `linear` */
+static int pseudo_evaluate_objective(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
+                                     double lambdah, int zero_sum, const double *column_penalty, const double *linear,
+                                     double *value_out, double *gradient_out)
 {
-    return PSEUDO_CALL(objective, (p, block, theta, lambda, lambdah, zero_sum, column_penalty, linear, value_out,
-                                   gradient_out));
+    return PSEUDO_CALL(evaluate_objective, (p, block, theta, lambda, lambdah, zero_sum, column_penalty, linear,
+                                            value_out, gradient_out));
 }
 
-/* Add the mean log normalisers of lane block `block`, at theta with couplings times `factor`, to *sum_out */
-static int pseudo_normaliser(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
-                             double *sum_out)
+/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out; at theta (D_s, 1 + D)
+   with its couplings times `factor` */
+static int pseudo_add_normalisers(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
+                                  double *sum_out)
 {
-    return PSEUDO_CALL(normaliser, (p, block, theta, factor, sum_out));
+    return PSEUDO_CALL(add_normalisers, (p, block, theta, factor, sum_out));
 }
 #endif

@@ -56,11 +56,11 @@ cdef extern from "pseudo.h" nogil:
     int pseudo_estimate(pseudo_problem *p, Py_ssize_t n, Py_ssize_t max_states, Py_ssize_t table_bytes,
                         double *shared_out, double *task_out)
     void pseudo_free(pseudo_problem *p)
-    int pseudo_moments(pseudo_problem *p, Py_ssize_t block, pseudo_columns columns)
+    int pseudo_count_moments(pseudo_problem *p, Py_ssize_t block, pseudo_columns columns)
     int pseudo_solve(const pseudo_problem *p, Py_ssize_t task, const pseudo_options *o, double *theta,
                      pseudo_lane *lane_out) except -1
-    int pseudo_objective(const pseudo_problem *p, Py_ssize_t block, const double *theta, double lambda_, double lambdah,
-                         int zero_sum, const double *column_penalty, const double *linear, double *value_out,
-                         double *gradient_out)
-    int pseudo_normaliser(const pseudo_problem *p, Py_ssize_t block, const double *theta, double factor,
-                          double *sum_out)
+    int pseudo_evaluate_objective(const pseudo_problem *p, Py_ssize_t block, const double *theta, double lambda_,
+                                  double lambdah, int zero_sum, const double *column_penalty, const double *linear,
+                                  double *value_out, double *gradient_out)
+    int pseudo_add_normalisers(const pseudo_problem *p, Py_ssize_t block, const double *theta, double factor,
+                               double *sum_out)

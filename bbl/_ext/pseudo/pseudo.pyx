@@ -25,7 +25,7 @@ cdef extern from "Python.h":
     int PyErr_CheckSignals() noexcept  # an error stays set, and solve() raises it
 
 cdef enum:
-    # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3, not W4)
+    # columns per predictor, on average, up to which pairs are counted by bits (`benchmarks.run --suite fit`: W1, W3)
     FEW_LEVELS = 8
 
 CONVERGED, ITMAX, STUCK = SOLVER_CONVERGED, SOLVER_ITMAX, SOLVER_STUCK
@@ -38,9 +38,9 @@ cdef int check_signals() noexcept nogil:
 
 
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
-    """Set the bytes of a number, mixed precision, and how many lane blocks are solved together.
+    """Set whether p is wide or in mixed precision, the bytes of its numbers, and how many lane blocks form a task.
 
-    A problem is wide, and then mixed instead of double, if it has more than WIDE_COLUMNS columns and `has_covariance`.
+    It is wide, and mixed instead of double, if its metric `has_covariance` of more than WIDE_COLUMNS columns.
     """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
@@ -59,7 +59,7 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     levels = np.ascontiguousarray(n_levels, dtype=np.int32)
     cdef const int32_t[::1] level_view = levels
     cdef pseudo_problem p
-    cdef double shared, task
+    cdef double shared, task  # bytes of the problem, of a task
     memset(&p, 0, sizeof(p))
     p.m, p.n_levels = len(levels), &level_view[0]
     p.n_sites = p.m if sites is None else sites
@@ -74,6 +74,7 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
             raise MemoryError
     finally:
         pseudo_free(&p)
+    # the metric takes at most five matrices (D, D) of doubles while it is made, or 250 vectors (D,)
     shared += 40.0 * p.D * p.D if has_covariance else 2000.0 * p.D if leading_pays(levels, p.D, 1.0) else 0.0
     return shared, task
 
@@ -140,9 +141,9 @@ cdef class PseudoProblem:
     True
     """
     cdef pseudo_problem p
-    cdef tuple arrays  # levels (m,), mask, and the eigenvectors: owners of memory that p points to
-    cdef tuple wide_metric_at  # a penalty lambda, then what wide_metric returned for it
-    cdef object lock  # of wide_metric_at
+    cdef tuple owners  # of memory that p points to: levels (m,), neighbours, eigenvectors and eigenvalues
+    cdef tuple wide_metric_for  # a penalty lambda_, then what wide_metric returned for it; (None,) before the first
+    cdef object lock  # of wide_metric_for
     cdef Py_ssize_t D_s
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
@@ -150,8 +151,8 @@ cdef class PseudoProblem:
         cdef const int32_t[::1] levels = np.array(n_levels, dtype=np.int32)
         cdef double[::1] row_weights = np.array(weights, dtype=np.float64)
         cdef const uint8_t[:, ::1] neighbours
-        cdef uint8_t[:, ::1] narrow
-        cdef uint16_t[:, ::1] wide
+        cdef uint8_t[:, ::1] byte_codes
+        cdef uint16_t[:, ::1] short_codes
         cdef pseudo_columns columns
         cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad_predictor, max_states, table_bytes, n_sites
         cdef int failed = 0
@@ -161,16 +162,16 @@ cdef class PseudoProblem:
         check_problem(codes, row_weights, levels, neighbours)
         columns.narrow, columns.wide = NULL, NULL
         if np.max(levels) <= 256:
-            narrow = np.empty((m, n), dtype=np.uint8)
-            columns.narrow = &narrow[0, 0]
-            bad_predictor = read_columns(codes, levels, narrow)
+            byte_codes = np.empty((m, n), dtype=np.uint8)
+            columns.narrow = &byte_codes[0, 0]
+            bad_predictor = read_columns(codes, levels, byte_codes)
         else:
-            wide = np.empty((m, n), dtype=np.uint16)
-            columns.wide = &wide[0, 0]
-            bad_predictor = read_columns(codes, levels, wide)
+            short_codes = np.empty((m, n), dtype=np.uint16)
+            columns.wide = &short_codes[0, 0]
+            bad_predictor = read_columns(codes, levels, short_codes)
         if bad_predictor >= 0:
             raise ValueError(f"predictor {bad_predictor} has a code outside 0..{levels[bad_predictor] - 1}")
-        self.arrays, self.D_s = (levels, neighbours), int(np.sum(levels[:n_sites])) - n_sites
+        self.owners, self.D_s = (levels, neighbours), int(np.sum(levels[:n_sites])) - n_sites
         self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
         max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])
@@ -182,20 +183,20 @@ cdef class PseudoProblem:
         self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
-        unmerged = self.p.rows.equal_weights and self.p.rows.n == n
-        if not failed and unmerged and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
-            second = self.second_and_mean()[0]
-            shared_counts(codes, np.asarray(<Py_ssize_t[:m]> self.p.first_column), second)
-            second *= self.p.rows.scale
+        codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n
+        if not failed and codes_have_equal_weights and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
+            pair_shares = self.second_and_mean()[0]  # a view, filled in place
+            shared_counts(codes, np.asarray(<Py_ssize_t[:m]> self.p.first_column), pair_shares)
+            pair_shares *= self.p.rows.scale
         else:
-            for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):
+            for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):  # lane blocks
                 raise_signals()
                 with nogil:
-                    failed = failed or pseudo_moments(&self.p, t, columns)
+                    failed = failed or pseudo_count_moments(&self.p, t, columns)
         if failed:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.rows.uniform_share = prior_count / (self.p.rows.total + prior_count)
-        self.lock, self.wide_metric_at = threading.Lock(), (None,)
+        self.lock, self.wide_metric_for = threading.Lock(), (None,)
         if self.p.metric.leading or has_covariance and not self.p.metric.wide:
             self.decompose()
 
@@ -203,7 +204,7 @@ cdef class PseudoProblem:
         pseudo_free(&self.p)
 
     cdef tuple second_and_mean(self):
-        """Return the second moments (D, D) of the predictors' columns, and their means (D,)."""
+        """Return views of the second moments (D, D) of the predictors' columns, and of their means (D,)."""
         return (np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second),
                 np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))
 
@@ -214,27 +215,27 @@ cdef class PseudoProblem:
         return np.subtract(second, covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
-        """Return (lambda_, panels, site_correction, ridge, lowest, highest), lambda_ and what wide_metric returns."""
-        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.arrays[0])
+        """Return (lambda_, panels, site_correction, ridge, lowest, highest): after lambda_ what wide_metric returns."""
+        start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.owners[0])
         with self.lock:  # the first thread computes, the others wait
-            if self.wide_metric_at[0] != lambda_:
+            if self.wide_metric_for[0] != lambda_:
                 ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
-                self.wide_metric_at = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
-                                                             levels[:self.p.n_sites], self.p.metric.D_padded))
-            return self.wide_metric_at
+                self.wide_metric_for = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
+                                                              levels[:self.p.n_sites], self.p.metric.D_padded))
+            return self.wide_metric_for
 
     cdef decompose(self):
-        """Set the metric's eigenvectors and eigenvalues of the columns' covariance: all, or the leading ones."""
+        """Set the metric's eigenvectors and eigenvalues of the covariance: all, or the leading ones if they pay."""
         cdef float[:, :, ::1] project, expand
         cdef double[::1] eigenvalue
-        found = (leading_metric(*self.second_and_mean(), self.p.metric.D_padded) if self.p.metric.leading
-                 else kronecker_metric(self.covariance(), self.p.metric.D_padded))
-        if found is None:
+        eigensystem = (leading_metric(*self.second_and_mean(), self.p.metric.D_padded) if self.p.metric.leading
+                       else kronecker_metric(self.covariance(), self.p.metric.D_padded))
+        if eigensystem is None:
             self.p.metric.leading = 0
             return
-        project, expand, eigenvalue = found
+        project, expand, eigenvalue = eigensystem
         self.p.metric.n_vectors = 8 * project.shape[0]
-        self.arrays += (project, expand, eigenvalue)
+        self.owners += (project, expand, eigenvalue)
         self.p.metric.project, self.p.metric.expand = &project[0, 0, 0], &expand[0, 0, 0]
         self.p.metric.eigenvalue = &eigenvalue[0]
 
@@ -261,7 +262,7 @@ cdef class PseudoProblem:
 
     cdef check_shapes(self, const double[:, ::1] theta, const double[::1] more=None,
                       const double[:, ::1] linear=None):
-        """Raise ValueError unless `theta` and `linear` are (D_s, 1 + D) and `more` is (D,), as of `solve`."""
+        """Raise ValueError unless `theta` and `linear`, if any, are (D_s, 1 + D) and `more`, if any, (D,)."""
         if theta.shape[0] != self.D_s or theta.shape[1] != 1 + self.p.D:
             raise ValueError(f"theta must have shape ({self.D_s}, {1 + self.p.D})")
         if linear is not None and (linear.shape[0] != self.D_s or linear.shape[1] != 1 + self.p.D):
@@ -274,15 +275,15 @@ cdef class PseudoProblem:
 
         f_i(a) is the frequency of level a; an empty level counts as half a row.
         """
-        cdef double[:, ::1] view
+        cdef double[:, ::1] theta_view
         cdef Py_ssize_t c
         if theta is None:
             theta = np.empty((self.D_s, 1 + self.p.D))
-        view = theta
-        self.check_shapes(view)
-        view[:, :] = 0.0
+        theta_view = theta
+        self.check_shapes(theta_view)
+        theta_view[:, :] = 0.0
         for c in range(self.D_s):
-            view[c, 0] = self.p.moments.independent_field[c]
+            theta_view[c, 0] = self.p.moments.independent_field[c]
         return theta
 
     def solve(self, Py_ssize_t task, double lambda_, double lambdah, double tolerance, int itmax,
@@ -293,23 +294,23 @@ cdef class PseudoProblem:
 
         - `task`: 0 .. n_tasks - 1; `theta` (D_s, 1 + D): start point and result.
         - `lambda_`, `lambdah`: penalties of couplings and fields.
-        - `tolerance`: Euclidean norm of its gradient at which a site has converged; `itmax`: most iterations of a site.
+        - `tolerance`: Euclidean norm of the gradient at which a site has converged; `itmax`: most iterations of a site.
         - `grad_norm`, `value`, `n_iter`, `n_eval`, `status` (n_sites,): written at the task's sites, new arrays unless
           given: gradient norm, objective, iterations, evaluations, and 0 converged, 1 `itmax` reached, 2 no further
           progress, 3 not finite, 4 stopped. They are returned as a dict, by name.
         - `stop` (1,): the run ends soon after another thread sets it to a non-zero number.
         - `more` (D,): penalties that are added to `lambda_` for the couplings of each column, equal within a predictor.
         - `linear` (D_s, 1 + D): ``sum(linear * theta)`` is subtracted from the objectives.
-        - `zero_sum`: whether penalties are of fields and couplings in the zero-sum gauge, without `more`.
+        - `zero_sum`: penalise the zero-sum gauge, parameters less their means over levels, instead; without `more`.
 
         Raises KeyboardInterrupt in the main thread; `theta` then holds the best parameters so far.
         """
         cdef pseudo_problem p = self.p  # a copy: other threads may solve with other penalties and metrics
         cdef const float[:, :, ::1] panels
-        cdef const float[:, ::1] correction
+        cdef const float[:, ::1] site_correction
         cdef pseudo_options o
         cdef pseudo_lane *lane
-        cdef Py_ssize_t i, m = self.p.n_sites
+        cdef Py_ssize_t i, m = self.p.n_sites  # not all predictors
         cdef int code  # a solver_code
         self.check_shapes(theta, more, linear)
         if not self.p.n_counted:
@@ -333,15 +334,15 @@ cdef class PseudoProblem:
         o.check = check_signals
         # with no penalty and fewer rows than columns, some parameters are undetermined: rounding errors would move them
         if p.metric.wide and (lambda_ > 0.0 or p.rows.n > p.D):
-            _, panels, correction, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = (
+            _, panels, site_correction, p.metric.ridge, p.metric.lowest_eigenvalue, p.metric.highest_eigenvalue = (
                 self.invert(lambda_)
             )
-            p.metric.inverse, p.metric.site_correction = &panels[0, 0, 0], &correction[0, 0]
+            p.metric.inverse, p.metric.site_correction = &panels[0, 0, 0], &site_correction[0, 0]
         lane = <pseudo_lane *> malloc(<size_t> m * sizeof(pseudo_lane))
         if lane == NULL:
             raise MemoryError
         for i in range(m):
-            lane[i].status = SOLVER_RUNNING
+            lane[i].status = SOLVER_RUNNING  # and stays so at the sites of other tasks
         try:
             with nogil:
                 code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)
@@ -365,7 +366,7 @@ cdef class PseudoProblem:
         cdef double[::1] value = np.zeros(self.p.n_sites)
         cdef double[:, ::1] gradient = np.zeros((self.D_s, 1 + self.p.D))
         cdef const double *column_penalty = &more[0] if more is not None else NULL
-        cdef const double *linear_term = &linear[0, 0] if linear is not None else NULL
+        cdef const double *linear_pointer = &linear[0, 0] if linear is not None else NULL
         cdef Py_ssize_t t, block
         cdef int failed = 0
         self.check_shapes(theta, more, linear)
@@ -375,8 +376,8 @@ cdef class PseudoProblem:
             for block in range(t * self.p.blocks_per_task, min((t + 1) * self.p.blocks_per_task, self.p.n_lane_blocks)):
                 raise_signals()
                 with nogil:
-                    failed |= pseudo_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum, column_penalty,
-                                               linear_term, &value[0], &gradient[0, 0])
+                    failed |= pseudo_evaluate_objective(&self.p, block, &theta[0, 0], lambda_, lambdah, zero_sum,
+                                                        column_penalty, linear_pointer, &value[0], &gradient[0, 0])
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return np.asarray(value), np.asarray(gradient)
@@ -393,7 +394,7 @@ cdef class PseudoProblem:
         for t in range(self.p.n_lane_blocks):
             raise_signals()
             with nogil:
-                failed |= pseudo_normaliser(&self.p, t, &theta[0, 0], factor, &total)
+                failed |= pseudo_add_normalisers(&self.p, t, &theta[0, 0], factor, &total)
         if failed:
             raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
         return total

@@ -5,25 +5,26 @@
    vector width and precision, REAL its number; EXACT(f) is f in double precision where steps are in single (p->mixed).
    A is the number of logits, D that of columns, indicators of the non-reference levels of all predictors, of which D_s
    belong to sites. theta (D_s, 1 + D) has a row for each non-reference level of a site: the field, then the couplings
-   to each column. All functions return a solver_code. */
+   to each column. The arrays w.x of parameters, w.g of gradients are (A, 1 + D, V); a *plane* of w.planes has a number
+   for each row and lane, in *row blocks* of block_rows rows. All functions return a solver_code. */
 
 /* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta; see
    pseudo_options for the penalties and `linear` */
-TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
-                                  double lambdah, int zero_sum, const double *column_penalty, const double *linear,
-                                  double *value_out, double *gradient_out)
+TARGET static int NAME(evaluate_objective)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
+                                           double lambdah, int zero_sum, const double *column_penalty,
+                                           const double *linear, double *value_out, double *gradient_out)
 {
     pseudo_block t;
     evaluation result;
     lane_memory w;
-    REAL *memory = NAME(open_lane_block)(p, block, 0, lambda, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, block, /* for_moments */ 0, lambda, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     w.column_penalty = column_penalty;
     w.zero_sum = zero_sum;
     NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
-    NAME(evaluate)(p, &t, &w, w.x, NULL, 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
-    NAME(store_parameters)(p, &t, &w, w.g, 0, gradient_out);
+    NAME(evaluate)(p, &t, &w, w.x, NULL, /* coupled */ 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
+    NAME(store_parameters)(p, &t, &w, w.g, /* are_parameters */ 0, gradient_out);
     for (int v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             value_out[t.site[v]] = result.f[v];
@@ -31,15 +32,15 @@ TARGET static int NAME(objective)(const pseudo_problem *p, ptrdiff_t block, cons
     return SOLVER_DONE;
 }
 
-/* Add the mean log normalisers of the sites of lane block `block`, at theta with couplings times `factor`,
-   to *sum_out */
-TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
-                                   double *sum_out)
+/* Add the log normalisers of the sites of lane block `block`, means over the rows, to *sum_out; at theta with its
+   couplings times `factor` */
+TARGET static int NAME(add_normalisers)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double factor,
+                                        double *sum_out)
 {
     pseudo_block t;
     lane_memory w;
     int v, shift;
-    REAL *memory = NAME(open_lane_block)(p, block, 0, 0.0, &t, &w);
+    REAL *memory = NAME(open_lane_block)(p, block, /* for_moments */ 0, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
@@ -52,17 +53,18 @@ TARGET static int NAME(normaliser)(const pseudo_problem *p, ptrdiff_t block, con
     return SOLVER_DONE;
 }
 
-/* Write to p->moments.second the weighted shares of pairs of columns, one of the predictors in lane block `block`, the
-   other any. Indicators take the place of probabilities in the planes, whose sums by column are then the
-   pair counts. */
-TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
+/* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
+   p->moments.second. The planes hold weighted indicators of the levels of the block's predictors in place of
+   probabilities; their sums over the rows in which a column is 1 are then the pair counts. columns (m, n) are the
+   level codes. */
+TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
     pseudo_block t;
     lane_memory w;
-    ptrdiff_t v, a, c, k, b, end;
-    REAL *memory = NAME(open_lane_block)(p, block, 1, 0.0, &t, &w);
+    ptrdiff_t v, a, c, k, b, end;  /* row blocks b ... end - 1 have their planes at once */
+    REAL *memory = NAME(open_lane_block)(p, block, /* for_moments */ 1, 0.0, &t, &w);
     if (!memory)
         return SOLVER_NO_MEMORY;
     memset(w.g, 0, (size_t)(t.A * (1 + p->D)) * LANES * sizeof *w.g);
@@ -73,7 +75,7 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t block, pseudo_colum
             for (k = b * composites->block_rows;
                  t.site[v] >= 0 && k < pseudo_min(end * composites->block_rows, p->rows.n); k++) {
                 const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k);
-                const ptrdiff_t row = k - b * composites->block_rows;
+                const ptrdiff_t row = k - b * composites->block_rows;  /* from the first of these blocks on */
                 if (code)
                     w.planes[((code - 1) * t.plane_blocks + row / composites->block_rows) * block_stride
                              + (row % composites->block_rows) * LANES + v] =
@@ -91,15 +93,15 @@ TARGET static int NAME(moments)(pseudo_problem *p, ptrdiff_t block, pseudo_colum
 }
 
 #ifndef ANCHOR
-/* Minimise the objectives of the sites of task `task`, blocks_per_task lane blocks, from theta, in place; write results
-   lane_out (n_sites,) */
+/* Minimise the objectives of the sites of task `task`, that is, of up to blocks_per_task lane blocks, from theta, in
+   place; write their results to lane_out (n_sites,) */
 TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                               pseudo_lane *lane_out)
 {
-    const int count = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - task * p->blocks_per_task);
-    lane_block *blocks = calloc((size_t)count, sizeof *blocks);
-    int b, coupled, largest = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
-    for (b = 0; b < count && status == SOLVER_DONE; b++) {
+    const int n_blocks = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - task * p->blocks_per_task);
+    lane_block *blocks = calloc((size_t)n_blocks, sizeof *blocks);
+    int b, coupled, top = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;  /* coupled: not all couplings are 0 */
+    for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
         block->memory = NAME(open_lane_block)(p, task * p->blocks_per_task + b, 0, o->lambda, &block->t, &block->w);
 #ifdef SINGLE
@@ -118,13 +120,13 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
             status = SOLVER_NO_MEMORY;
         block->w.column_penalty = o->column_penalty;
         block->w.zero_sum = o->zero_sum;
-        largest = block->t.rank > blocks[largest].t.rank ? b : largest;
+        top = block->t.rank > blocks[top].t.rank ? b : top;  /* the block of largest rank */
     }
-    for (b = 0; b < count && status == SOLVER_DONE; b++) {
+    for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
-        block->t.rank = blocks[largest].t.rank;  /* the same in all, for one pass of the metric */
-        block->t.tail_eigenvalue = blocks[largest].t.tail_eigenvalue;
-        if (count > 1)  /* a lane that moves in may have more pairs than the block stored */
+        block->t.rank = blocks[top].t.rank;  /* the same in all, since one pass of the metric serves all */
+        block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;
+        if (n_blocks > 1)  /* a lane that move_lane brings in may have more pairs than this block has stored */
             memset(block->w.S, 0,
                    (size_t)(2 * block->t.max_pairs * block->t.A * (1 + p->D)) * LANES * sizeof *block->w.S);
         coupled = NAME(load_parameters)(p, &block->t, &block->w, theta, 1.0, o->linear);
@@ -138,8 +140,8 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
         NAME(start_lanes)(p, block, o, coupled);
     }
     if (status == SOLVER_DONE)
-        status = NAME(minimise)(p, blocks, count, o, theta, lane_out);
-    for (b = 0; b < count && blocks; b++) {
+        status = NAME(minimise)(p, blocks, n_blocks, o, theta, lane_out);
+    for (b = 0; b < n_blocks && blocks; b++) {
         free(blocks[b].memory);
 #ifdef SINGLE
         free(blocks[b].exact_memory);

@@ -6,21 +6,23 @@
    of the non-reference levels of all predictors: predictor j has the columns first_column[j] ... first_column[j + 1]
    - 1. Parameters x (A, 1 + D, V): in column 0 the centred field h' = h + <J, column means>, so that fields and
    couplings hardly interact, in column 1 + c the coupling J to column c. The objective of a site is the mean log
-   normaliser - <parameters, empirical moments> + penalties: the responses themselves are not read again. */
+   normaliser - <parameters, empirical moments> + penalties: the responses themselves are not read again. Sums over
+   rows times p->rows.scale are means; gradients g are such sums until `evaluate` multiplies them by it. */
 
-/* Write the fields h (A, V) of x, uncentred, and *shift: 0 if every |logit| is below SAFE, so exp cannot overflow */
+/* Write the fields h (A, V) = h' - <J, column means> of x, and *shift: 1 if logits must be shifted before exp, 0 if it
+   cannot overflow, since |h| plus the largest |J| of each predictor is below SAFE */
 TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, REAL *h,
                                          int *shift)
 {
     const ptrdiff_t P = 1 + p->D;
-    REAL bound[LANES];
+    REAL bound[LANES];  /* of |logit| in each lane */
     vec max_logit = vec_fill(0.0);
     ptrdiff_t a, j, c;
     for (a = 0; a < t->A; a++, x += P * LANES) {
         vec field = vec_load(x), coupling_bound = vec_fill(0.0);  /* sum over predictors of the largest |J| */
         for (j = 0; j < p->m; j++) {
             vec max_coupling = vec_fill(0.0);
-            for (c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
+            for (c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {  /* entry of x, after the field's */
                 const vec J = vec_load(x + c * LANES);
                 field -= J * (REAL)p->moments.mean[c];
                 max_coupling = NAME(larger)(NAME(larger)(J, -J), max_coupling);
@@ -35,8 +37,8 @@ TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_b
         *shift |= !(bound[a] < SAFE);
 }
 
-/* Add the gradient of the ridge penalties w->column_penalty (D,), divided by rows.scale, to the couplings' entries of
-   g (A, 1 + D, V); return the penalty, shape (V,) */
+/* Return the ridge penalty of the couplings by w->column_penalty (D,), shape (V,); add its gradient, divided by
+   rows.scale, to g (A, 1 + D, V) */
 TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                            const REAL *x, REAL *g)
 {
@@ -51,8 +53,8 @@ TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo
     return sum * (REAL)0.5;
 }
 
-/* Add the gradient of lambda/2 |J~|^2 + lambdah/2 |h~|^2, divided by rows.scale, to g (A, 1 + D, V); return this
-   penalty, shape (V,). J~, h~ are the parameters in the zero-sum gauge: J~_ij(a, b) is J_ij(a, b) less its means over a
+/* Return the penalty lambda/2 |J~|^2 + lambdah/2 |h~|^2, shape (V,); add its gradient, divided by rows.scale, to
+   g (A, 1 + D, V). J~, h~ are the parameters in the zero-sum gauge: J~_ij(a, b) is J_ij(a, b) less its means over a
    and over b; h~_i(a) is h_i(a) + sum_j (mean of J_ij(a, b) over b), less its mean over a. Level 0, whose parameters
    are zero, counts in all means. */
 TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
@@ -60,30 +62,32 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
 {
     const ptrdiff_t A = t->A, logit_stride = (1 + p->D) * LANES;
     const REAL *has_level = t->has_level, unscale = (REAL)(1.0 / p->rows.scale);
-    REAL *mean = w->scratch, *field = w->sums + (2 + A) * LANES;  /* (A, V) each; the latter is free after a pass */
+    /* (A, V): means over b of J_ij(a, b) for one j; h~ before its mean is subtracted, in memory free after a pass */
+    REAL *mean_b = w->scratch, *field = w->sums + (2 + A) * LANES;
     vec n_levels = vec_fill(1.0), penalty = vec_fill(0.0), mean_field = vec_fill(0.0);
     for (ptrdiff_t a = 0; a < A; a++) {
         n_levels += vec_load(has_level + a * LANES);
         vec_store(field + a * LANES, vec_load(w->h + a * LANES));
     }
-    for (ptrdiff_t j = 0; j < p->m; j++) {
-        const REAL share = 1 / (REAL)p->n_levels[j];
+    for (ptrdiff_t j = 0; j < p->m; j++) {  /* entry c of x belongs to column c - 1 */
+        const REAL inverse_L = 1 / (REAL)p->n_levels[j];
         for (ptrdiff_t a = 0; a < A; a++) {
             vec sum = vec_fill(0.0);
             for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++)
                 sum += vec_load(x + a * logit_stride + c * LANES);
-            vec_store(mean + a * LANES, sum * share);
-            vec_store(field + a * LANES, vec_load(field + a * LANES) + sum * share);
+            vec_store(mean_b + a * LANES, sum * inverse_L);
+            vec_store(field + a * LANES, vec_load(field + a * LANES) + sum * inverse_L);
         }
         for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
-            vec sum = vec_fill(0.0);
+            vec mean_a = vec_fill(0.0);  /* over a of J_ij(a, b) - mean_b, for the level b of column c */
             for (ptrdiff_t a = 0; a < A; a++)
-                sum += vec_load(x + a * logit_stride + c * LANES) - vec_load(mean + a * LANES);
-            sum /= n_levels;
+                mean_a += vec_load(x + a * logit_stride + c * LANES) - vec_load(mean_b + a * LANES);
+            mean_a /= n_levels;
             for (ptrdiff_t a = 0; a < A; a++) {
                 const vec J = vec_load(x + a * logit_stride + c * LANES);
-                const vec slope = (J - vec_load(mean + a * LANES) - sum) * vec_load(has_level + a * LANES) * lambda;
-                penalty += J * slope;
+                const vec slope =
+                    (J - vec_load(mean_b + a * LANES) - mean_a) * vec_load(has_level + a * LANES) * lambda;
+                penalty += J * slope;  /* <J, J~> = |J~|^2, as J~ is a projection of J */
                 vec_store(g + a * logit_stride + c * LANES,
                           vec_load(g + a * logit_stride + c * LANES) + slope * unscale);
             }
@@ -93,11 +97,11 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
         mean_field += vec_load(field + a * LANES);
     mean_field /= n_levels;
     for (ptrdiff_t a = 0; a < A; a++) {
-        const vec gauged_field = vec_load(field + a * LANES);
-        const vec slope = (gauged_field - mean_field) * vec_load(has_level + a * LANES) * lambdah;
-        penalty += gauged_field * slope;
+        const vec field_a = vec_load(field + a * LANES);
+        const vec slope = (field_a - mean_field) * vec_load(has_level + a * LANES) * lambdah;
+        penalty += field_a * slope;
         vec_store(g + a * logit_stride, vec_load(g + a * logit_stride) + slope * unscale);
-        for (ptrdiff_t j = 0; j < p->m; j++)
+        for (ptrdiff_t j = 0; j < p->m; j++)  /* h~ has each coupling to predictor j by 1 / L_j */
             for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
                 REAL *g_J = g + a * logit_stride + c * LANES;
                 vec_store(g_J, vec_load(g_J) + slope * (unscale / (REAL)p->n_levels[j]));
@@ -106,14 +110,16 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
     return penalty * (REAL)0.5;
 }
 
-/* Evaluate the objective at x (A, 1 + D, V): write its gradient g in (h', J) and, to *out, per lane: the objective, the
-   norm of the gradient in (h, J), the slope <g, d> (0 if d is NULL) and the curvature ratio kappa. coupled = 0 promises
-   that all couplings are zero. */
+/* Evaluate the objective at x (A, 1 + D, V): write its gradient g (A, 1 + D, V) in the variables (h', J) and, to *out,
+   for each lane the objective, the norm of the gradient in the variables (h, J), the slope <g, d> along a direction
+   d (A, 1 + D, V) (0 if d is NULL), and the curvature sum_a p_a (1 - p_a) over that without couplings, kappa. lambda,
+   lambdah are the penalties of couplings and fields. coupled = 0 promises that all couplings are zero. */
 TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w, const REAL *x,
                                   const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, evaluation *out)
 {
     const ptrdiff_t P = 1 + p->D, logit_stride = P * LANES;
-    vec linear = vec_fill(0.0), ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);  /* <x, moments>; |J|^2; |h|^2 */
+    /* <(h, J), moments> less other penalties, which is subtracted from the objective; |J|^2; |h|^2 */
+    vec linear = vec_fill(0.0), ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);
     vec norm = vec_fill(0.0), slope = vec_fill(0.0), kappa;
     int shift;
     NAME(uncentre_fields)(p, t, x, w->h, &shift);
@@ -125,7 +131,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         linear -= NAME(add_column_penalty)(p, t, w, x, g);
     if (w->zero_sum) {
         linear -= NAME(add_zero_sum_penalty)(p, t, w, x, lambda, lambdah, g);
-        lambda = lambdah = 0;
+        lambda = lambdah = 0;  /* these penalties are in already */
     }
     for (ptrdiff_t a = 0; a < t->A; a++, x += logit_stride, g += logit_stride) {
         const REAL *moment = w->moment + a * logit_stride;
@@ -139,10 +145,10 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
             slope += g_h * vec_load(d + a * logit_stride);
         for (ptrdiff_t c = 1; c < P; c++) {
             const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES);
-            const vec M = vec_load(moment + c * LANES);
-            const vec g_J = (vec_load(g + c * LANES) * (REAL)p->rows.scale - M) * mask + J * lambda;
-            const vec g_centred = g_J - g_h * mask * (REAL)p->moments.mean[c];
-            linear += J * M;
+            const vec moment_c = vec_load(moment + c * LANES);
+            const vec g_J = (vec_load(g + c * LANES) * (REAL)p->rows.scale - moment_c) * mask + J * lambda;
+            const vec g_centred = g_J - g_h * mask * (REAL)p->moments.mean[c];  /* by J for fixed h' */
+            linear += J * moment_c;
             ridge += J * J;
             norm += g_J * g_J;
             vec_store(g + c * LANES, g_centred);

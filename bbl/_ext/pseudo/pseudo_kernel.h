@@ -9,11 +9,11 @@
    pseudo_lanes.h     passes over the rows: compute_logits, logits_to_probabilities, sum_rows_to_columns, pass_over_rows
    pseudo_bundle.h    types: lane_memory, evaluation, pair_history, search_state, lane_block
    pseudo_evaluate.h  objective and gradient of a lane block: evaluate
-   pseudo_metric.h    approximate inverse Hessian: apply_metric, metric_form
+   pseudo_metric.h    approximate inverse Hessian: apply_metric, metric_quadratic_form
    pseudo_solve.h     L-BFGS of lane blocks: start_lanes, renew_directions, step_along_directions
    pseudo_task.h      memory and parameters of a lane block: open_lane_block, load_parameters, store_parameters
    pseudo_pack.h      several blocks and mixed precision: refresh_anchor, compact_blocks, minimise
-   pseudo_entry.h     functions that pseudo.h calls: objective, normaliser, moments, solve */
+   pseudo_entry.h     functions that pseudo.h calls: evaluate_objective, add_normalisers, count_moments, solve */
 #include "pseudo_logits.h"
 #include "pseudo_lanes.h"
 #include "pseudo_bundle.h"
@@ -37,7 +37,7 @@
 #undef TINY
 #undef NOISE
 #undef FLAT
-#undef SUMMED
+#undef SUM_ROWS
 #undef SUMS
 #undef ANCHOR
 #undef EXACT

@@ -9,39 +9,43 @@
 
    Shapes, lane last: planes (A, plane_blocks, block_rows + 1, V), one number for each logit, row and lane of the row
    blocks begin ... end - 1, the last row of each block always zero; parameters x and gradients g (A, 1 + D, V), column
-   0 the field; fields h (A, V); tables (states, V). Offsets and strides count numbers.
+   0 the field; fields h (A, V); tables (joint states, V). Offsets and strides count numbers. needs_composite is 1 for
+   composites, needs_chunk for chunks, with a neighbour of one of the block's sites; others have no couplings.
 
    The rows of a row block were sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register.
    Wide problems have few rows to a state and use sum_rows_by_subsets instead, unless most joint states are 0. */
 
-#ifdef ANCHOR           /* vectors that are summed at once, so that additions need not wait for each other: */
-#define SUMS 4          /* here a vector takes two registers */
+/* SUMS: vectors that are summed at once, so that additions need not wait for each other */
+#ifdef ANCHOR
+#define SUMS 4  /* a vector of an anchor takes two registers */
 #else
 #define SUMS 8
 #endif
 
-/* Write the tables (states of the chunk, V) of summed couplings for chunk `chunk` from x (1 + D, V), one logit */
+/* Write the tables (joint states of the chunk `chunk`, V): for each state the sum of the couplings to its levels, from
+   x (1 + D, V), the parameters of one logit */
 TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t chunk, const REAL *x, REAL *tables)
 {
     const pseudo_composites *composites = &p->composites;
-    ptrdiff_t c, j, b, s, n_states;  /* s < n_states: joint states of the predictors before j */
+    ptrdiff_t c, j, b, s, n_states;  /* level b of predictor j; s < n_states: joint states of the predictors before j */
     for (c = composites->first_composite[chunk]; c < composites->first_composite[chunk + 1]; c++) {
-        REAL *t = tables + (composites->first_state[c]
+        REAL *table = tables + (composites->first_state[c]
                             - composites->first_state[composites->first_composite[chunk]]) * LANES;
-        vec_store(t, vec_fill(0.0));
+        vec_store(table, vec_fill(0.0));
         j = composites->first_predictor[c];
         for (n_states = 1; j < composites->first_predictor[c + 1]; n_states *= p->n_levels[j++])
             for (b = 1; b < p->n_levels[j]; b++) {
                 const vec J = vec_load(x + (p->first_column[j] + b) * LANES);
                 for (s = 0; s < n_states; s++)
-                    vec_store(t + (b * n_states + s) * LANES, vec_load(t + s * LANES) + J);
+                    vec_store(table + (b * n_states + s) * LANES, vec_load(table + s * LANES) + J);
             }
     }
 }
 
-/* add_table_entriesQ: add the table entries of `rows` rows (rounded up to R) to the planes of Q logits, which are
-   plane_stride apart; the tables of the logits are table_stride apart. codes (rows, width) are offsets into the tables.
-   With init (Q, V) the planes are overwritten, starting from init. */
+/* add_table_entriesQ: add, in each of `rows` rows (rounded up to a multiple of R, which is unrolled), the entries of
+   one chunk's tables to the planes of Q logits, which are plane_stride apart; the tables of the logits are table_stride
+   apart. codes (rows, width) are offsets into the tables. With init (Q, V) the planes are overwritten, starting from
+   init; without, NULL, they are added to. */
 #define ADD_TABLE_ENTRIES(Q, R)                                                                                        \
     TARGET static void NAME(add_table_entries##Q)(const REAL *table, ptrdiff_t table_stride, const uint16_t *codes,    \
                                                   ptrdiff_t width, ptrdiff_t rows, const REAL *init, REAL *plane,      \
@@ -75,7 +79,8 @@ ADD_TABLE_ENTRIES(2, 4)
 ADD_TABLE_ENTRIES(3, 4)
 #undef ADD_TABLE_ENTRIES
 
-/* Write logits to the planes of row blocks begin ... end - 1: fields h plus summed couplings of x */
+/* Write the logits of the rows of row blocks begin ... end - 1 to `planes`: the fields h plus the couplings in x to the
+   levels of the row; `tables` is scratch for the tables of one chunk */
 TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin, ptrdiff_t end,
                                         const REAL *x, const REAL *h, REAL *tables, REAL *planes)
 {
@@ -84,12 +89,15 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
     const ptrdiff_t plane_stride = t->plane_blocks * block_stride;
     ptrdiff_t a, Q, q, chunk, b;  /* Q logits are computed at once: a ... a + Q - 1 */
     for (a = 0; a < t->A; a += Q) {
-        int initialised = 0;  /* whether the planes hold the fields; the last chunk adds them at the latest */
+        int initialised = 0;  /* whether the planes hold the fields */
+        /* up to PSEUDO_LOGITS_AT_ONCE; of four that are left 2 and 2, not 3 and 1 */
         Q = t->A - a == 4 ? 2 : t->A - a < PSEUDO_LOGITS_AT_ONCE ? t->A - a : PSEUDO_LOGITS_AT_ONCE;
         for (chunk = 0; chunk < composites->n_chunks; chunk++) {
+            /* width: composites of the chunk, codes of a row */
             const ptrdiff_t *first = composites->first_composite, width = first[chunk + 1] - first[chunk];
             const ptrdiff_t table_stride =
                 (composites->first_state[first[chunk + 1]] - composites->first_state[first[chunk]]) * LANES;
+            /* a chunk without neighbours adds nothing, but the last one must still write the fields */
             if (!t->needs_chunk[chunk] && !(chunk == composites->n_chunks - 1 && !initialised))
                 continue;
             for (q = 0; q < Q; q++)
@@ -112,11 +120,12 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
     }
 }
 
-/* Replace the logits of row blocks begin ... end - 1 by probabilities times row weights, in place, and add to sums
-   (2 + A, V): log normalisers, curvature sum_a p_a (1 - p_a), then p_a of each logit. `sums` has room for three such
-   arrays: the totals, the sums over the current SUMMED rows, and the rounding errors of the totals (Kahan summation),
-   without which single precision would lose digits over many rows. In single precision with t->anchor_prob, logits and
-   probabilities are changes since the anchor; in double precision anchor_prob, if any, is written. */
+/* Replace the logits in the planes of row blocks begin ... end - 1 by probabilities times row weights, in place, and
+   add to sums (2 + A, V): log normalisers, curvature sum_a p_a (1 - p_a), then p_a of each logit. `sums` has room for
+   three such arrays: the totals, the sums over a piece of SUM_ROWS rows, and the rounding errors of the totals (Kahan
+   summation), without which single precision would lose digits over many rows. In mixed precision an *anchor* is a
+   point with probabilities in double precision, t->anchor_prob: in double precision it is written, if it is not NULL;
+   in single precision logits and probabilities are then changes since the anchor. `shift` as in pseudo_logits.h. */
 TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
                                                  ptrdiff_t end, int shift, REAL *planes, REAL *sums)
 {
@@ -133,7 +142,7 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
         for (r = 0; r < rows; r += piece_rows) {
             const double *w = weights ? weights + r : NULL;
             REAL *row = planes + r * LANES;
-            piece_rows = pseudo_min(SUMMED, rows - r);
+            piece_rows = pseudo_min(SUM_ROWS, rows - r);
 #ifdef SINGLE
             if (anchor_prob)
                 NAME(change_rows)(row, t->A, plane_stride, anchor_prob + r * LANES, prob_stride, w, piece_rows,
@@ -158,8 +167,10 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
     }
 }
 
-/* state_table (joint states of all composites, V) += sums over the rows of one plane by joint state, for the composites
-   in needs_composite. pseudo_sort_rows describes the list that `entry` runs along. */
+/* Add to state_table (joint states of all composites, V), at each joint state of a composite in needs_composite, the
+   numbers of one plane (row blocks begin ... end - 1) in the rows that have this state. pseudo_sort_rows describes the
+   list that `entry` runs along: the number n_fours of fours of rows of a state, the number of states with so many, then
+   for each of these its offset and those of its rows. */
 TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
@@ -168,11 +179,11 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
         for (ptrdiff_t c = 0; c < composites->n_composites; c++) {
             const uint16_t *entry =
                 composites->sorted_rows + composites->sorted_start[b * composites->n_composites + c];
-            REAL *t = state_table + composites->first_state[c] * LANES;
+            REAL *table = state_table + composites->first_state[c] * LANES;
             while (needs_composite[c] && *entry) {
                 const ptrdiff_t n_fours = *entry++;
-                for (ptrdiff_t k = *entry++; k > 0; k--) {
-                    REAL *sum = t + *entry++;
+                for (ptrdiff_t n_states = *entry++; n_states > 0; n_states--) {
+                    REAL *sum = table + *entry++;
                     vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
                     for (ptrdiff_t g = 0; g < n_fours; g++, entry += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
@@ -188,15 +199,16 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
         }
 }
 
-/* g (1 + D, V) columns 1 ... D += sums of the state table over the joint states in which the column's level occurs;
-   the state table is overwritten */
+/* Add to entry 1 + c of g (1 + D, V), for each column c of a composite in needs_composite, the numbers of state_table
+   (joint states, V) at the states in which the column's level occurs. The state table is overwritten: predictors are
+   taken from the last of a composite to the first, each summed over its levels once its columns are done. */
 TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const uint8_t *needs_composite,
                                                REAL *state_table, REAL *g)
 {
     const pseudo_composites *composites = &p->composites;
-    ptrdiff_t c, j, b, s, n_states;
+    ptrdiff_t c, j, b, s, n_states;  /* level b of predictor j, joint state s of the predictors before j */
     for (c = 0; c < composites->n_composites; c++) {
-        REAL *t = state_table + composites->first_state[c] * LANES;
+        REAL *table = state_table + composites->first_state[c] * LANES;
         n_states = composites->first_state[c + 1] - composites->first_state[c];
         j = composites->first_predictor[c + 1] - 1;
         for (; j >= composites->first_predictor[c] && needs_composite[c]; j--) {
@@ -205,9 +217,9 @@ TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const ui
                 REAL *column = g + (p->first_column[j] + b) * LANES;
                 vec sum = vec_load(column);
                 for (s = 0; s < n_states; s++) {
-                    const vec v = vec_load(t + (b * n_states + s) * LANES);
+                    const vec v = vec_load(table + (b * n_states + s) * LANES);
                     sum += v;
-                    vec_store(t + s * LANES, vec_load(t + s * LANES) + v);
+                    vec_store(table + s * LANES, vec_load(table + s * LANES) + v);
                 }
                 vec_store(column, sum);
             }
@@ -215,18 +227,18 @@ TARGET static void NAME(sum_states_to_columns)(const pseudo_problem *p, const ui
     }
 }
 
-/* sums (D, V) += for each column the sum of one entry of each of `count` tables, a multiple of four; codes (D, width)
-   are the entries' offsets */
-TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *codes, ptrdiff_t width, ptrdiff_t count,
-                                         ptrdiff_t D, REAL *sums)
+/* Add to sums (D, V), for each column, one entry of each of n_tables subset tables, a multiple of four, at the offsets
+   codes (D, width), of which the first n_tables of each column are used */
+TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *codes, ptrdiff_t width,
+                                         ptrdiff_t n_tables, ptrdiff_t D, REAL *sums)
 {
     for (ptrdiff_t c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
         vec s[SUMS];
         for (ptrdiff_t u = 0; u < SUMS; u++)
             s[u] = vec_fill(0.0);  /* these tables are summed by themselves first, to lose fewer digits */
-        for (ptrdiff_t k = 0; k < count; k += 4)
+        for (ptrdiff_t k = 0; k < n_tables; k += 4)
             for (ptrdiff_t u = 0; u < SUMS; u++) {
-                uint64_t word;
+                uint64_t word;  /* four offsets */
                 memcpy(&word, codes + u * width + k, 8);
                 for (ptrdiff_t e = 0; e < 4; e++, word >>= 16)
                     s[u] += vec_load(tables + (uint16_t)word);
@@ -237,8 +249,10 @@ TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *cod
     }
 }
 
-/* g (1 + D, V) columns 1 ... D += sums over the rows of one plane. A subset table (2^PSEUDO_SUBSET_ROWS, V) has the
-   sums over all subsets of PSEUDO_SUBSET_ROWS rows; a column then costs one load and addition per table. */
+/* Add to entry 1 + c of g (1 + D, V), for each column c, the numbers of one plane (row blocks begin ... end - 1) in the
+   rows where the column is 1. A *subset table* (2^PSEUDO_SUBSET_ROWS, V) has the sums over all subsets of
+   PSEUDO_SUBSET_ROWS rows, so that a column costs one load and addition for each table. `tables` is scratch for them;
+   pseudo_encode_subsets writes the offsets. */
 TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t begin, ptrdiff_t end, const REAL *plane,
                                              REAL *tables, REAL *g)
 {
@@ -246,7 +260,8 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
     /* tables that the first-level cache holds: an anchor has larger numbers than the kernel that the codes are for */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    ptrdiff_t b, k, u, s, first, width, group;  /* codes are stored for `width` tables from `first` on */
+    /* codes are stored for `width` tables from `first` on; of these, as many as the cache holds form a group */
+    ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(rows);
@@ -255,25 +270,26 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
         for (first = 0; first < n_tables; first += width, codes += width * p->metric.D_padded) {
             width = pseudo_min(composites->tables_at_once, n_tables - first);
             for (group = 0; group < width; group += tables_in_cache) {
-                const ptrdiff_t count = pseudo_min(tables_in_cache, width - group);
-                for (k = group; k < group + count; k++) {
+                const ptrdiff_t group_tables = pseudo_min(tables_in_cache, width - group);
+                for (k = group; k < group + group_tables; k++) {
                     const ptrdiff_t rows_left = rows - (first + k) * PSEUDO_SUBSET_ROWS;
                     const REAL *row = plane + (first + k) * PSEUDO_SUBSET_ROWS * LANES;
-                    REAL *t = tables + k * table_stride;
-                    vec_store(t, vec_fill(0.0));
+                    REAL *table = tables + k * table_stride;
+                    vec_store(table, vec_fill(0.0));  /* bit u of an index: row u is in the subset */
                     for (u = 0; u < pseudo_min(PSEUDO_SUBSET_ROWS, rows_left); u++) {
                         const vec v = vec_load(row + u * LANES);
                         for (s = 0; s < (ptrdiff_t)1 << u; s++)
-                            vec_store(t + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(t + s * LANES) + v);
+                            vec_store(table + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(table + s * LANES) + v);
                     }
                 }
-                NAME(add_subset_sums)(tables, codes + group, width, count, p->D, g + LANES);
+                NAME(add_subset_sums)(tables, codes + group, width, group_tables, p->D, g + LANES);
             }
         }
     }
 }
 
-/* g (A, 1 + D, V) columns 1 ... D += sums over the rows of the planes of row blocks begin ... end - 1 */
+/* Add to g (A, 1 + D, V), for each logit and at 1 + c for each column c, the numbers of the logit's plane in the rows
+   of row blocks begin ... end - 1 where the column is 1. `tables` and state_table are scratch. */
 TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin,
                                              ptrdiff_t end, const REAL *planes, REAL *tables, REAL *state_table,
                                              REAL *g)
@@ -291,12 +307,13 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
     }
 }
 
-/* Write sums (2 + A, V) over all rows, see logits_to_probabilities, and, unless g is NULL, g (A, 1 + D, V): weighted
-   sums of p_a (column 0) and of p_a times each column */
+/* Compute the probabilities p_a of all rows at parameters x with fields h: write sums (2 + A, V) over the rows, see
+   logits_to_probabilities, and, unless g is NULL, to g (A, 1 + D, V) the weighted sums of p_a (entry 0) and of p_a
+   times each column. tables, planes and state_table are scratch. */
 TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, const REAL *h,
                                         int shift, REAL *tables, REAL *planes, REAL *state_table, REAL *sums, REAL *g)
 {
-    ptrdiff_t b, end, a;
+    ptrdiff_t b, end, a;  /* row blocks b ... end - 1 have their planes at once */
     memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
@@ -311,31 +328,34 @@ TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_bl
         vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
-/* Write sums and g as pass_over_rows does, for zero couplings: in closed form, without reading rows */
+/* Write sums (2 + A, V) and g (A, 1 + D, V) as pass_over_rows does, for fields h and couplings of zero: all rows have
+   the same probabilities, so that none is read */
 TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const pseudo_block *t, const REAL *h,
                                                 REAL *sums, REAL *g)
 {
     const ptrdiff_t logit_stride = (1 + p->D) * LANES;
-    const REAL *has_level = t->has_level, rows = (REAL)(1.0 / p->rows.scale);
-    vec top = vec_fill(0.0), z, curve = vec_fill(0.0);
+    const REAL *has_level = t->has_level, n_rows = (REAL)(1.0 / p->rows.scale);  /* rows, or W if weights differ */
+    vec max_logit = vec_fill(0.0), z, curve = vec_fill(0.0);
     for (ptrdiff_t a = 0; a < t->A; a++)
-        top = NAME(larger)(vec_load(h + a * LANES), top);
-    z = NAME(exp)(-top);
+        max_logit = NAME(larger)(vec_load(h + a * LANES), max_logit);
+    z = NAME(exp)(-max_logit);
     for (ptrdiff_t a = 0; a < t->A; a++)
-        z += NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES);
+        z += NAME(exp)(vec_load(h + a * LANES) - max_logit) * vec_load(has_level + a * LANES);
     for (ptrdiff_t a = 0; a < t->A; a++) {
-        const vec prob = NAME(exp)(vec_load(h + a * LANES) - top) * vec_load(has_level + a * LANES) / z;
+        const vec prob =
+            NAME(exp)(vec_load(h + a * LANES) - max_logit) * vec_load(has_level + a * LANES) / z;
         curve += prob - prob * prob;
-        vec_store(sums + (2 + a) * LANES, prob * rows);
-        vec_store(g + a * logit_stride, prob * rows);
+        vec_store(sums + (2 + a) * LANES, prob * n_rows);
+        vec_store(g + a * logit_stride, prob * n_rows);
         for (ptrdiff_t c = 1; c <= p->D; c++)
-            vec_store(g + a * logit_stride + c * LANES, prob * (rows * (REAL)p->moments.mean[c]));
+            vec_store(g + a * logit_stride + c * LANES, prob * (n_rows * (REAL)p->moments.mean[c]));
     }
-    vec_store(sums, (top + NAME(log)(z)) * rows);
-    vec_store(sums + LANES, curve * rows);
-#ifndef SINGLE
+    vec_store(sums, (max_logit + NAME(log)(z)) * n_rows);
+    vec_store(sums + LANES, curve * n_rows);
+#ifndef SINGLE  /* the same probabilities in every row of every row block */
     for (ptrdiff_t k = 0; t->anchor_prob && k < p->composites.n_blocks * t->A * p->composites.block_rows; k++)
         NAME(storef)(t->anchor_prob + k * LANES,
-                     NAME(compress)(vec_load(g + k / p->composites.block_rows % t->A * logit_stride) / vec_fill(rows)));
+                     NAME(compress)(
+                         vec_load(g + k / p->composites.block_rows % t->A * logit_stride) / vec_fill(n_rows)));
 #endif
 }

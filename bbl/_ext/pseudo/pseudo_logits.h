@@ -5,8 +5,10 @@
    normaliser ln(1 + sum_a exp f_a). Every function here replaces the logits of `rows` rows by probabilities times the
    row weights w (rows,) (NULL: no weights) in place: `row` (A, rows, V) with the logits of a row `plane_stride` numbers
    apart. It writes sums (2 + A, V) over these rows: log normalisers, curvature sum_a p_a (1 - p_a), and p_a of each a.
+   `vec` is a vector of V numbers REAL, `words` of integers of the same size, NAME(f) the function f for this width.
 
-   Without weights normalisers are multiplied and one log is taken at the end. With `shift` the largest logit is
+   Without weights normalisers are multiplied and one log is taken at the end: NAME(split) moves the exponent of the
+   product to an integer, lest it overflow, and split_log takes the log of both. With `shift` the largest logit is
    subtracted before exp; it is not needed if all logits are below SAFE. */
 
 #include "pseudo_problem.h"
@@ -14,33 +16,34 @@
 #include "vector_math.h"
 
 #ifdef SINGLE
-#define SAFE 40.0           /* size of logits below which products of two normalisers do not overflow */
+#define SAFE 40.0           /* |logit| below which products of two normalisers do not overflow */
 #define TINY 1e-30          /* least number whose products are trusted not to underflow */
 #define NOISE 1e-5          /* relative rounding error of the objective */
 #define FLAT 1e-5           /* rounding error of the cosine between step and gradient change */
-#define SUMMED 128          /* rows that are added one after the other before their sum goes to the total */
+#define SUM_ROWS 128        /* rows that are added one after the other before their sum goes to the total */
 #else
 #define SAFE 300.0
 #define TINY 1e-280
 #define NOISE 1e-13
 #define FLAT 1e-9
-#define SUMMED PTRDIFF_MAX
+#define SUM_ROWS PTRDIFF_MAX
 #endif
 
-/* One logit (A = 1): probabilities of level 1. Two rows, with logits f and g, share a division. With `shift` exp takes
-   -|logit|, which cannot overflow. */
+/* One logit (A = 1): replace it in each row by the probability of level 1 times the row's weight. Two rows, with logits
+   f and g, share a division. With `shift` exp takes -|logit|, which cannot overflow. */
 TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     const vec one = vec_fill(1.0), zero = vec_fill(0.0);
     vec log_z = zero, curve = zero, total = zero, z_product = one;
     words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
     for (ptrdiff_t r = 0; r < rows; r += 2, row += 2 * LANES) {
-        const int pair = r + 1 < rows;
+        const int pair = r + 1 < rows;  /* 0 for the last of an odd number of rows */
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
+        /* the larger logit of both levels, of which level 0 has 0: f - 2 max(f, 0) = -|f| */
         const vec f_max = shift ? NAME(larger)(f, zero) : zero, g_max = shift ? NAME(larger)(g, zero) : zero;
         const vec exp_f = NAME(exp)(f - f_max - f_max), exp_g = pair ? NAME(exp)(g - g_max - g_max) : zero;
         const vec zf = exp_f + one, zg = exp_g + one, product = zf * zg, inverse = one / product;
-        /* probabilities of levels 0 and 1; exchanged by a shift where the logit is positive */
+        /* probabilities of levels 0 and 1; a shift exchanges them where the logit is positive */
         const vec p0_f = inverse * zg, p0_g = inverse * zf, p1_f = exp_f * p0_f, p1_g = exp_g * p0_g;
         vec pf = p1_f, pg = pair ? p1_g : zero;
         if (shift) {
@@ -55,6 +58,7 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
             pg *= wg;
         } else {
             log_z += f_max + g_max;
+            /* split after each pair, so after rows / 2; one row more does not overflow */
             z_product = pair ? NAME(split)(z_product * product, &exponent) : z_product * product;
             curve += p0_f * p1_f + p0_g * p1_g;
         }
@@ -68,7 +72,8 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
     vec_store(sums + 2 * LANES, total);
 }
 
-/* A > 1 logits; has_level (A, V) is 1 where the lane's site has the level, else 0 */
+/* A > 1 logits: replace them in each row by the probabilities of levels 1 ... A times the row's weight. has_level
+   (A, V) is 1 where the lane's site has the level, else 0, which makes the probability 0. */
 TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const REAL *has_level,
                                       const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
@@ -77,7 +82,7 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
     words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES) {
-        vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;
+        vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;  /* logit and exp of level 0 */
         if (shift) {
             for (ptrdiff_t a = 0; a < A; a++)
                 f_max = NAME(larger)(vec_load(row + a * plane_stride), f_max);
@@ -110,16 +115,18 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
 }
 
 #ifdef SINGLE
-/* The probability that `compress` (double precision) stored */
+/* Return the probabilities p whose p, or p - 1 if p > 1/2, NAME(compress) stored in double precision */
 TARGET static inline vec NAME(decompress)(vec compressed)
 {
     return NAME(choose)(MASK(compressed < vec_fill(0.0)), vec_fill(1.0) + compressed, compressed);
 }
 
-/* Mixed precision: replace changes of the logits since an anchor, a point with exactly known probabilities, by weighted
-   changes of the probabilities. anchor_prob (A, rows, V), as store_anchor_prob writes them, with the logits prob_stride
-   apart. The change of p_a is p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b), e = exp(change) - 1,
-   which avoids small differences of large numbers. sums: 0, curvature at the new point, change of each p_a. */
+/* Mixed precision: replace the changes of the logits since an *anchor*, a point whose probabilities were computed in
+   double precision, by the changes of the probabilities times the row weights, in place. anchor_prob (A, rows, V) has
+   the probabilities at the anchor as store_anchor_prob writes them, those of a row prob_stride apart. With e_a =
+   exp(change of logit a) - 1, the change of p_a is p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b),
+   which avoids small differences of large numbers. sums (2 + A, V): 0, the curvature at the new point, and the change
+   of each p_a. */
 TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const float *anchor_prob,
                                      ptrdiff_t prob_stride, const double *w, ptrdiff_t rows, REAL *sums)
 {
@@ -127,6 +134,7 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
     vec curve = vec_fill(0.0);
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
+        /* sum_pe, pe_before, pe_others: sums of p_b e_b over all b, over b < a, over b != a */
         vec sum_pe = vec_fill(0.0), row_curve = sum_pe, pe_before = sum_pe, scale;
         for (ptrdiff_t a = 0; a < A; a++) {
             vec_store(row + a * plane_stride, NAME(expm1)(vec_load(row + a * plane_stride)));
@@ -154,13 +162,14 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
     vec_store(sums + LANES, curve);
 }
 #else
-/* p in single precision if p <= 1/2, else p - 1, which is negative: digits near 0 and near 1 are both kept */
+/* Return p in single precision if p <= 1/2, else p - 1, which is negative: digits near 0 and near 1 are both kept */
 TARGET static inline vf NAME(compress)(vec p)
 {
     return NARROW(NAME(choose)(MASK(p > vec_fill(0.5)), p - vec_fill(1.0), p));
 }
 
-/* Write the probabilities of one logit, compressed, to anchor_prob (rows, V); row (rows, V) has them times weights w */
+/* Write the probabilities of one level, as NAME(compress) returns them, to anchor_prob (rows, V); row (rows, V) has
+   them times the row weights w (rows,), or alone if w is NULL */
 TARGET static void NAME(store_anchor_prob)(const REAL *row, const double *w, ptrdiff_t rows, float *anchor_prob)
 {
     for (ptrdiff_t r = 0; r < rows; r++) {

@@ -1,22 +1,25 @@
 /* The optimiser's metric, an approximate inverse Hessian; pseudo_kernel.h includes this file after pseudo_evaluate.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector: p the problem, t the block's sites and sizes, w its arrays, list[b] block b. `vec` is a vector of V
-   numbers REAL, `vf` of V floats, NAME(f) the function f for this vector width and precision. A is the number of
-   logits, D that of columns, indicators of the non-reference levels of all predictors; P = 1 + D. A vector q (A, P, V)
-   has, for each logit, the entry of the field and then those of the couplings to each column.
+   lane of a vector: p the problem, t the block's sites and sizes, w its arrays; blocks[b], b < count, are blocks that
+   are solved together. `vec` is a vector of V numbers REAL, `vf` of V floats, NAME(f) the function f for this vector
+   width and precision. A is the number of logits, D that of columns, indicators of the non-reference levels of all
+   predictors; P = 1 + D. A vector q (A, P, V) has, for each logit, the entry of the field and then those of the
+   couplings to each column.
 
    (a) The Hessian at zero couplings is S_i (x) Cov plus penalties: S_i = diag(f_i) - f_i f_i' (A, A) from the level
        frequencies f_i of site i, Cov (D, D) the covariance of the columns. Centring has decoupled the fields. S_i is
        multiplied by kappa, the mean of sum_a p_a (1 - p_a) at the point over that at zero couplings, which for a binary
-       site is the exact mean curvature.
+       site is the exact mean curvature. lambda, lambdah are the penalties of couplings and fields.
    (b) rotate_logits goes to the eigenvectors of S_i, with eigenvalues sigma_a. For each logit a there remains a system
        with the matrix sigma_a Cov + lambda. It is solved by the eigenvectors of Cov, in wide problems by an inverse of
        Cov, or with the diagonal blocks of Cov alone (solve_by_eigenvectors, solve_by_inverse, solve_by_predictor).
        Where only leading eigenvectors are known, the mean of the other eigenvalues stands for these.
-   Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. */
+   Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. All matrix
+   products are in single precision: they only shape a search direction, the gradient itself is not rounded. */
 
-/* Replace q (A, P, V) by E' q (back = 0) or E q (back = 1); the columns of E (A, A, V) are the eigenvectors of S_i */
+/* Replace q (A, P, V) by E' q (back = 0) or E q (back = 1), products over the logits; the columns of E = w->rotation
+   (A, A, V) are the eigenvectors of S_i of each lane's site */
 TARGET static void NAME(rotate_logits)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w, int back,
                                        REAL *q)
 {
@@ -24,7 +27,7 @@ TARGET static void NAME(rotate_logits)(const pseudo_problem *p, const pseudo_blo
     const ptrdiff_t row = (back ? A : 1) * LANES, col = (back ? 1 : A) * LANES;  /* strides of E or of E' */
     ptrdiff_t a, b, c;
     for (c = 0; c < P; c++, q += LANES) {
-        for (a = 0; a + 4 <= A; a += 4) {
+        for (a = 0; a + 4 <= A; a += 4) {  /* four entries of the product at a time, so that q is read less often */
             const REAL *E = w->rotation + a * row;
             vec v0 = vec_fill(0.0), v1 = v0, v2 = v0, v3 = v0;
             for (b = 0; b < A; b++, E += col) {
@@ -50,31 +53,32 @@ TARGET static void NAME(rotate_logits)(const pseudo_problem *p, const pseudo_blo
     }
 }
 
-/* right[b] (8 n_panels, V) = matrix times left[b] (depth, V) for lane blocks b < count. `panel` (n_panels, stride, 8)
-   has the matrix in panels, of which the first `depth` <= stride columns are used. Lane blocks go in pairs, so that a
-   panel is read once for two. Four rows of two blocks are as many sums as sixteen registers hold beside the factors;
-   with eight rows some would go through memory, in 1.4 to 1.8 times the time (`benchmarks.run --suite fit`: wide). */
+/* Write product[b] (8 n_panels, V) = matrix times factor[b] (depth, V) for lane blocks b < count. `panel`
+   (n_panels, stride, 8) has the matrix in panels, of which the first `depth` <= stride columns are used. Lane blocks go
+   in pairs, so that a panel is read once for two. Four rows of two blocks are as many sums as sixteen registers hold
+   beside the factors; with eight rows some would go through memory, in 1.4 to 1.8 times the time
+   (`benchmarks.run --suite fit`: wide). */
 TARGET static void NAME(multiply_panels)(const float *panel, ptrdiff_t stride, ptrdiff_t n_panels, ptrdiff_t depth,
-                                         int count, float *const *left, float *const *right)
+                                         int count, float *const *factor, float *const *product)
 {
     int b;
     for (ptrdiff_t k = 0; k < n_panels; k++, panel += 8 * stride) {
         for (b = 0; b + 1 < count; b += 2)
             for (ptrdiff_t r = 0; r < 8; r += 4) {
                 const float *rows = panel + r;
-                vf s[4], z[4];
+                vf s[4], z[4];  /* of block b, of block b + 1 */
                 for (ptrdiff_t u = 0; u < 4; u++)
                     s[u] = z[u] = (vf){0};
                 for (ptrdiff_t c = 0; c < depth; c++) {
-                    const vf v = NAME(loadf)(left[b] + c * LANES), w = NAME(loadf)(left[b + 1] + c * LANES);
+                    const vf v = NAME(loadf)(factor[b] + c * LANES), w = NAME(loadf)(factor[b + 1] + c * LANES);
                     for (ptrdiff_t u = 0; u < 4; u++) {
                         s[u] += v * rows[8 * c + u];
                         z[u] += w * rows[8 * c + u];
                     }
                 }
                 for (ptrdiff_t u = 0; u < 4; u++) {
-                    NAME(storef)(right[b] + (8 * k + r + u) * LANES, s[u]);
-                    NAME(storef)(right[b + 1] + (8 * k + r + u) * LANES, z[u]);
+                    NAME(storef)(product[b] + (8 * k + r + u) * LANES, s[u]);
+                    NAME(storef)(product[b + 1] + (8 * k + r + u) * LANES, z[u]);
                 }
             }
         for (; b < count; b++) {
@@ -82,48 +86,50 @@ TARGET static void NAME(multiply_panels)(const float *panel, ptrdiff_t stride, p
             for (ptrdiff_t u = 0; u < 8; u++)
                 s[u] = (vf){0};
             for (ptrdiff_t c = 0; c < depth; c++) {
-                const vf v = NAME(loadf)(left[b] + c * LANES);
+                const vf v = NAME(loadf)(factor[b] + c * LANES);
                 for (ptrdiff_t u = 0; u < 8; u++)
                     s[u] += v * panel[8 * c + u];
             }
             for (ptrdiff_t u = 0; u < 8; u++)
-                NAME(storef)(right[b] + (8 * k + u) * LANES, s[u]);
+                NAME(storef)(product[b] + (8 * k + u) * LANES, s[u]);
         }
     }
 }
 
-/* Write q (D, V) divided by its largest |entry|, which is returned, to left (D, V): small gradients do not underflow */
-TARGET static vec NAME(scale_to_float)(const pseudo_problem *p, const REAL *q, float *left)
+/* Return the largest |entry| of q (D, V) in each lane, shape (V,); write q divided by it to scaled (D, V) in single
+   precision, in which small gradients then do not underflow */
+TARGET static vec NAME(scale_to_float)(const pseudo_problem *p, const REAL *q, float *scaled)
 {
     vec largest = vec_fill(0.0);
     for (ptrdiff_t c = 0; c < p->D; c++)
         largest = NAME(larger)(NAME(larger)(vec_load(q + c * LANES), -vec_load(q + c * LANES)), largest);
     largest = NAME(larger)(largest, vec_fill(TINY));
     for (ptrdiff_t c = 0; c < p->D; c++)
-        NAME(storef)(left + c * LANES, NARROW(vec_load(q + c * LANES) / largest));
+        NAME(storef)(scaled + c * LANES, NARROW(vec_load(q + c * LANES) / largest));
     return largest;
 }
 
-/* Whether the couplings of lane block `block` are solved by eigenvectors of Cov */
+/* Return whether the metric takes Cov by its eigenvectors for the couplings of lane block `block`. Penalties that
+   differ between columns do not fit them; leading ones are not used in blocks for which choose_rank found rank 0. */
 static int NAME(uses_eigenvectors)(const pseudo_problem *p, const lane_block *block)
 {
     return p->metric.expand && !block->w.column_penalty && !(p->metric.leading && !block->t.rank);
 }
 
-/* Multiply q[b] (D, V), couplings of one logit of lane block list[b], by (sigma[b] Cov + lambda)^-1 in place: Cov by
-   its `rank` leading eigenvectors, with tail_eigenvalue for all others. Products are in single precision: the result is
-   a search direction only, the gradient itself is not rounded. */
-TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int count, lane_block *const *list,
+/* Multiply q[b] (D, V), couplings of one logit of blocks[b], by (sigma[b] Cov + lambda)^-1 in place. Cov is
+   taken by its `rank` leading eigenvectors v_k with eigenvalues e_k, and tail_eigenvalue for all others: with gain(e) =
+   1 / (sigma e + lambda), q becomes gain(tail) q + sum_k (gain(e_k) - gain(tail)) v_k <v_k, q>. */
+TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int count, lane_block *const *blocks,
                                                const vec *sigma, REAL lambda, REAL *const *q)
 {
-    const ptrdiff_t rank = list[0]->t.rank;
-    const REAL tail = (REAL)list[0]->t.tail_eigenvalue;
+    const ptrdiff_t rank = blocks[0]->t.rank;
+    const REAL tail = (REAL)blocks[0]->t.tail_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
-    vec size[PSEUDO_BLOCKS_PER_TASK];
+    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* |entry| of q[b], by which left[b] is divided */
     for (int b = 0; b < count; b++) {
-        left[b] = list[b]->w.left;
-        right[b] = list[b]->w.right;
-        size[b] = NAME(scale_to_float)(p, q[b], left[b]);
+        left[b] = blocks[b]->w.left;
+        right[b] = blocks[b]->w.right;
+        largest[b] = NAME(scale_to_float)(p, q[b], left[b]);
     }
     NAME(multiply_panels)(p->metric.project, p->D, rank / 8, p->D, count, left, right);
     for (int b = 0; b < count; b++) {
@@ -138,35 +144,36 @@ TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int coun
         const vec tail_gain = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (ptrdiff_t c = 0; c < p->D; c++)
             vec_store(q[b] + c * LANES,
-                      vec_load(q[b] + c * LANES) * tail_gain + WIDEN(NAME(loadf)(left[b] + c * LANES)) * size[b]);
+                      vec_load(q[b] + c * LANES) * tail_gain + WIDEN(NAME(loadf)(left[b] + c * LANES)) * largest[b]);
     }
 }
 
-/* Multiply q[b] (D, V), couplings of one logit of lane block list[b], by about (sigma[b] Cov + lambda)^-1 in place,
+/* Multiply q[b] (D, V), couplings of one logit of blocks[b], by about (sigma[b] Cov + lambda)^-1 in place,
    from the inverse M = (Cov + ridge)^-1. With c = lambda / sigma, (Cov + c)^-1 is taken as alpha M + beta, where alpha
    and beta are such that the least and the largest eigenvalue come out exactly; c is at least the ridge, else beta
-   would be negative and small eigenvalues would count too much. Columns B of the site itself are no variables;
-   subtracting site_correction' (M q)_B, with rows inv(M_BB) M_B:, gives the inverse for all other columns. */
-TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, lane_block *const *list, const vec *sigma,
-                                          REAL lambda, REAL *const *q)
+   would be negative and small eigenvalues would count too much. The columns B of the site itself are no variables:
+   subtracting site_correction' (M q)_B from M q, where site_correction has the rows inv(M_BB) M_B:, gives the product
+   with the inverse for all other columns. */
+TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, lane_block *const *blocks,
+                                          const vec *sigma, REAL lambda, REAL *const *q)
 {
     const REAL ridge = (REAL)p->metric.ridge;
     const REAL lowest = (REAL)p->metric.lowest_eigenvalue, highest = (REAL)p->metric.highest_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
-    vec size[PSEUDO_BLOCKS_PER_TASK];
+    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* |entry| of q[b], by which left[b] is divided */
     for (int b = 0; b < count; b++) {
-        left[b] = list[b]->w.left;
-        right[b] = list[b]->w.right;
-        size[b] = NAME(scale_to_float)(p, q[b], left[b]);
+        left[b] = blocks[b]->w.left;
+        right[b] = blocks[b]->w.right;
+        largest[b] = NAME(scale_to_float)(p, q[b], left[b]);
     }
     NAME(multiply_panels)(p->metric.inverse, p->D, p->metric.D_padded / 8, p->D, count, left, right);
     for (int b = 0; b < count; b++) {
-        const pseudo_block *t = &list[b]->t;
+        const pseudo_block *t = &blocks[b]->t;
         const vec c = NAME(larger)(lambda / sigma[b], vec_fill(ridge));
         const vec scale = (c + lowest) * (c + highest) * sigma[b];
-        const vec alpha = size[b] * ((ridge + lowest) * (ridge + highest)) / scale, beta = (c - ridge) / scale;
+        const vec alpha = largest[b] * ((ridge + lowest) * (ridge + highest)) / scale, beta = (c - ridge) / scale;
         for (ptrdiff_t a = 0; a < t->A; a++) {
-            const float *correction = list[b]->w.site_correction + a * p->D * LANES;
+            const float *correction = blocks[b]->w.site_correction + a * p->D * LANES;
             float site_product[LANES];  /* (M q) at column a of each lane's site */
             for (int v = 0; v < LANES; v++)
                 site_product[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2
@@ -182,15 +189,17 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
     }
 }
 
-/* Multiply q (D, V), couplings of one logit, by (sigma Cov + lambda)^-1 in place, with Cov taken as diag(f) - f f'
-   within each predictor, f its columns' means, and as 0 between predictors; by the Sherman-Morrison formula */
+/* Multiply q (D, V), couplings of one logit, by (sigma Cov + lambda)^-1 in place, lambda = ridge + column_penalty. Cov
+   is taken as diag(f) - f f' within each predictor, f its columns' means, and as 0 between predictors; the
+   Sherman-Morrison formula inverts it. */
 TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL ridge,
                                             REAL *q)
 {
-    const REAL half_row = (REAL)p->rows.half_row;  /* least mean: of an empty level */
+    const REAL half_row = (REAL)p->rows.half_row;  /* least mean, given to an empty level */
     for (ptrdiff_t j = 0; j < p->m; j++) {
         const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
-        REAL *gain = w->state_table;  /* free between passes; it has a row for each level and more */
+        /* f / (sigma f + lambda) of each column, in memory that is free between passes and has a row for each level */
+        REAL *gain = w->state_table;
         vec dot = vec_fill(0.0), denominator = vec_fill(1.0);
         for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
             const REAL f = p->moments.mean[1 + c] > p->rows.half_row ? (REAL)p->moments.mean[1 + c] : half_row;
@@ -207,58 +216,58 @@ TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_
     }
 }
 
-/* Multiply each q[b] (A, P, V) by the metric of lane block list[b], in place; all blocks have A logits. Entries that
-   are no parameters become 0. */
-TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_block *const *list, REAL lambda,
+/* Multiply each q[b] (A, P, V) by the metric of blocks[b], b < count, in place; all blocks have A logits.
+   Entries that are no parameters become 0. */
+TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_block *const *blocks, REAL lambda,
                                       REAL lambdah, REAL *const *q)
 {
-    const ptrdiff_t P = 1 + p->D, A = list[0]->t.A;
-    const int rotated = A > 1 && A <= PSEUDO_MAX_ROTATED;
-    vec sigma[PSEUDO_BLOCKS_PER_TASK];
+    const ptrdiff_t P = 1 + p->D, A = blocks[0]->t.A;
+    const int rotated = A > 1 && A <= PSEUDO_MAX_ROTATED;  /* one logit needs no rotation; of many there is none */
+    vec sigma[PSEUDO_BLOCKS_PER_TASK];  /* eigenvalues of kappa S_i for logit a, (V,) each */
     REAL *couplings[PSEUDO_BLOCKS_PER_TASK];  /* of logit a, (D, V) each */
     for (int b = 0; b < count && rotated; b++)
-        NAME(rotate_logits)(p, &list[b]->t, &list[b]->w, 0, q[b]);
+        NAME(rotate_logits)(p, &blocks[b]->t, &blocks[b]->w, /* back */ 0, q[b]);
     for (ptrdiff_t a = 0; a < A; a++) {
         for (int b = 0; b < count; b++) {
-            sigma[b] = vec_load(list[b]->w.sigma + a * LANES) * vec_load(list[b]->s.now.kappa);
+            sigma[b] = vec_load(blocks[b]->w.sigma + a * LANES) * vec_load(blocks[b]->s.now.kappa);
             couplings[b] = q[b] + a * P * LANES;
             vec_store(couplings[b], vec_load(couplings[b]) / (sigma[b] + lambdah));  /* the field */
             couplings[b] += LANES;
-            if (!(NAME(uses_eigenvectors)(p, list[b]) || p->metric.inverse) || list[b]->w.column_penalty)
-                NAME(solve_by_predictor)(p, &list[b]->w, sigma[b], lambda, couplings[b]);
+            if (!(NAME(uses_eigenvectors)(p, blocks[b]) || p->metric.inverse) || blocks[b]->w.column_penalty)
+                NAME(solve_by_predictor)(p, &blocks[b]->w, sigma[b], lambda, couplings[b]);
         }
-        if (p->metric.inverse && !list[0]->w.column_penalty)
-            NAME(solve_by_inverse)(p, count, list, sigma, lambda, couplings);
-        else if (NAME(uses_eigenvectors)(p, list[0]))
-            NAME(solve_by_eigenvectors)(p, count, list, sigma, lambda, couplings);
+        if (p->metric.inverse && !blocks[0]->w.column_penalty)
+            NAME(solve_by_inverse)(p, count, blocks, sigma, lambda, couplings);
+        else if (NAME(uses_eigenvectors)(p, blocks[0]))
+            NAME(solve_by_eigenvectors)(p, count, blocks, sigma, lambda, couplings);
     }
     for (int b = 0; b < count; b++) {
-        const REAL *has_level = list[b]->t.has_level;
+        const REAL *has_level = blocks[b]->t.has_level;
         if (rotated)
-            NAME(rotate_logits)(p, &list[b]->t, &list[b]->w, 1, q[b]);
+            NAME(rotate_logits)(p, &blocks[b]->t, &blocks[b]->w, /* back */ 1, q[b]);
         for (ptrdiff_t a = 0; a < A; a++)
             for (ptrdiff_t c = 0; c < P; c++) {
                 REAL *entry = q[b] + (a * P + c) * LANES;
                 vec_store(entry,
-                          vec_load(entry) * vec_load(list[b]->w.mask + c * LANES) * vec_load(has_level + a * LANES));
+                          vec_load(entry) * vec_load(blocks[b]->w.mask + c * LANES) * vec_load(has_level + a * LANES));
             }
     }
 }
 
-/* Return <q, (sigma Cov + ridge)^-1 q>, shape (V,), for q (D, V), couplings of one logit, Cov as in
-   solve_by_eigenvectors or as in solve_by_predictor. Half the work of the matrix product. */
-TARGET static vec NAME(metric_form_of_logit)(const pseudo_problem *p, const lane_block *block, vec sigma, REAL ridge,
-                                             const REAL *q)
+/* Return the quadratic form <q, (sigma Cov + ridge)^-1 q>, shape (V,), for q (D, V), couplings of one logit, with Cov
+   as in solve_by_eigenvectors or as in solve_by_predictor, in half the time of multiplying q by the matrix */
+TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const lane_block *block, vec sigma, REAL ridge,
+                                                const REAL *q)
 {
     const lane_memory *w = &block->w;
-    const REAL half_row = (REAL)p->rows.half_row;  /* least mean: of an empty level */
+    const REAL half_row = (REAL)p->rows.half_row;  /* least mean, given to an empty level */
     vec sum = vec_fill(0.0);
     if (NAME(uses_eigenvectors)(p, block)) {
-        const vec size = NAME(scale_to_float)(p, q, w->left);
+        const vec largest = NAME(scale_to_float)(p, q, w->left);
         const vec tail_gain = vec_fill(1.0) / (sigma * (REAL)block->t.tail_eigenvalue + ridge);
         NAME(multiply_panels)(p->metric.project, p->D, block->t.rank / 8, p->D, 1, &w->left, &w->right);
         for (ptrdiff_t c = 0; c < p->D; c++) {
-            const vec v = vec_load(q + c * LANES) / size;
+            const vec v = vec_load(q + c * LANES) / largest;
             sum += v * v;
         }
         sum *= tail_gain;
@@ -266,7 +275,7 @@ TARGET static vec NAME(metric_form_of_logit)(const pseudo_problem *p, const lane
             const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
             sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->metric.eigenvalue[k] + ridge) - tail_gain);
         }
-        return sum * size * size;
+        return sum * largest * largest;
     }
     for (ptrdiff_t j = 0; j < p->m; j++) {
         const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
@@ -283,16 +292,18 @@ TARGET static vec NAME(metric_form_of_logit)(const pseudo_problem *p, const lane
     return sum;
 }
 
-/* Return <q, metric times q>, shape (V,), for q (A, P, V) that is zero where no parameter is; q is overwritten */
-TARGET static vec NAME(metric_form)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah, REAL *q)
+/* Return the quadratic form <q, metric times q>, shape (V,), for q (A, P, V) that is zero where no parameter is; q is
+   overwritten */
+TARGET static vec NAME(metric_quadratic_form)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah,
+                                              REAL *q)
 {
     const ptrdiff_t P = 1 + p->D, A = block->t.A;
     vec sum = vec_fill(0.0);
     if (A > 1 && A <= PSEUDO_MAX_ROTATED)
-        NAME(rotate_logits)(p, &block->t, &block->w, 0, q);
+        NAME(rotate_logits)(p, &block->t, &block->w, /* back */ 0, q);
     for (ptrdiff_t a = 0; a < A; a++, q += P * LANES) {
         const vec sigma = vec_load(block->w.sigma + a * LANES) * vec_load(block->s.now.kappa), h = vec_load(q);
-        sum += h * h / (sigma + lambdah) + NAME(metric_form_of_logit)(p, block, sigma, lambda, q + LANES);
+        sum += h * h / (sigma + lambdah) + NAME(quadratic_form_of_logit)(p, block, sigma, lambda, q + LANES);
     }
     return sum;
 }

@@ -1,13 +1,14 @@
-/* Lane blocks that are solved together, and mixed precision; pseudo_kernel.h includes this file after pseudo_task.h.
+/* Minimising one or several lane blocks, also in mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
    lane v of a vector: p the problem, t the block's sites and sizes, w its arrays, s the state of its line searches, o
    the options. NAME(f) is the function f for this vector width and precision, REAL its number. A is the number of
    logits, D that of columns, P = 1 + D. Parameters and gradients are (A, P, V), `size` numbers. A curvature pair of
-   L-BFGS is a step and the change of the gradient along it; s.history.rho is 0 for an unused pair.
+   L-BFGS is a step and the change of the gradient along it; s.history.rho is 0 for an unused pair. A lane is *free* if
+   it has no site or its result is final (is_final), else *running*.
 
    (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. As soon as
-       the unfinished lanes fit into fewer blocks, those of one block move into free lanes of the others.
+       the running lanes fit into fewer blocks, those of one block move into free lanes of the others.
    (b) Mixed precision. An *anchor* is a point in double precision, block->exact.x, with the exact gradient there and
        the probabilities of all rows in single precision. Steps from it are taken in single precision, w.x = change
        since the anchor: only changes of logits, probabilities and gradient are computed, whose relative error is that
@@ -17,14 +18,15 @@
 
 #ifdef SINGLE
 #define ANCHOR_RATIO 3e-5  /* gradient norm, as a share of the anchor's, at which a lane waits: digits of a float */
-#define ANCHOR_COST 2      /* time of an anchor in evaluations in single precision (`benchmarks.run --suite fit`: W2) */
+#define ANCHOR_COST 2      /* time of taking an anchor, in evaluations in float (`benchmarks.run --suite fit`: W2) */
 #define MAX_NO_PROGRESS 5  /* successive anchors that do not halve the gradient norm, after which a lane is stuck */
 #define MAX_RISE 1e-10     /* relative rise of the objective between anchors that is rounding */
 #define BELOW_TOLERANCE 0.9  /* share of the tolerance that steps aim at, lest the norm at the anchor is above it */
 
-/* Make the block's point the new anchor: write block->exact and the arrays of the single-precision block, and set the
-   status of its lanes. A lane whose objective is higher than at the last anchor (slopes in single precision misled it)
-   keeps that anchor and drops its curvature pairs. coupled = 0 promises that all couplings are zero. */
+/* Make the block's point, block->exact.x + w.x, the new anchor: write block->exact and the arrays of the
+   single-precision block, and set the status of its lanes. A lane whose objective is higher than at the last anchor
+   (slopes in single precision misled it) keeps that anchor and drops its curvature pairs. coupled = 0 promises that all
+   couplings are zero. */
 TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *block, const pseudo_options *o,
                                         int coupled)
 {
@@ -33,6 +35,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     search_state *s = &block->s;
     EXACT(evaluation) exact;
     int v, is_worse[LANES], any_worse = 0;
+    /* x_trial: the last anchor */
     memcpy(block->exact.x_trial, block->exact.x, (size_t)size * sizeof *block->exact.x);
     for (ptrdiff_t k = 0; k < size; k++)
         block->exact.x[k] += w->x[k];
@@ -59,7 +62,8 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
             for (v = 0; v < LANES; v++) {
                 const double centring = c ? g[v] * block->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 g_single[c * LANES + v] = (REAL)g[c * LANES + v];
-                moment[c * LANES + v] = (REAL)-(g[c * LANES + v] + centring);  /* so `evaluate` adds this gradient */
+                /* the gradient in (h, J), which `evaluate` adds to changes since the anchor: it subtracts moments */
+                moment[c * LANES + v] = (REAL)-(g[c * LANES + v] + centring);
             }
     }
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
@@ -67,20 +71,20 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         if (block->is_final[v])
             continue;
         lane->n_eval++;
-        if (lane->status != SOLVER_RUNNING)
+        if (lane->status != SOLVER_RUNNING)  /* the lane has waited for this anchor */
             block->n_no_progress[v] = exact.norm[v] > 0.5 * block->norm[v] ? block->n_no_progress[v] + 1 : 0;
         block->norm[v] = lane->norm = exact.norm[v];
         lane->value = exact.f[v];
         s->now.norm[v] = (REAL)exact.norm[v];
         s->now.kappa[v] = (REAL)exact.kappa[v];
         if (lane->status != SOLVER_ITMAX && lane->status != SOLVER_NOT_FINITE)  /* stuck lanes have another try */
-            lane->status = NAME(first_status)(exact.f[v], exact.norm[v], o);
+            lane->status = NAME(status_at_start)(exact.f[v], exact.norm[v], o);
         if (lane->status == SOLVER_RUNNING && block->n_no_progress[v] >= MAX_NO_PROGRESS)
             lane->status = SOLVER_STUCK;
         block->is_final[v] = lane->status != SOLVER_RUNNING;
         s->target_norm[v] = BELOW_TOLERANCE * o->tolerance > ANCHOR_RATIO * exact.norm[v]
             ? BELOW_TOLERANCE * o->tolerance : ANCHOR_RATIO * exact.norm[v];
-        s->step[v] = lane->status == SOLVER_RUNNING;
+        s->step[v] = lane->status == SOLVER_RUNNING;  /* 0 in lanes that are done */
         s->wants_direction[v] = lane->status == SOLVER_RUNNING ? (WORD)~(WORD)0 : 0;
         s->n_refused[v] = s->n_stalled[v] = 0;
         s->n_stepping += lane->status == SOLVER_RUNNING;
@@ -89,9 +93,10 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     block->n_waited = 0;
 }
 
-/* Start a lane block in mixed precision: its start point, block->exact.x, is the first anchor */
+/* Set up a lane block in mixed precision at its start point, block->exact.x, which is the first anchor; coupled = 0
+   promises that all couplings are zero */
 TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block, const pseudo_options *o,
-                                           int coupled)
+                                     int coupled)
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
     memset(&block->s, 0, sizeof block->s);
@@ -111,8 +116,8 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
         block->s.best_norm[v] = block->s.now.norm[v];
 }
 
-/* Return whether a lane block should take a new anchor, to be called after each evaluation: lanes wait for it, and have
-   waited for as many evaluations as an anchor costs, or no lane steps any more */
+/* Count the waiting lanes of a lane block after an evaluation; return whether it should take a new anchor: lanes wait,
+   and have waited, on average over all lanes, for as many evaluations as an anchor costs, or no lane steps any more */
 static int NAME(anchor_is_due)(lane_block *block)
 {
     int v, n_waiting = 0;
@@ -130,11 +135,11 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
     if (p->mixed) {
         for (ptrdiff_t k = 0; k < block->t.A * (1 + p->D) * LANES; k++)
             block->exact.x_trial[k] = block->exact.x[k] + block->w.x[k];
-        EXACT(store_parameters)(p, &block->exact_t, &block->exact, block->exact.x_trial, 1, theta);
+        EXACT(store_parameters)(p, &block->exact_t, &block->exact, block->exact.x_trial, /* are_parameters */ 1, theta);
     }
 #endif
     if (!p->mixed)
-        NAME(store_parameters)(p, &block->t, &block->w, block->w.x, 1, theta);
+        NAME(store_parameters)(p, &block->t, &block->w, block->w.x, /* are_parameters */ 1, theta);
     for (int v = 0; v < LANES; v++) {
         if (!p->mixed) {
             block->lane[v].value = block->s.now.f[v];
@@ -145,13 +150,14 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
     }
 }
 
-/* Copy lane u of `from` (count, V) to lane v of `to` (count, V) */
+/* For move_lane: copy lane u of `from` (count, V) to lane v of `to` (count, V); and a field of the search state */
 #define COPY_LANE(to, from, count)                                                                                     \
     for (ptrdiff_t k = 0; k < (count); k++)                                                                            \
         (to)[k * LANES + v] = (from)[k * LANES + u]
 #define COPY(field) s_to->field[v] = s_from->field[u]
 
-/* Move lane u of lane block `from` to lane v of lane block `to`, with as many logits, whose own result was written */
+/* Move lane u of lane block `from` to lane v of lane block `to`, a free lane whose result write_lanes has written; both
+   blocks have the same number of logits */
 TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, int u, lane_block *to, int v)
 {
     const ptrdiff_t A = from->t.A, P = 1 + p->D, size = A * P * LANES, pairs = from->t.max_pairs;
@@ -169,12 +175,12 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         COPY_LANE(to->w.site_correction, from->w.site_correction, A * p->D);
     if (A <= PSEUDO_MAX_ROTATED)
         COPY_LANE(to->w.rotation, from->w.rotation, A * A);
-    for (ptrdiff_t age = 0; age < pairs; age++) {
-        const ptrdiff_t place = (s_to->history.newest + pairs - age) % pairs;
-        const ptrdiff_t place_from = (s_from->history.newest + pairs - age) % pairs;
-        s_to->history.rho[place][v] = age < s_from->history.count ? s_from->history.rho[place_from][u] : 0;
-        COPY_LANE(to->w.S + place * size, from->w.S + place_from * size, A * P);
-        COPY_LANE(to->w.Y + place * size, from->w.Y + place_from * size, A * P);
+    for (ptrdiff_t age = 0; age < pairs; age++) {  /* the newest pair, of age 0, may be elsewhere in either ring */
+        const ptrdiff_t pair = (s_to->history.newest + pairs - age) % pairs;
+        const ptrdiff_t pair_from = (s_from->history.newest + pairs - age) % pairs;
+        s_to->history.rho[pair][v] = age < s_from->history.count ? s_from->history.rho[pair_from][u] : 0;
+        COPY_LANE(to->w.S + pair * size, from->w.S + pair_from * size, A * P);
+        COPY_LANE(to->w.Y + pair * size, from->w.Y + pair_from * size, A * P);
     }
     s_to->history.count = s_from->history.count > s_to->history.count ? s_from->history.count : s_to->history.count;
     COPY(now.f), COPY(now.norm), COPY(now.slope), COPY(now.kappa), COPY(step), COPY(best_norm), COPY(target_norm);
@@ -210,7 +216,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
 #undef COPY
 
 /* Return how many lanes of a lane block have no final result */
-static int NAME(n_running)(const lane_block *block)
+static int NAME(count_running)(const lane_block *block)
 {
     int v, count = 0;
     for (v = 0; v < LANES; v++)
@@ -218,25 +224,26 @@ static int NAME(n_running)(const lane_block *block)
     return count;
 }
 
-/* Move the running lanes of the lane block that has the fewest into free lanes of other blocks, if all fit; results
-   that they replace are written to theta and lane_out first */
-TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int count, double *theta,
+/* Move the running lanes of the lane block that has the fewest into free lanes of other blocks with as many logits and
+   running lanes of their own, if all fit; write the results that they replace to theta (D_s, P) and lane_out
+   (n_sites,) first */
+TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blocks, int n_blocks, double *theta,
                                         pseudo_lane *lane_out)
 {
     lane_block *from = NULL;
     int b, v, u = 0, n_free = 0;  /* u: next lane of `from` to move; n_free: free lanes of the other blocks */
-    for (b = 0; b < count; b++)
-        if (NAME(n_running)(&blocks[b]) && (!from || NAME(n_running)(&blocks[b]) < NAME(n_running)(from)))
+    for (b = 0; b < n_blocks; b++)
+        if (NAME(count_running)(&blocks[b]) && (!from || NAME(count_running)(&blocks[b]) < NAME(count_running)(from)))
             from = &blocks[b];
-    for (b = 0; b < count && from; b++)
-        if (&blocks[b] != from && NAME(n_running)(&blocks[b]) && blocks[b].t.A == from->t.A)
-            n_free += LANES - NAME(n_running)(&blocks[b]);
-    if (!from || n_free < NAME(n_running)(from))
+    for (b = 0; b < n_blocks && from; b++)
+        if (&blocks[b] != from && NAME(count_running)(&blocks[b]) && blocks[b].t.A == from->t.A)
+            n_free += LANES - NAME(count_running)(&blocks[b]);
+    if (!from || n_free < NAME(count_running)(from))
         return;
     NAME(write_lanes)(p, from, theta, lane_out);
-    for (b = 0; b < count; b++) {
+    for (b = 0; b < n_blocks; b++) {
         lane_block *to = &blocks[b];
-        if (to == from || !NAME(n_running)(to) || to->t.A != from->t.A || NAME(n_running)(to) == LANES)
+        if (to == from || !NAME(count_running)(to) || to->t.A != from->t.A || NAME(count_running)(to) == LANES)
             continue;
         NAME(write_lanes)(p, to, theta, lane_out);
         for (v = 0; v < LANES; v++) {
@@ -256,34 +263,36 @@ TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blo
     from->s.n_stepping = from->s.any_wants_direction = 0;
 }
 
-/* Minimise from the start points of the blocks; write theta (D_s, P) and the results lane_out (n_sites,). Returns a
+/* Minimise the objectives of n_blocks lane blocks from their start points, which start_lanes or start_mixed has set up;
+   write the parameters of their sites to theta (D_s, P) and their results to lane_out (n_sites,). Returns a
    solver_code. */
-TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, int count, const pseudo_options *o,
+TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, int n_blocks, const pseudo_options *o,
                                  double *theta, pseudo_lane *lane_out)
 {
     const double share = NAME(zero_sum_share)(p, &blocks[0].w);
+    /* penalties for the metric: couplings have two indices over which the gauge subtracts means, fields one */
     const REAL lambda = (REAL)(o->lambda * share * share), lambdah = (REAL)(o->lambdah * share);
-    double work = 0.0;  /* table look-ups since the last check for signals */
+    double work = 0.0;  /* table look-ups, about, since the last check for signals */
     int b, v, n_stepping, stopped = 0;  /* stopped: 1 by o->stop, -1 by o->check */
     for (;;) {
-        for (b = 0, n_stepping = 0; b < count; b++)
+        for (b = 0, n_stepping = 0; b < n_blocks; b++)
             n_stepping += blocks[b].s.n_stepping;
         if (!n_stepping || stopped)
             break;
-        NAME(renew_directions)(p, blocks, count, lambda, lambdah);
-        for (b = 0; b < count; b++) {
+        NAME(renew_directions)(p, blocks, n_blocks, lambda, lambdah);
+        for (b = 0; b < n_blocks; b++) {
             if (!blocks[b].s.n_stepping)
                 continue;
             NAME(step_along_directions)(p, &blocks[b], o);
 #ifdef SINGLE
             if (p->mixed && NAME(anchor_is_due)(&blocks[b]))
-                NAME(refresh_anchor)(p, &blocks[b], o, 1);
+                NAME(refresh_anchor)(p, &blocks[b], o, /* coupled */ 1);
 #endif
             blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
             work += (double)p->rows.n * (double)(blocks[b].t.A * (p->composites.n_composites + 8));
         }
-        if (count > 1)
-            NAME(compact_blocks)(p, blocks, count, theta, lane_out);
+        if (n_blocks > 1)
+            NAME(compact_blocks)(p, blocks, n_blocks, theta, lane_out);
         if (o->check && work > PSEUDO_CHECK_EVERY) {  /* the check waits for the GIL: not after every step */
             work = 0.0;
             stopped = -(o->check() != 0);
@@ -291,7 +300,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
         if (!stopped && o->stop && *(const volatile int32_t *)o->stop)
             stopped = 1;
     }
-    for (b = 0; b < count; b++) {
+    for (b = 0; b < n_blocks; b++) {
         for (v = 0; v < LANES; v++)
             if (blocks[b].lane[v].status == SOLVER_RUNNING)
                 blocks[b].lane[v].status = SOLVER_STOPPED;

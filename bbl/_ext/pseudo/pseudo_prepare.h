@@ -1,22 +1,23 @@
-/* Preparation of a pseudo-likelihood problem: merged rows, composites, row codes, sorted rows.
+/* Preparation of a pseudo-likelihood problem p: merged rows, composites, row codes, sorted rows.
 
    n rows; m predictors with n_levels[i] levels, level 0 the reference; a *column* is the indicator of a non-reference
    level, D in all. A *composite* is a run of neighbouring predictors coded as one joint variable; its *joint state* is
    a number for the levels of all of them, 0 if all are at level 0. A *chunk* is a run of composites whose tables fit
    the first-level cache together, a *row block* a run of block_rows rows. V = p->lanes numbers are processed side by
-   side: offsets into tables and planes count numbers, V for each state and each row. */
+   side: offsets into tables and planes count numbers, V for each state and each row. A *site* is a predictor whose
+   conditional distribution given the others is fitted. `columns` (m, n) are the level codes of all predictors. */
 #ifndef PSEUDO_PREPARE_H
 #define PSEUDO_PREPARE_H
 
 #include "pseudo_spread.h"
 
-/* Merge equal rows, in place, if there are at most n / 2 joint states of all predictors; return the new number of rows.
-   columns (m, n) become (m, rows), weights (n,) of merged rows are added. */
+/* Merge equal rows, in place, if there are at most n / 2 joint states of all predictors, and so at least half of the
+   rows go; return the new number of rows. columns (m, n) become (m, rows), weights (n,) of merged rows are added. */
 static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t *n_levels, pseudo_columns columns,
                                          double *weights)
 {
     ptrdiff_t n_states = 1, i, k, s, rows = 0;
-    double *state_weight;
+    double *state_weight;  /* (n_states,) total weight of the rows in each joint state s */
     for (i = 0; i < m; i++) {
         n_states *= n_levels[i];
         if (n_states > n / 2)
@@ -32,7 +33,7 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     }
     for (s = 0; s < n_states; s++)
         if (state_weight[s] > 0.0) {
-            ptrdiff_t rest = s;
+            ptrdiff_t rest = s;  /* joint state of the predictors from i on */
             for (i = 0; i < m; i++, rest /= n_levels[i - 1])
                 if (columns.narrow)
                     columns.narrow[i * n + rows] = (uint8_t)(rest % n_levels[i]);
@@ -49,7 +50,8 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     return rows;
 }
 
-/* Fill p->rows from its weights, and moments.mean, the weighted share of each column, unless moments are not counted */
+/* Set the sums and flags of p->rows from its weights, and moments.mean, the weighted share of each column, if moments
+   are counted */
 static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 {
     p->rows.total = 0.0;
@@ -70,24 +72,27 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
         p->moments.mean[k] /= p->rows.total;
 }
 
-/* Form composites of up to max_states joint states, and chunks of composites with up to table_bytes of tables */
+/* Form composites of up to max_states joint states, and chunks of composites whose tables for one logit take up to
+   table_bytes together; a predictor with more levels is a composite by itself, one with larger tables a chunk */
 static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
     pseudo_composites *composites = &p->composites;
-    ptrdiff_t *first = composites->first_predictor, *first_state = composites->first_state, i, c, size = 1;
+    /* n_states: joint states of the predictors of a composite so far */
+    ptrdiff_t *first_predictor = composites->first_predictor, *first_state = composites->first_state, i, c,
+              n_states = 1;
     const ptrdiff_t chunk_states = table_bytes / (ptrdiff_t)(p->number_bytes * (size_t)p->lanes);
-    const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;
+    const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;  /* subset tables, in fours */
     composites->tables_at_once = n_tables > 4 ? n_tables : 4;
     for (i = 0; i < p->m; i++) {
-        if (i > first[composites->n_composites] && size * p->n_levels[i] > max_states) {
-            first_state[composites->n_composites + 1] = first_state[composites->n_composites] + size;
-            first[++composites->n_composites] = i;
-            size = 1;
+        if (i > first_predictor[composites->n_composites] && n_states * p->n_levels[i] > max_states) {
+            first_state[composites->n_composites + 1] = first_state[composites->n_composites] + n_states;
+            first_predictor[++composites->n_composites] = i;
+            n_states = 1;
         }
-        size *= p->n_levels[i];
+        n_states *= p->n_levels[i];
     }
-    first_state[composites->n_composites + 1] = first_state[composites->n_composites] + size;
-    first[++composites->n_composites] = p->m;
+    first_state[composites->n_composites + 1] = first_state[composites->n_composites] + n_states;
+    first_predictor[++composites->n_composites] = p->m;
     for (c = 0; c < composites->n_composites; c++) {
         const ptrdiff_t chunk_first = composites->first_composite[composites->n_chunks];
         if (c > chunk_first && first_state[c + 1] - first_state[chunk_first] > chunk_states)
@@ -97,62 +102,64 @@ static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrd
 }
 
 /* Write the joint state of composite c in each row to state_out (n,) */
-static void pseudo_joint_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state_out)
+static void pseudo_read_states(const pseudo_problem *p, pseudo_columns columns, ptrdiff_t c, uint16_t *state_out)
 {
-    ptrdiff_t i, k, size = 1;
+    ptrdiff_t i, k, n_states = 1;  /* of the predictors before i */
     memset(state_out, 0, (size_t)p->rows.n * sizeof *state_out);
-    for (i = p->composites.first_predictor[c]; i < p->composites.first_predictor[c + 1]; size *= p->n_levels[i++])
+    for (i = p->composites.first_predictor[c]; i < p->composites.first_predictor[c + 1]; n_states *= p->n_levels[i++])
         for (k = 0; k < p->rows.n; k++)
-            state_out[k] = (uint16_t)(state_out[k] + size * pseudo_read_code(columns, i * p->rows.n + k));
+            state_out[k] = (uint16_t)(state_out[k] + n_states * pseudo_read_code(columns, i * p->rows.n + k));
 }
 
-/* Write the rows of a row block, sorted by their joint states state (rows,), to the list `to`; return its end. State 0
-   is left out. The rows of a state are filled up to a multiple of four with the block's zero row. States with equally
-   many fours form a run, so that the processor foresees the ends of loops: number of fours, number of states, then for
-   each state its offset into the table and the offsets of its rows. A zero ends the list. next, fours (n_states,) are
-   scratch: where to write a state's next row, and its number of fours. */
+/* Write the `rows` rows of a row block, sorted by their joint states state (rows,) of one composite, to the list `to`,
+   within composites.sorted_rows; return its end. State 0 is left out. The rows of a state are filled up to a multiple
+   of four with the block's last row, which is zero. States with equally many fours of rows form a run, so that the
+   processor foresees the ends of loops: number of fours, number of states, then for each state its offset into the
+   table and the offsets of its rows. A zero ends the list. row_position, n_fours (n_states,) are scratch: where in
+   sorted_rows to write a state's next row, and its number of fours. */
 static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state, ptrdiff_t rows, ptrdiff_t n_states,
-                                  ptrdiff_t *next, ptrdiff_t *fours, uint16_t *to)
+                                  ptrdiff_t *row_position, ptrdiff_t *n_fours, uint16_t *to)
 {
-    ptrdiff_t r, s, run, next_run;  /* numbers of fours in this run of states, in the next one */
-    memset(fours, 0, (size_t)n_states * sizeof *fours);
+    ptrdiff_t r, s, run_fours, next_fours;  /* fours of each state in this run, in the next one; largest first */
+    memset(n_fours, 0, (size_t)n_states * sizeof *n_fours);
     for (r = 0; r < rows; r++)
-        fours[state[r]]++;
-    for (s = 1, run = 0; s < n_states; s++) {
-        fours[s] = (fours[s] + 3) / 4;
-        run = fours[s] > run ? fours[s] : run;
+        n_fours[state[r]]++;
+    for (s = 1, run_fours = 0; s < n_states; s++) {
+        n_fours[s] = (n_fours[s] + 3) / 4;
+        run_fours = n_fours[s] > run_fours ? n_fours[s] : run_fours;
     }
-    for (; run > 0; run = next_run) {
+    for (; run_fours > 0; run_fours = next_fours) {
         uint16_t *head = to;
-        *to++ = (uint16_t)run;
-        *to++ = 0;
-        for (s = 1, next_run = 0; s < n_states; s++) {
-            if (fours[s] < run)
-                next_run = fours[s] > next_run ? fours[s] : next_run;
-            if (fours[s] != run)
+        *to++ = (uint16_t)run_fours;
+        *to++ = 0;  /* states of the run, counted below */
+        for (s = 1, next_fours = 0; s < n_states; s++) {
+            if (n_fours[s] < run_fours)
+                next_fours = n_fours[s] > next_fours ? n_fours[s] : next_fours;
+            if (n_fours[s] != run_fours)
                 continue;
             head[1]++;
             *to++ = (uint16_t)(s * p->lanes);
-            next[s] = to - p->composites.sorted_rows;
-            for (r = 0; r < 4 * run; r++)
+            row_position[s] = to - p->composites.sorted_rows;
+            for (r = 0; r < 4 * run_fours; r++)  /* all zero rows; the state's rows come below */
                 *to++ = (uint16_t)(p->composites.block_rows * p->lanes);
         }
     }
     for (r = 0; r < rows; r++)
         if (state[r])
-            p->composites.sorted_rows[next[state[r]]++] = (uint16_t)(r * p->lanes);
+            p->composites.sorted_rows[row_position[state[r]]++] = (uint16_t)(r * p->lanes);
     *to++ = 0;
     return to;
 }
 
-/* Upper bound of the number of entries that pseudo_sort_rows writes */
+/* Return an upper bound of the number of entries that pseudo_sort_rows writes: for each state of r rows at most r + 3
+   rows, its offset and, if the run is its own, two numbers; there are at most as many states as rows; and the zero */
 static ptrdiff_t pseudo_sorted_bound(ptrdiff_t rows, ptrdiff_t n_states)
 {
     return pseudo_min(7 * rows, rows + 6 * n_states) + 1;
 }
 
-/* Write composites.codes, each row's offsets into the tables of each chunk; return the share of joint states, over rows
-   and composites, that are 0. state (n,) is scratch. */
+/* Write composites.codes, for each chunk and row the offsets of the row's joint states into the chunk's tables; return
+   the share of all joint states, over rows and composites, that are 0. state (n,) is scratch. */
 static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint16_t *state)
 {
     pseudo_composites *composites = &p->composites;
@@ -163,7 +170,7 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
         for (c = first; c < first + width; c++) {
             const ptrdiff_t offset = composites->first_state[c] - composites->first_state[first];
             uint16_t *code = composites->codes + composites->n_padded * first + (c - first);
-            pseudo_joint_states(p, columns, c, state);
+            pseudo_read_states(p, columns, c, state);
             for (k = 0; k < p->rows.n; k++)
                 n_zero += state[k] == 0;
             for (k = 0; k < composites->n_padded; k++)
@@ -173,15 +180,15 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
     return (double)n_zero / ((double)p->rows.n * (double)composites->n_composites);
 }
 
-/* Write composites.sorted_rows and sorted_start from the codes: the rows of each row block sorted by the joint states
-   of each composite. state (n,) is scratch. */
+/* Write composites.sorted_rows and sorted_start from composites.codes: for each row block and composite the list of
+   pseudo_sort_rows, and where it begins. state (n,) is scratch. */
 static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
 {
     pseudo_composites *composites = &p->composites;
     ptrdiff_t c, k, chunk, b, bound = 0, max_states = 1;
     int shift = 0;  /* log2 of the lanes, which are a power of two */
     ptrdiff_t *scratch;
-    uint16_t *to;
+    uint16_t *to;  /* where the next list begins */
     for (c = 0; c < composites->n_composites; c++) {
         const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
         max_states = n_states > max_states ? n_states : max_states;
@@ -217,30 +224,31 @@ static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
     free(scratch);
 }
 
-/* Write composites.subset_codes for sum_rows_by_subsets: for each row block, and tables_at_once of its subset tables,
-   (D_padded, tables). A table has the sums over all subsets of PSEUDO_SUBSET_ROWS rows; a column's code is the offset
-   of the subset of rows that have its level: bit u for row u of the table. */
+/* Write composites.subset_codes for sum_rows_by_subsets. A *subset table* has a sum for each subset of
+   PSEUDO_SUBSET_ROWS successive rows, bit u of the subset's number being row u of them; a column's code is the offset
+   of the subset of rows in which it is 1. Codes are (D_padded, tables) for each group of tables_at_once tables of each
+   row block. */
 static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
 {
     const ptrdiff_t block_rows = p->composites.block_rows, D_padded = p->metric.D_padded;
     const ptrdiff_t block_tables = block_rows / PSEUDO_SUBSET_ROWS, table_stride = p->lanes << PSEUDO_SUBSET_ROWS;
-    ptrdiff_t b, first, width, j, c, k;
+    ptrdiff_t b, first, width, j, c, k;  /* a group of `width` tables from table `first` of the block on */
     PSEUDO_ALLOCATE(p, p->composites.subset_codes, p->composites.n_blocks * block_tables * D_padded);
     for (b = 0; b < p->composites.n_blocks && !p->failed; b++) {
         const ptrdiff_t begin = b * block_rows, end = pseudo_min(begin + block_rows, p->rows.n);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(end - begin);
-        uint16_t *to = p->composites.subset_codes + b * block_tables * D_padded;
-        for (first = 0; first < n_tables; first += width, to += width * D_padded) {
+        uint16_t *codes = p->composites.subset_codes + b * block_tables * D_padded;
+        for (first = 0; first < n_tables; first += width, codes += width * D_padded) {
             width = pseudo_min(p->composites.tables_at_once, n_tables - first);
             for (c = 0; c < D_padded; c++)
                 for (k = 0; k < width; k++)
-                    to[c * width + k] = (uint16_t)(k * table_stride);
+                    codes[c * width + k] = (uint16_t)(k * table_stride);  /* the empty subset of table k */
             for (j = 0; j < p->m; j++)
                 for (k = 0; k < width * PSEUDO_SUBSET_ROWS; k++) {
                     const ptrdiff_t row = begin + first * PSEUDO_SUBSET_ROWS + k;
                     const uint16_t code = row < end ? pseudo_read_code(columns, j * p->rows.n + row) : 0;
                     if (code)
-                        to[(p->first_column[j] + code - 1) * width + k / PSEUDO_SUBSET_ROWS] +=
+                        codes[(p->first_column[j] + code - 1) * width + k / PSEUDO_SUBSET_ROWS] +=
                             (uint16_t)(p->lanes << k % PSEUDO_SUBSET_ROWS);
                 }
         }
@@ -266,7 +274,8 @@ static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_
     }
 }
 
-/* Set the sizes of row blocks, padded arrays and lane blocks, for n rows; p->D, n_sites, lanes, number_bytes are set */
+/* Set the sizes of row blocks and padded arrays, and the numbers of row blocks and lane blocks (of p->lanes sites), for
+   n rows; p->D, n_sites, lanes, number_bytes, metric.wide must be set */
 static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
 {
     pseudo_composites *composites = &p->composites;
@@ -274,21 +283,22 @@ static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
     composites->n_padded = (n + 7) / 8 * 8;
     composites->block_rows =
         pseudo_min(PSEUDO_BLOCK_BYTES / (ptrdiff_t)p->number_bytes / p->lanes, composites->n_padded);
-    if (p->metric.wide)
+    if (p->metric.wide)  /* whole subset tables, four at a time */
         composites->block_rows -= composites->block_rows % (4 * PSEUDO_SUBSET_ROWS);
     composites->block_rows = composites->block_rows > 0 ? composites->block_rows : 1;  /* a divisor even without rows */
     composites->n_blocks = (n + composites->block_rows - 1) / composites->block_rows;
     p->n_lane_blocks = (p->n_sites + p->lanes - 1) / p->lanes;
 }
 
-/* Prepare a problem of n rows: set everything but the second moments and the eigenvectors. p->m, n_sites, n_counted,
-   lanes, number_bytes, n_levels, neighbours are set; columns (m, n) and weights (n,) are changed where rows are merged.
-   max_states and table_bytes as in pseudo_form_composites. Returns a solver_code. */
+/* Prepare a problem of n rows: set everything but moments.second and what the metric makes of it. p->m, n_sites,
+   n_counted, lanes, number_bytes, n_levels, neighbours, metric.wide and leading must be set; columns (m, n) and weights
+   (n,) are changed where rows are merged. max_states and table_bytes as in pseudo_form_composites. Returns a
+   solver_code. */
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights,
                           ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
     pseudo_composites *composites = &p->composites;
-    uint16_t *state;
+    uint16_t *state;  /* (n,) scratch */
     double zero_share;
     p->rows.n = pseudo_merge_equal_rows(n, p->m, p->n_levels, columns, weights);
     PSEUDO_ALLOCATE(p, p->first_column, p->m + 1);
@@ -330,7 +340,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
         pseudo_sort_blocks(p, state);
     free(state);
     if (!p->failed)
-        pseudo_site_metrics(p);
+        pseudo_set_site_metrics(p);
     return p->failed ? SOLVER_NO_MEMORY : SOLVER_DONE;
 }
 #endif

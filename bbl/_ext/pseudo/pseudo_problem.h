@@ -3,9 +3,11 @@
    n rows; m predictors with n_levels[i] levels; a *column* is the indicator of a non-reference level, D in all.
    A *site* is a predictor whose conditional distribution given the others is fitted. A *lane block* is V = p->lanes
    sites that are fitted side by side, one in each lane of a vector; A is its number of logits, the largest
-   n_levels[i] - 1 of its sites. S_i (A, A) is the covariance of site i's own columns. A *composite* is a run of
-   neighbouring predictors coded as one joint variable, a *chunk* a run of composites whose tables fit the first-level
-   cache together, a *row block* a run of rows whose plane fits it. A *plane* holds one number for each row and lane. */
+   n_levels[i] - 1 of its sites. S_i (A, A) is the covariance of site i's own columns, Cov (D, D) that of all columns.
+   The *metric* of the optimiser, an approximate inverse Hessian, is made from both. A *composite* is a run of
+   neighbouring predictors coded as one joint variable, whose *joint state* is a number for all their levels. A *chunk*
+   is a run of composites whose tables fit the first-level cache together. A *plane* holds one number for each row and
+   lane; a *row block* is a run of rows whose plane fits that cache. D_s is the number of columns of the sites. */
 #ifndef PSEUDO_PROBLEM_H
 #define PSEUDO_PROBLEM_H
 
@@ -18,19 +20,19 @@
 
 /* In brackets: the cases of `python -m benchmarks.run --suite fit` whose times depend on the value */
 #define PSEUDO_MAX_PAIRS 10             /* curvature pairs that L-BFGS keeps (all) */
-#define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which it keeps half as many (W4) */
-#define PSEUDO_LEADING_PAIRS 3          /* and with leading eigenvectors in the metric (family) */
-#define PSEUDO_LEADING_RATIO 2.5        /* ratio of curvatures above which these pay (family, W4) */
-#define PSEUDO_EMPTY_SHARE 0.1          /* share of half a row that an empty level then has in S_i (family) */
+#define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which L-BFGS keeps half as many (W4), */
+#define PSEUDO_LEADING_PAIRS 3          /* or so many, if the metric has leading eigenvectors (family) */
+#define PSEUDO_LEADING_RATIO 2.5        /* largest curvature over the tail's above which they are used (family, W4) */
+#define PSEUDO_EMPTY_SHARE 0.1          /* with them, frequency of an empty level in S_i, in half rows (family) */
 #define PSEUDO_LOGITS_AT_ONCE 3         /* logits that one pass over the row codes computes (W3, W4) */
 #define PSEUDO_BLOCK_BYTES 32768        /* bytes of a plane's row block: a first-level cache (W1 to W4) */
 #define PSEUDO_ALL_PLANES_BYTES 655360  /* bytes of all planes held at once: a second-level cache (W1 to W4) */
 #define PSEUDO_MAX_ROTATED 40           /* most logits for which S_i is diagonalised; beyond, its diagonal is used */
 #define PSEUDO_CHECK_EVERY 2e7          /* table look-ups between two checks for signals: about 10 ms */
 #define PSEUDO_MAX_ALLOCATIONS 24       /* pieces of memory that a problem may own */
-#define PSEUDO_MAX_LANES 16
-#define PSEUDO_SUBSET_ROWS 6            /* rows of a subset table, see sum_rows_by_subsets (wide) */
-#define PSEUDO_MAX_REFERENCE_SHARE 0.53 /* share of reference states from which sorting rows is faster (W2, MNIST) */
+#define PSEUDO_MAX_LANES 16             /* lanes of the longest vector: 16 floats in 64 bytes */
+#define PSEUDO_SUBSET_ROWS 6            /* rows whose subsets have sums in one table, see sum_rows_by_subsets (wide) */
+#define PSEUDO_MAX_REFERENCE_SHARE 0.53 /* share of joint states 0 from which sorted rows are faster (W2, MNIST) */
 #define PSEUDO_BLOCKS_PER_TASK 4        /* lane blocks solved together in wide problems (wide, W2, MNIST) */
 
 /* The rows of a problem, equal rows merged */
@@ -44,18 +46,20 @@ typedef struct {
     double *weights;             /* (n,) */
 } pseudo_rows;
 
+/* The rows as codes of composites; n_blocks counts row blocks */
 typedef struct {
     ptrdiff_t n_composites, n_chunks, n_blocks;
     ptrdiff_t block_rows;        /* rows of a row block */
     ptrdiff_t n_padded;          /* n rounded up to a multiple of 8 */
-    ptrdiff_t *first_predictor;  /* (n_composites + 1,) of each composite */
-    ptrdiff_t *first_state;      /* (n_composites + 1,) of each composite among the joint states of all */
-    ptrdiff_t *first_composite;  /* (n_chunks + 1,) of each chunk */
-    uint16_t *codes;             /* per chunk (n_padded, composites): V times the joint state's number in the chunk */
+    ptrdiff_t *first_predictor;  /* (n_composites + 1,) first predictor of each composite; last entry: m */
+    ptrdiff_t *first_state;      /* (n_composites + 1,) first joint state of each composite, numbered through all */
+    ptrdiff_t *first_composite;  /* (n_chunks + 1,) first composite of each chunk */
+    uint16_t *codes;             /* for each chunk (n_padded, its composites): offset of a row's joint state in the
+                                    chunk's tables, V times its number in the chunk */
     uint16_t *sorted_rows;       /* rows of each row block sorted by each composite's state, see pseudo_sort_rows */
     ptrdiff_t *sorted_start;     /* (n_blocks, n_composites) positions in sorted_rows */
     uint16_t *subset_codes;      /* instead of sorted_rows in wide problems, else NULL: see pseudo_encode_subsets */
-    ptrdiff_t tables_at_once;    /* subset tables that the first-level cache holds */
+    ptrdiff_t tables_at_once;    /* subset tables that the first-level cache holds together */
 } pseudo_composites;
 
 /* Empirical moments of the columns, and the model without couplings */
@@ -63,28 +67,29 @@ typedef struct {
     ptrdiff_t D_counted;         /* columns of the first n_counted predictors, whose rows of `second` are filled */
     double *mean;                /* (1 + D,) weighted share of each column, mean[1 + c] for column c; mean[0] = 0 */
     double *second;              /* (D_counted, D) weighted shares of pairs of columns */
-    double *independent_field;   /* (D,) h of the model without couplings */
+    double *independent_field;   /* (D,) field h of each column's level in the model without couplings */
 } pseudo_second_moments;
 
 /* The optimiser's metric: S_i times Cov, the covariance of all columns; see pseudo_metric.h */
 typedef struct {
     int wide;                    /* the metric uses the inverse of Cov, and most of the time is spent in it */
-    int leading;                 /* it uses few eigenvectors of Cov, the leading ones, in lane blocks where they pay */
+    int leading;                 /* it uses the few leading eigenvectors of Cov, in lane blocks where they pay */
     ptrdiff_t n_vectors;         /* eigenvectors in `project` and `expand`, a multiple of 8 */
     ptrdiff_t D_padded;          /* D rounded up to a multiple of 8 */
-    double *sigma, *trace;       /* (D,) eigenvalues and (m,) trace of each site's S_i */
+    double *sigma, *trace;       /* (D,) eigenvalues of S_i at site i's columns; (m,) its trace */
     double *rotation;            /* eigenvectors of S_i, (A, A) for each site i, at rotation_start[i] */
-    ptrdiff_t *rotation_start;   /* (m,) */
-    const float *project;        /* (n_vectors / 8, D, 8) eigenvectors of Cov in panels, or NULL */
+    ptrdiff_t *rotation_start;   /* (m,) positions in `rotation` */
+    const float *project;        /* (n_vectors / 8, D, 8) eigenvectors of Cov, eight side by side, or NULL */
     const float *expand;         /* (D_padded / 8, n_vectors, 8) the same transposed, or NULL */
-    const double *eigenvalue;    /* (D_padded,) of Cov, largest first; the mean of the others beyond n_vectors */
-    const float *inverse;        /* (D_padded / 8, D, 8) M = (Cov + ridge I)^-1 in panels, of wide problems, or NULL */
+    const double *eigenvalue;    /* (D_padded,) of Cov, largest first; beyond n_vectors the mean of all others */
+    const float *inverse;        /* (D_padded / 8, D, 8) M = (Cov + ridge I)^-1, eight columns side by side, or NULL */
     const float *site_correction;  /* (D_s, D), with `inverse`: rows inv(M[i, i]) M[i, :] for each site's columns i */
-    double ridge, lowest_eigenvalue, highest_eigenvalue;  /* of `inverse`; of Cov, about */
+    double ridge, lowest_eigenvalue, highest_eigenvalue;  /* the ridge in `inverse`; eigenvalues of Cov, about */
 } pseudo_metric_data;
 
+/* The problem: shared by all lane blocks, and constant once it is prepared */
 typedef struct {
-    ptrdiff_t m, D, lanes, n_lane_blocks;
+    ptrdiff_t m, D, lanes, n_lane_blocks;  /* lanes: sites of a lane block, V */
     ptrdiff_t n_sites;           /* the first n_sites predictors are sites; the others are regressors only */
     ptrdiff_t n_counted;         /* the first n_counted predictors have moments; 0: no moments are counted */
     size_t number_bytes;         /* 8, or 4 in single precision */
@@ -98,9 +103,9 @@ typedef struct {
     pseudo_composites composites;
     pseudo_second_moments moments;
     pseudo_metric_data metric;
-    void *owned[PSEUDO_MAX_ALLOCATIONS];
+    void *owned[PSEUDO_MAX_ALLOCATIONS];  /* n_owned pieces of memory, which pseudo_free frees */
     int n_owned, failed;         /* failed: an allocation failed */
-    size_t bytes;                /* owned memory */
+    size_t bytes;                /* bytes of all pieces in `owned` */
 } pseudo_problem;
 
 /* The sites of a lane block and the sizes of its arrays */
@@ -116,19 +121,20 @@ typedef struct {
     float *anchor_prob;          /* (n_blocks, A, block_rows, V) probabilities at the anchor; NULL unless mixed */
 } pseudo_block;
 
-/* Result of one site: objective, gradient norm, steps, evaluations, a solver_status */
+/* Result of one site: objective, norm of its gradient, accepted steps, evaluations, a solver_status */
 typedef struct {
     double value, norm;
     int32_t n_iter, n_eval, status;
 } pseudo_lane;
 
+/* What is minimised beside the likelihood, and when to stop */
 typedef struct {
     double lambda, lambdah;      /* ridge penalties of couplings and fields */
     double tolerance;            /* gradient norm at which a site has converged */
     const double *column_penalty;  /* (D,) added to lambda for the couplings of each column; or NULL */
     int zero_sum;                /* penalise fields and couplings in the zero-sum gauge; column_penalty is then NULL */
     const double *linear;        /* (D_s, 1 + D) as theta: <theta, linear> is subtracted from the objectives; or NULL */
-    int32_t itmax;
+    int32_t itmax;               /* most steps of a site */
     const int32_t *stop;         /* becomes non-zero when the run is to end; or NULL */
     int (*check)(void);          /* called from time to time; non-zero ends the run */
 } pseudo_options;
@@ -147,19 +153,19 @@ static inline ptrdiff_t pseudo_block_size(const pseudo_problem *p, ptrdiff_t b)
     return pseudo_min(p->composites.block_rows, p->rows.n - b * p->composites.block_rows);
 }
 
-/* Number of subset tables for `rows` rows, a multiple of four */
+/* Number of subset tables for `rows` rows, rounded up to a multiple of four, since codes are read four at a time */
 static inline ptrdiff_t pseudo_n_subset_tables(ptrdiff_t rows)
 {
     return (rows + 4 * PSEUDO_SUBSET_ROWS - 1) / (4 * PSEUDO_SUBSET_ROWS) * 4;
 }
 
-/* The code at a position, i * n + k for predictor i in row k */
+/* Return the level code at `position`, which is i * n + k for predictor i in row k */
 static inline uint16_t pseudo_read_code(pseudo_columns columns, ptrdiff_t position)
 {
     return columns.narrow ? columns.narrow[position] : columns.wide[position];
 }
 
-/* Allocate `count` zeroed items that the problem owns; return NULL and set p->failed if that is impossible */
+/* Return memory for `count` zeroed items, which the problem owns; or NULL, with p->failed set, if there is none */
 static void *pseudo_allocate(pseudo_problem *p, size_t count, size_t item_bytes)
 {
     void *memory = calloc(count ? count : 1, item_bytes);
@@ -183,14 +189,16 @@ static void pseudo_free(pseudo_problem *p)
         free(p->owned[--p->n_owned]);
 }
 
-/* Number of row blocks whose planes, one for each of A logits, are held at once: at least two */
+/* Number of row blocks whose planes, one for each of A logits, are held at once: as many as fit the second-level cache,
+   but at least two */
 static ptrdiff_t pseudo_plane_blocks(const pseudo_problem *p, ptrdiff_t A)
 {
     const ptrdiff_t n_fitting = PSEUDO_ALL_PLANES_BYTES / (A * PSEUDO_BLOCK_BYTES);
     return pseudo_min(n_fitting > 2 ? n_fitting : 2, p->composites.n_blocks);
 }
 
-/* Number of curvature pairs that L-BFGS keeps: using long ones takes more time than the evaluations that they save */
+/* Number of curvature pairs that L-BFGS keeps for A logits: fewer of long vectors, with which a pair takes more time
+   than the evaluations that it saves */
 static ptrdiff_t pseudo_max_pairs(const pseudo_problem *p, ptrdiff_t A)
 {
     const ptrdiff_t vector_bytes = A * (1 + p->D) * p->lanes * (ptrdiff_t)p->number_bytes;
@@ -198,13 +206,14 @@ static ptrdiff_t pseudo_max_pairs(const pseudo_problem *p, ptrdiff_t A)
         : p->metric.leading ? PSEUDO_LEADING_PAIRS : PSEUDO_MAX_PAIRS / 2;
 }
 
-/* Working memory of a lane block with A logits, in numbers of its precision; see allocate_lane_block */
+/* Upper bound of the working memory of a lane block with A logits, in numbers of its precision, for
+   allocate_lane_block */
 static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
 {
     const pseudo_composites *composites = &p->composites;
     const size_t V = (size_t)p->lanes, P = (size_t)(1 + p->D);
     const size_t n_states = (size_t)composites->first_state[composites->n_composites];
-    size_t chunk_states = 0, c;  /* the most of a chunk */
+    size_t chunk_states = 0, c;  /* the most joint states of a chunk */
     for (c = 0; c < (size_t)composites->n_chunks; c++) {
         const ptrdiff_t first = composites->first_composite[c], end = composites->first_composite[c + 1];
         const size_t states = (size_t)(composites->first_state[end] - composites->first_state[first]);
@@ -212,11 +221,11 @@ static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
     }
     if (p->metric.wide && chunk_states < (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS)
         chunk_states = (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS;
-    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V
-        + (size_t)(A * pseudo_plane_blocks(p, A) * (composites->block_rows + 1)) * V + n_states * V
-        + PSEUDO_LOGITS_AT_ONCE * chunk_states * V
-        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_MAX_ROTATED ? A : 0)) + 8 * V
+    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V  /* x, g, d, ..., S, Y; mask */
+        + (size_t)(A * pseudo_plane_blocks(p, A) * (composites->block_rows + 1)) * V + n_states * V  /* state_table */
+        + PSEUDO_LOGITS_AT_ONCE * chunk_states * V  /* chunk_tables */
+        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_MAX_ROTATED ? A : 0)) + 8 * V  /* h, sums, ..., rotation */
         + (size_t)(2 * p->metric.D_padded) * V + (p->metric.wide ? (size_t)(A * p->D) * V + 16 : 0)
-        + (size_t)(composites->n_composites + composites->n_chunks) + 32 * 16;
+        + (size_t)(composites->n_composites + composites->n_chunks) + 32 * 16;  /* and alignment to 16 numbers */
 }
 #endif

@@ -15,17 +15,18 @@
        all. */
 
 #define ARMIJO 1e-4           /* share of the predicted decrease that a step must reach (Nocedal & Wright, 3.1) */
-#define SLOPE_SHRUNK 0.9      /* a slope at the trial point, of the other sign, is accepted up to this share, */
-#define SLOPE_HALVED 0.5      /* and up to this share if slopes alone decide */
-#define SHORT_STEP 0.4        /* slope left at an accepted point, as a share, above which the step was far too short */
+#define SLOPE_SHRUNK 0.9      /* most slope upwards at an accepted trial point, as a share of the slope down at x, */
+#define SLOPE_HALVED 0.5      /* and the same where slopes alone decide */
+#define SHORT_STEP 0.4        /* slope down left at an accepted point, as a share, if the step was much too short */
 #define NORM_PROGRESS 0.9     /* gradient norm, as a share of the best so far, above which a step makes no progress */
-#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck; in single precision, */
-#define MAX_STALLED_SINGLE 60 /* whose objective hides more of it, and with slopes alone, which tell less, more */
-#define MAX_STALLED_SLOPES 100
+#define MAX_STALLED 20        /* successive steps without progress after which a lane is stuck, in double precision; */
+#define MAX_STALLED_SINGLE 60 /* in single precision, whose rounding of the objective hides more progress; */
+#define MAX_STALLED_SLOPES 100  /* and where slopes alone decide, which tell less */
 #define RESTART_AFTER 12      /* refused trial points after which the pairs are dropped */
 #define MAX_REFUSED 40        /* refused trial points, the restart included, after which a lane is stuck */
 
-/* Factor by which the metric counts the penalties: the mean over predictors of 1 - 1/L in the zero-sum gauge, else 1 */
+/* Return the share of a ridge penalty that remains when it is taken in the zero-sum gauge: the mean over predictors of
+   1 - 1/L; or 1 if it is not. The metric, which knows no gauge, has the penalties times this share. */
 static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w)
 {
     double sum = 0.0;
@@ -37,7 +38,7 @@ static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w
 /* Return <u, v> of two vectors of `size` numbers, lane by lane, shape (V,) */
 TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vec s = vec_fill(0.0), s2 = vec_fill(0.0);
+    vec s = vec_fill(0.0), s2 = vec_fill(0.0);  /* two sums, so that additions need not wait for each other */
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size; k += 2 * LANES) {
         s += vec_load(u + k) * vec_load(v + k);
@@ -48,10 +49,10 @@ TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
     return s + s2;
 }
 
-/* q += factor * u, `size` numbers each; return <q, v>, shape (V,), or 0 if v is NULL */
+/* Add factor (V,) * u to q, `size` numbers each; return <q, v> of the new q, shape (V,), or 0 if v is NULL */
 TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vec s = vec_fill(0.0), s2 = vec_fill(0.0);
+    vec s = vec_fill(0.0), s2 = vec_fill(0.0);  /* two sums, as in `dot` */
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size && v; k += 2 * LANES) {
         const vec sum = vec_load(q + k) + factor * vec_load(u + k);
@@ -70,8 +71,8 @@ TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *
     return s + s2;
 }
 
-/* Multiply q, which apply_metric (H) has gone over, by the scale <s, y> / <y, H y> of the newest pair; 1 if it
-   is unused */
+/* Multiply q, which is the metric H times a vector, by <s, y> / <y, H y> of the newest pair, in each lane, or by 1 if
+   that pair is unused: H then has the curvature of the last step. w.x_trial is overwritten. */
 TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah,
                                               REAL *q)
 {
@@ -82,8 +83,8 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
     REAL scale[LANES], yhy[LANES];
     vec factor;
     memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);
-    vec_store(scale, NAME(dot)(S, Y, size));
-    vec_store(yhy, NAME(metric_form)(p, block, lambda, lambdah, w->x_trial));
+    vec_store(scale, NAME(dot)(S, Y, size));  /* <s, y>, to be divided by <y, H y> */
+    vec_store(yhy, NAME(metric_quadratic_form)(p, block, lambda, lambdah, w->x_trial));
     for (ptrdiff_t k = 0; k < LANES; k++)
         scale[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? scale[k] / yhy[k] : 1;
     factor = vec_load(scale);
@@ -91,21 +92,22 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
         vec_store(q + k, vec_load(q + k) * factor);
 }
 
-/* Multiply q = blocks[k]->w.g_trial of each block, which apply_metric has gone over, by the blocks' scales s.scale. The
-   scale of a lane is first computed anew, as in scale_by_newest_pair, if scale_is_doubtful. */
+/* Multiply w.g_trial of each of `count` blocks, which is the metric H times a vector, by the scales s.scale of the
+   block's lanes. The scale of a lane is first computed anew, as in scale_by_newest_pair, if scale_is_doubtful; only
+   then, since it takes another pass of the metric. w.x_trial of such blocks is overwritten. */
 TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *blocks,
                                               REAL lambda, REAL lambdah)
 {
-    lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the blocks with such a lane, */
-    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* and H y of their newest pairs */
+    lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the blocks in which scale_is_doubtful for some lane, */
+    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* and y, then H y, of their newest pairs */
     int b, v, n_doubtful = 0;
     for (b = 0; b < count; b++) {
         const ptrdiff_t size = blocks[b]->t.A * (1 + p->D) * LANES;
         const search_state *s = &blocks[b]->s;
-        int any = 0;
+        int any_doubtful = 0;
         for (v = 0; v < LANES; v++)
-            any |= s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0;
-        if (!any || !s->history.count)
+            any_doubtful |= s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0;
+        if (!any_doubtful || !s->history.count)
             continue;
         hy[n_doubtful] = blocks[b]->w.x_trial;
         memcpy(hy[n_doubtful], blocks[b]->w.Y + s->history.newest * size, (size_t)size * sizeof(REAL));
@@ -130,8 +132,8 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     }
 }
 
-/* First loop of the two-loop recursion (Nocedal 1980), newest pair first: q = w.g_trial from the gradient, and the
-   factor alpha (max_pairs, V) of each pair */
+/* First loop of the two-loop recursion of L-BFGS (Nocedal 1980), newest pair first: start with the gradient, subtract
+   alpha y of each pair and leave the result in w.g_trial; write the factors alpha (max_pairs, V), rho <s, q> */
 TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -151,8 +153,9 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
     }
 }
 
-/* Second loop of the recursion, oldest pair first, from q = w.g_trial: write the direction d of the lanes in
-   s.wants_direction, and the slope <d, gradient> of all lanes */
+/* Second loop of the recursion, oldest pair first: to q = w.g_trial, the metric times the result of the first loop, add
+   (alpha - rho <y, q>) s of each pair. Write -q as the direction w.d of the lanes in s.wants_direction, and the slope
+   <d, gradient> of all lanes. */
 TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -177,8 +180,8 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     vec_store(block->s.now.slope, s);
 }
 
-/* Compute new directions for the lane blocks with any_wants_direction; those with equally many logits share one pass of
-   the metric. alpha, q and sharing have an entry for each of the blocks that share. */
+/* Compute new directions w.d for those of `count` lane blocks that have s.any_wants_direction; blocks with equally many
+   logits share one pass of the metric. alpha, q and sharing have an entry for each of the blocks that share. */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
                                           REAL lambdah)
 {
@@ -206,8 +209,8 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
     }
 }
 
-/* Move x and g to the trial point in the lanes of the mask `accepted` (V,) and store the pair (s, y) as the newest;
-   other lanes, and pairs without positive curvature, get rho = 0 */
+/* Move x and g to the trial point in the lanes of the mask `accepted` (V,) and store the step s and the change y of the
+   gradient as the newest pair; it is unused, rho = 0, in other lanes and where the curvature <s, y> is not positive */
 TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                     pair_history *history, const WORD *accepted)
 {
@@ -242,13 +245,13 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     }
 }
 
-/* Line search of lane v after an evaluation at its trial point: return 1 if the point is accepted; else shorten the
-   step and return 0 */
+/* Line search of lane v after an evaluation at its trial point, see (b): return 1 if the point is accepted; else
+   shorten the step and return 0 */
 static int NAME(line_search_lane)(search_state *s, int v)
 {
     const double f = s->now.f[v], f_trial = s->trial.f[v], slope = s->now.slope[v], slope_trial = s->trial.slope[v];
     const double noise = NOISE * (1.0 + fabs(f));
-    double shrink = 0.1;
+    double shrink = 0.1;  /* where the trial point is not finite */
     if (isfinite(f_trial) && isfinite(s->trial.norm[v])) {
         if (s->by_slopes ? slope_trial <= -SLOPE_HALVED * slope
                          : f_trial <= f + ARMIJO * s->step[v] * slope
@@ -256,7 +259,7 @@ static int NAME(line_search_lane)(search_state *s, int v)
             const int stalled =
                 (s->by_slopes || f_trial > f - noise) && s->trial.norm[v] > NORM_PROGRESS * s->best_norm[v];
             s->n_stalled[v] = stalled ? s->n_stalled[v] + 1 : 0;
-            if (!stalled)  /* so that slow but steady progress is no standstill */
+            if (!stalled)  /* else the best norm stays, so that slow but steady progress is no standstill */
                 s->best_norm[v] = s->trial.norm[v] < s->best_norm[v] ? s->trial.norm[v] : s->best_norm[v];
             return 1;
         }
@@ -268,8 +271,9 @@ static int NAME(line_search_lane)(search_state *s, int v)
     return 0;
 }
 
-/* Decide on the trial point of lane v: accept it, shorten the step, or drop all pairs and restart from the metric; set
-   the lane's status */
+/* Decide on the trial point of lane v: accept it, shorten the step, or, after RESTART_AFTER refused points or if the
+   direction does not descend, drop all pairs, so that the next direction is that of the metric alone. Set the lane's
+   status. */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
     lane->n_eval++;
@@ -289,6 +293,7 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
         for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)
             s->history.rho[k][v] = 0.0;
+        /* beyond RESTART_AFTER, so that refused points cause no second restart here */
         s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
         s->step[v] = 1.0;
         s->wants_direction[v] = (WORD)~(WORD)0;
@@ -297,15 +302,15 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
-/* Return the solver_status of a lane at its start point, from its objective and gradient norm */
-static int32_t NAME(first_status)(double value, double norm, const pseudo_options *o)
+/* Return the solver_status of a lane at its start point, from its objective `value` and gradient norm */
+static int32_t NAME(status_at_start)(double value, double norm, const pseudo_options *o)
 {
     return !isfinite(value) || !isfinite(norm) ? SOLVER_NOT_FINITE
         : norm <= o->tolerance ? SOLVER_CONVERGED : o->itmax < 1 ? SOLVER_ITMAX : SOLVER_RUNNING;
 }
 
-/* Evaluate a lane block at its start point w.x and set up its lanes; coupled = 0 promises that all couplings
-   are zero */
+/* Evaluate a lane block at its start point w.x and set up the line searches and results of its lanes; coupled = 0
+   promises that all couplings are zero */
 TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block, const pseudo_options *o, int coupled)
 {
     search_state *s = &block->s;
@@ -317,7 +322,7 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block,
         block->lane[v].n_iter = 0;
         block->lane[v].n_eval = 1;
         block->lane[v].status =
-            block->t.site[v] < 0 ? SOLVER_CONVERGED : NAME(first_status)(s->now.f[v], s->now.norm[v], o);
+            block->t.site[v] < 0 ? SOLVER_CONVERGED : NAME(status_at_start)(s->now.f[v], s->now.norm[v], o);
         s->best_norm[v] = s->now.norm[v];
         s->target_norm[v] = o->tolerance;
         block->is_final[v] = block->lane[v].status != SOLVER_RUNNING;
@@ -330,7 +335,8 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block,
     s->any_wants_direction = s->n_stepping > 0;
 }
 
-/* Evaluate a lane block at x + step d; each lane accepts this trial point or shortens its step */
+/* Evaluate a lane block at x + step d; each lane accepts this trial point, and the block stores its curvature pair, or
+   shortens its step */
 TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_block *block, const pseudo_options *o)
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -339,7 +345,8 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
     int v;
     for (ptrdiff_t k = 0; k < size; k += LANES)
         vec_store(w->x_trial + k, vec_load(w->x + k) + vec_load(s->step) * vec_load(w->d + k));
-    NAME(evaluate)(p, &block->t, w, w->x_trial, w->d, 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial, &s->trial);
+    NAME(evaluate)(p, &block->t, w, w->x_trial, w->d, /* coupled */ 1, (REAL)o->lambda, (REAL)o->lambdah, w->g_trial,
+                   &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         s->accepted[v] = s->wants_direction[v] = 0;
         if (s->step[v] == 0)

@@ -1,34 +1,36 @@
-/* Level frequencies of each site and the eigenvectors of their covariance S_i, the site's part of the metric.
+/* Level frequencies of each site and the eigenvectors of their covariance S_i, the site's part of the metric, which is
+   the optimiser's approximate inverse Hessian.
 
    A *site* is a predictor whose conditional distribution given the others is fitted. S_i (A, A) = diag(f) - f f', f the
-   frequencies of site i's A = n_levels[i] - 1 non-reference levels. */
+   frequencies of site i's A = n_levels[i] - 1 non-reference levels. A *column* is the indicator of such a level; those
+   of predictor i begin at p->first_column[i]. */
 #ifndef PSEUDO_SPREAD_H
 #define PSEUDO_SPREAD_H
 
 #include "pseudo_problem.h"
 
 /* Write the eigenvectors (columns of E_out (A, A)) and eigenvalues value_out (A,) of the symmetric matrix S (A, A),
-   which is destroyed, by Jacobi rotations, until the sum of |off-diagonal entries| is at most `precision` times
-   the trace */
-static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
+   which is overwritten: Jacobi rotations, until the sum of |entries below the diagonal| is at most `precision` times
+   the sum of |diagonal entries| */
+static void pseudo_diagonalise(double *S, ptrdiff_t A, double *E_out, double *value_out, double precision)
 {
     memset(E_out, 0, (size_t)(A * A) * sizeof *E_out);
     for (ptrdiff_t a = 0; a < A; a++)
         E_out[a * A + a] = 1.0;
     for (ptrdiff_t sweep = 0; sweep < 12; sweep++) {  /* about six suffice: convergence is quadratic */
-        double off = 0.0, trace = 0.0;
+        double off_diagonal = 0.0, trace = 0.0;
         for (ptrdiff_t a = 0; a < A; a++) {
             trace += fabs(S[a * A + a]);
             for (ptrdiff_t b = 0; b < a; b++)
-                off += fabs(S[a * A + b]);
+                off_diagonal += fabs(S[a * A + b]);
         }
-        if (off <= precision * trace)
+        if (off_diagonal <= precision * trace)
             break;
         for (ptrdiff_t a = 1; a < A; a++)
             for (ptrdiff_t b = 0; b < a; b++) {
-                double t, cs, sn;  /* tangent, cosine and sine of the rotation's angle */
+                double t, cs, sn;  /* tangent, cosine and sine of the angle of the rotation that makes S[a, b] zero */
                 if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
-                    continue;
+                    continue;  /* all such entries together are far below the limit */
                 t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
                 t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
                 cs = 1.0 / sqrt(t * t + 1.0);
@@ -51,11 +53,11 @@ static void pseudo_eigen_jacobi(double *S, ptrdiff_t A, double *E_out, double *v
         value_out[a] = S[a * A + a];
 }
 
-/* Write the level frequencies of site i to f_out (n_levels[i],), none of them below `least`, to which an empty level is
-   set */
-static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double least, double *f_out)
+/* Write the frequencies of all levels of site i to f_out (n_levels[i],): those below `least` are raised to it, then all
+   are divided by their sum */
+static void pseudo_compute_frequencies(const pseudo_problem *p, ptrdiff_t i, double least, double *f_out)
 {
-    const double *mean = p->moments.mean + p->first_column[i];
+    const double *mean = p->moments.mean + p->first_column[i];  /* mean[a] is the frequency of level a >= 1 */
     double sum = 0.0;
     f_out[0] = 1.0;
     for (ptrdiff_t a = 1; a < p->n_levels[i]; a++)
@@ -69,15 +71,17 @@ static void pseudo_level_shares(const pseudo_problem *p, ptrdiff_t i, double lea
         f_out[a] /= sum;
 }
 
-/* Write metric.rotation, sigma and trace, from S_i of every site, and moments.independent_field, ln f(a) / f(0). Sites
-   of more than PSEUDO_MAX_ROTATED logits use the diagonal of S_i. Without moments all are zero.
-   The probability of an empty level falls far below half a row; with leading eigenvectors, whose other directions are
-   fast, waiting for its field would take most of the iterations. */
-static void pseudo_site_metrics(pseudo_problem *p)
+/* Write metric.rotation (eigenvectors), sigma (eigenvalues) and trace of S_i of every site, and the fields ln f(a)/f(0)
+   of the model without couplings, moments.independent_field. Sites of more than PSEUDO_MAX_ROTATED logits use the
+   diagonal of S_i. Without moments all are zero.
+   An empty level counts as half a row. But the fit takes its probability far below that, and with leading eigenvectors
+   in the metric, whose other directions converge fast, waiting for its field would take most of the iterations: S_i
+   then has PSEUDO_EMPTY_SHARE of half a row. */
+static void pseudo_set_site_metrics(pseudo_problem *p)
 {
     const double least = p->metric.leading ? PSEUDO_EMPTY_SHARE * p->rows.half_row : p->rows.half_row;
-    ptrdiff_t i, a, b, max_levels = 1, size = 0;
-    double *f, *S;
+    ptrdiff_t i, a, b, max_levels = 1, size = 0;  /* size: numbers in all rotations */
+    double *f, *S;  /* frequencies of a site's levels; S_i */
     for (i = 0; i < p->n_sites; i++) {
         max_levels = p->n_levels[i] > max_levels ? p->n_levels[i] : max_levels;
         p->metric.rotation_start[i] = size;
@@ -94,18 +98,18 @@ static void pseudo_site_metrics(pseudo_problem *p)
     for (i = 0; i < p->n_sites && p->n_counted; i++) {
         const ptrdiff_t A = p->n_levels[i] - 1;
         double *sigma = p->metric.sigma + p->first_column[i];
-        pseudo_level_shares(p, i, p->rows.half_row, f);
+        pseudo_compute_frequencies(p, i, p->rows.half_row, f);
         for (a = 0; a < A; a++)
             p->moments.independent_field[p->first_column[i] + a] = log(f[a + 1] / f[0]);
-        pseudo_level_shares(p, i, least, f);
+        pseudo_compute_frequencies(p, i, least, f);
         for (a = 0; a < A; a++) {
             sigma[a] = f[a + 1] * (1.0 - f[a + 1]);
             p->metric.trace[i] += sigma[a];
             for (b = 0; b < A && A <= PSEUDO_MAX_ROTATED; b++)
                 S[a * A + b] = (a == b ? f[a + 1] : 0.0) - f[a + 1] * f[b + 1];
         }
-        if (A <= PSEUDO_MAX_ROTATED)
-            pseudo_eigen_jacobi(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
+        if (A <= PSEUDO_MAX_ROTATED)  /* 1e-6: a metric needs few digits */
+            pseudo_diagonalise(S, A, p->metric.rotation + p->metric.rotation_start[i], sigma, 1e-6);
         for (a = 0; a < A; a++)  /* rounding must leave them positive */
             sigma[a] = sigma[a] > 0.25 * least ? sigma[a] : 0.25 * least;
     }

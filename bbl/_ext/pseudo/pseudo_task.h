@@ -5,20 +5,21 @@
    vector width and precision, REAL its number. A is the number of logits, D that of columns, indicators of the
    non-reference levels of all predictors; P = 1 + D. theta (D_s, P) has a row for each non-reference level of a site:
    the field, then the couplings to each column. In vectors (A, P, V) the field is centred: h + <J, column means>. A
-   *composite* is a run of predictors coded as one joint variable, a *chunk* a run of composites. S_i (A, A) is the
-   covariance of site i's own columns, Cov (D, D) that of all columns. */
+   *composite* is a run of predictors coded as one joint variable, a *chunk* a run of composites. The optimiser's
+   metric, an approximate inverse Hessian, is made from S_i (A, A), the covariance of site i's own columns, and
+   Cov (D, D), that of all columns. The *planes* of a lane block hold a number for each row, logit and lane. */
 
-/* Allocate the arrays of t and w in one piece, which is returned, or NULL without memory; t->A, plane_blocks and
-   max_pairs are set */
+/* Allocate the arrays of t and w in one piece of memory; return it, or NULL if there is none. t->A, plane_blocks and
+   max_pairs must be set; pseudo_task_numbers bounds the size. */
 TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_block *t, lane_memory *w)
 {
     const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
-    REAL *memory, *next;
+    REAL *memory, *next;  /* next: what is not allotted yet */
     memory = malloc((pseudo_task_numbers(p, t->A) + 16) * sizeof *memory);
     if (!memory)
         return NULL;
-    next = (REAL *)(((uintptr_t)memory + 63) / 64 * 64);
-#define ALLOT(field, size) (field = next, next += ((size) + 15) / 16 * 16)
+    next = (REAL *)(((uintptr_t)memory + 63) / 64 * 64);  /* a multiple of the longest vector, of a cache line */
+#define ALLOT(field, size) (field = next, next += ((size) + 15) / 16 * 16)  /* array of `size` numbers */
     ALLOT(w->planes, A * (size_t)(t->plane_blocks * (p->composites.block_rows + 1)) * V);
     ALLOT(w->x, vector);
     ALLOT(w->g, vector);
@@ -37,6 +38,7 @@ TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_bl
     ALLOT(w->scratch, A * V);
     ALLOT(w->trace, V);
     ALLOT(t->has_level, A * V);
+    /* floats and bytes, their numbers converted to those of REALs */
     w->site_correction = (float *)next;
     next += p->metric.wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;
     w->left = (float *)next;
@@ -48,58 +50,66 @@ TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_bl
     t->needs_chunk = (uint8_t *)next;
     next += p->composites.n_chunks / sizeof(REAL) + 1;
     next = (REAL *)(((uintptr_t)next + 63) / 64 * 64);
-    w->chunk_tables = next;
+    w->chunk_tables = next;  /* all that remains */
 #undef ALLOT
     return memory;
 }
 
-/* Set t->rank and t->tail_eigenvalue: use leading eigenvectors of Cov until, for the site with the largest eigenvalue
-   `top` of S_i, top times the next eigenvalue plus lambda is near top times the mean of all others plus lambda. Of
-   leading eigenvectors use all, or none where already the largest eigenvalue is near. */
-TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, double top, double lambda)
+/* Set t->rank, the number of leading eigenvectors of Cov that the metric uses, and t->tail_eigenvalue, which stands for
+   all other eigenvalues. The curvature along an eigenvector with eigenvalue e is max_sigma e + lambda, with max_sigma
+   the largest eigenvalue of S_i of a site of the block. If all eigenvectors are known, they are used, eight at a time,
+   until the next one's curvature is near that of the mean of the others. If only leading ones are known
+   (metric.leading), use all of them, or none where the largest curvature is already near the tail's. */
+TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, double max_sigma,
+                                      double lambda)
 {
-    /* near: ratio at which to stop, less where eigenvectors are cheaper than rows (`benchmarks.run --suite fit`: W3) */
-    const double near = p->blocks_per_task > 1 ? 1.4 : 16 * p->D <= p->rows.n ? 1.1 : 2.5;
-    double sum_left = 0.0;  /* of the eigenvalues from t->rank on */
+    /* ratio of curvatures at which to stop, less where eigenvectors are cheaper than rows: where lane blocks share
+       them, or there are many rows to a column (`benchmarks.run --suite fit`: W3) */
+    const double near_ratio = p->blocks_per_task > 1 ? 1.4 : 16 * p->D <= p->rows.n ? 1.1 : 2.5;
+    double tail_sum = 0.0;  /* of the eigenvalues from t->rank on */
     t->rank = 0;
     t->tail_eigenvalue = 0.0;
     if (!p->metric.expand)
         return;
     if (p->metric.leading) {
         t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];
-        if (top * p->metric.eigenvalue[0] + lambda > PSEUDO_LEADING_RATIO * (top * t->tail_eigenvalue + lambda))
+        if (max_sigma * p->metric.eigenvalue[0] + lambda
+            > PSEUDO_LEADING_RATIO * (max_sigma * t->tail_eigenvalue + lambda))
             t->rank = p->metric.n_vectors;
         return;
     }
     for (ptrdiff_t c = 0; c < p->D; c++)
-        sum_left += p->metric.eigenvalue[c];
+        tail_sum += p->metric.eigenvalue[c];
     while (t->rank < p->D) {
-        t->tail_eigenvalue = sum_left / (double)(p->D - t->rank);
-        if (top * p->metric.eigenvalue[t->rank] + lambda <= near * (top * t->tail_eigenvalue + lambda))
+        t->tail_eigenvalue = tail_sum / (double)(p->D - t->rank);
+        if (max_sigma * p->metric.eigenvalue[t->rank] + lambda
+            <= near_ratio * (max_sigma * t->tail_eigenvalue + lambda))
             break;
         for (ptrdiff_t c = t->rank; c < pseudo_min(t->rank + 8, p->D); c++)
-            sum_left -= p->metric.eigenvalue[c];
+            tail_sum -= p->metric.eigenvalue[c];
         t->rank += 8;
     }
+    /* without a tail, or where rounding of its sum has put it below its least eigenvalue */
     if (t->rank >= p->D || t->tail_eigenvalue < p->metric.eigenvalue[p->D - 1])
         t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];
 }
 
-/* Set up lane block number `index`: t, and the sites' part of w; return its memory, or NULL without memory. With
-   `everything` the block may hold any predictor that has moments, not sites alone, and needs all composites. */
-TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t index, int everything, double lambda,
-                                          pseudo_block *t, lane_memory *w)
+/* Set up lane block number block_number: t, and the sizes, zeroes and eigenvalues in w; return its memory, or NULL if
+   there is none. With for_moments = 1 the block may hold any predictor whose moments are counted, not sites alone, and
+   needs all composites. lambda is the penalty of the couplings, for choose_rank. */
+TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t block_number, int for_moments,
+                                          double lambda, pseudo_block *t, lane_memory *w)
 {
     REAL *memory, *has_level;
-    double top = 0.0;  /* largest eigenvalue of S_i of a site */
+    double max_sigma = 0.0;  /* largest eigenvalue of S_i of a site of the block */
     const pseudo_composites *composites = &p->composites;
-    const ptrdiff_t end = everything ? p->n_counted : p->n_sites;
+    const ptrdiff_t end = for_moments ? p->n_counted : p->n_sites;
     t->A = 0;
     t->anchor_prob = NULL;
     w->column_penalty = NULL;
     w->zero_sum = 0;
     for (ptrdiff_t v = 0; v < LANES; v++) {
-        t->site[v] = index * LANES + v < end ? p->site_order[index * LANES + v] : -1;
+        t->site[v] = block_number * LANES + v < end ? p->site_order[block_number * LANES + v] : -1;
         if (t->site[v] >= 0 && p->n_levels[t->site[v]] - 1 > t->A)
             t->A = p->n_levels[t->site[v]] - 1;
     }
@@ -110,9 +120,9 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t ind
         return NULL;
     has_level = t->has_level;
     for (ptrdiff_t ch = 0; ch < composites->n_chunks; ch++) {
-        t->needs_chunk[ch] = 0;
+        t->needs_chunk[ch] = 0;  /* a composite is needed if a predictor j of it is a neighbour of a site */
         for (ptrdiff_t c = composites->first_composite[ch]; c < composites->first_composite[ch + 1]; c++) {
-            t->needs_composite[c] = (uint8_t)everything;
+            t->needs_composite[c] = (uint8_t)for_moments;
             for (ptrdiff_t j = composites->first_predictor[c]; j < composites->first_predictor[c + 1]; j++)
                 for (ptrdiff_t v = 0; v < LANES && !t->needs_composite[c]; v++)
                     t->needs_composite[c] = t->site[v] >= 0 && t->site[v] != j && p->neighbours[t->site[v] * p->m + j];
@@ -120,7 +130,7 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t ind
         }
     }
     for (ptrdiff_t a = 0; a < t->A; a++)
-        for (ptrdiff_t c = 1; c <= t->plane_blocks; c++)  /* the last row of each row block stays zero */
+        for (ptrdiff_t c = 1; c <= t->plane_blocks; c++)  /* the last row of each row block is zero, to fill lists */
             vec_store(w->planes + ((a * t->plane_blocks + c) * (composites->block_rows + 1) - 1) * LANES,
                       vec_fill(0.0));
     for (ptrdiff_t v = 0; v < LANES; v++)
@@ -128,20 +138,21 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t ind
             const int exists = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
             has_level[a * LANES + v] = (REAL)exists;
             w->sigma[a * LANES + v] = exists ? (REAL)p->metric.sigma[p->first_column[t->site[v]] + a] : 1;
-            top = exists && w->sigma[a * LANES + v] > top ? w->sigma[a * LANES + v] : top;
+            max_sigma = exists && w->sigma[a * LANES + v] > max_sigma ? w->sigma[a * LANES + v] : max_sigma;
         }
-    NAME(choose_rank)(p, t, top, lambda);
+    NAME(choose_rank)(p, t, max_sigma, lambda);
     return memory;
 }
 
-/* Load the sites' rows of theta into w->x, couplings times `factor`, and set w->mask, moment, trace, rotation and
-   site_correction; return whether any coupling is non-zero. `linear` (D_s, P), unless NULL, is added to the moments,
-   since <theta, linear> is subtracted from the objective. Moments that are not counted are zero. */
+/* Load the sites' rows of theta (D_s, P) into w->x (A, P, V), couplings times `factor`, and set w->mask, moment, trace,
+   rotation and site_correction; return whether any coupling is non-zero. The moments are those of the targets, mixed
+   with the uniform distribution by rows.uniform_share. `linear` (D_s, P), unless NULL, is added to them, since
+   <theta, linear> is subtracted from the objective. Moments that are not counted are zero. */
 TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                         const double *theta, double factor, const double *linear)
 {
     const ptrdiff_t P = 1 + p->D;
-    int coupled = 0;
+    int coupled = 0;  /* whether any coupling is non-zero */
     memset(w->x, 0, (size_t)(t->A * P) * LANES * sizeof *w->x);
     memset(w->moment, 0, (size_t)(t->A * P) * LANES * sizeof *w->moment);
     memset(w->mask, 0, (size_t)P * LANES * sizeof *w->mask);
@@ -165,7 +176,7 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
             const double *theta_row = theta + row * P;
             const double *second = p->n_counted ? p->moments.second + row * p->D : NULL;
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
-            double h = theta_row[0];
+            double h = theta_row[0];  /* the field, to be centred */
             for (ptrdiff_t c = 1; c < P; c++)
                 if (w->mask[c * LANES + v] != 0.0) {
                     x[c * LANES] = (REAL)(factor * theta_row[c]);
@@ -193,23 +204,23 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
     return coupled;
 }
 
-/* Write x (A, P, V) to the sites' rows of theta_out (D_s, P), not centred: parameters or, with parameters = 0,
-   a gradient */
+/* Write x (A, P, V) to the sites' rows of theta_out (D_s, P): with are_parameters = 1 parameters, whose fields become
+   uncentred ones; with 0 a gradient by these, which becomes one by the uncentred */
 TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
-                                          const REAL *x, int parameters, double *theta_out)
+                                          const REAL *x, int are_parameters, double *theta_out)
 {
     const ptrdiff_t P = 1 + p->D;
     for (ptrdiff_t v = 0; v < LANES; v++)
         for (ptrdiff_t a = 0; t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1; a++) {
-            const REAL *from = x + a * P * LANES + v;
-            double *to = theta_out + (p->first_column[t->site[v]] + a) * P;
-            to[0] = from[0];
+            const REAL *x_row = x + a * P * LANES + v;
+            double *theta_row = theta_out + (p->first_column[t->site[v]] + a) * P;
+            theta_row[0] = x_row[0];
             for (ptrdiff_t c = 1; c < P; c++) {
-                to[c] = from[c * LANES];
-                if (parameters)
-                    to[0] -= to[c] * p->moments.mean[c];
+                theta_row[c] = x_row[c * LANES];
+                if (are_parameters)
+                    theta_row[0] -= theta_row[c] * p->moments.mean[c];
                 else
-                    to[c] += from[0] * p->moments.mean[c] * w->mask[c * LANES + v];
+                    theta_row[c] += x_row[0] * p->moments.mean[c] * w->mask[c * LANES + v];
             }
         }
 }

@@ -70,6 +70,7 @@ REMARKS = """\
 - The column of `conditional` is that of `ridge > 0`. With `ridge=0` it has standard errors, covariances, tests,
   `logLik()`, `aic` and `bic`, whatever the number of rows. Intervals of differences of a penalised fit need
   `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no `early_stopping`.
+  Codings of levels in order (`ordered=`) are of `ridge > 0`.
 """
 
 

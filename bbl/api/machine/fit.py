@@ -163,10 +163,10 @@ def bbl(
         Options of the method, see `HighOrder`, `MaximumLikelihood`, `PersistentVI`, `Posterior`, `PseudoLikelihood`
         (``lambda_``, ``lambdah``, ``prior_count``, ``tolerance``, ``itmax``, ``symmetrize``, ``precision``, ``gauge``),
         `MeanField` (``eps``, ``prior_count``, ``gauge``), `NaiveBayes` (``prior_count``) and `Conditional`
-        (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``). ``lambda_="cv"``, ``eps="cv"``
-        and ``ridge="cv"`` choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting
-        within one standard error of it; ``fit.tuning`` holds the losses. Without a response, the negative log pseudo-
-        likelihood of the left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
+        (``ridge``, ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``). ``lambda_="cv"``,
+        ``eps="cv"`` and ``ridge="cv"`` choose the setting of least log-loss in 5 shuffled folds, ``"cv-1se"`` the
+        simplest setting within one standard error of it; ``fit.tuning`` holds the losses. Without a response, the
+        negative log pseudo-likelihood of the left-out rows (`DensityResults.pnll`) takes the place of the log-loss.
 
     Returns
     -------

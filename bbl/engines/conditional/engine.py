@@ -348,11 +348,18 @@ class Conditional(Engine):
 
     def _unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
         """Fit all groups without a penalty; parameters are those of each group less those of the first with rows."""
-        found = self.maximum(sample, layout, K, start).maximum
-        theta, constant = found.coefficients[:, 1:].copy(), found.coefficients[:, 0].copy()
-        converged = found.converged and not found.is_separated
-        of_groups = limits(found, sample, layout)
-        return JointFit(theta, constant, 1.0, -found.value, found.norm, found.n_iter, converged, of_groups)
+        optimum = self.maximum(sample, layout, K, start).maximum
+        theta, constant = optimum.coefficients[:, 1:].copy(), optimum.coefficients[:, 0].copy()
+        return JointFit(
+            theta,
+            constant,
+            temperature=1.0,
+            loss=-optimum.value,
+            gradient=optimum.norm,
+            evaluations=optimum.n_iter,
+            converged=optimum.converged and not optimum.is_separated,
+            limits=limits(optimum, sample, layout),
+        )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
         """Return a function for out-of-fold class scores, or None if folds cannot share the basis of all rows."""

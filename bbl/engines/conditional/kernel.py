@@ -167,22 +167,22 @@ def make_basis(
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
     kernel = Kernel(layout, coding, means, kernel_scale(float(share @ g), float(share @ g2), tau))
-    residual = kernel.scale[0] * g + kernel.scale[1] * g2  # k(x, x) less the factor's part
+    residual = kernel.scale[0] * g + kernel.scale[1] * g2  # (n,): k(x, x) less what the factor explains of it
     negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
     factor = np.empty((max_rank, len(rows)))  # k is about factor' factor
     pivots: list[int] = []
     while len(pivots) < max_rank and residual @ share > negligible:
-        first, weighted_residual = len(pivots), residual * share
+        n_explained, weighted_residual = len(pivots), residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
-        columns = kernel(rows, centred[block]).T - factor[:first, block].T @ factor[:first]
-        least = PIVOT_SHARE * weighted_residual[block[0]]
+        columns = kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
+        least_residual = PIVOT_SHARE * weighted_residual[block[0]]
         while len(pivots) < max_rank:
-            place = int((residual[block] * share[block]).argmax())
-            p = int(block[place])
-            if residual[p] <= 0.0 or residual[p] * share[p] < least or residual @ share <= negligible:
+            row_in_block = int((residual[block] * share[block]).argmax())
+            p = int(block[row_in_block])
+            if residual[p] <= 0.0 or residual[p] * share[p] < least_residual or residual @ share <= negligible:
                 break
             k = len(pivots)
-            column = columns[place] - factor[first:k, p] @ factor[first:k]
+            column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
             if column[p] <= 0.0:  # the residual was rounding
                 residual[p] = 0.0
                 continue

@@ -166,7 +166,16 @@ class _Likelihood:
 
 
 class _Table:
-    """The distinct rows: their design and their weights in the groups that have rows.
+    """The distinct rows: their design and their weights in the k groups that have rows; p = 1 + size columns.
+
+    Attributes
+    ----------
+    Z : ndarray, shape (n, p)
+        The design.
+    shares : ndarray, shape (n, k)
+        Share of each cell in the weight of all rows.
+    columns, aliased : ndarrays of bool, shape (p,)
+        Independent columns of the design that span it, and those that depend linearly on others.
 
     Parameters
     ----------
@@ -192,12 +201,12 @@ class _Table:
     def separation(self) -> Separation | None:
         """Return the cells that keep a probability by a linear programme; None if it is too large, or fails."""
         n_cells = self.counts.size * int(self.columns.sum())
-        found = separated_cells(self.Z[:, self.columns], self.counts) if n_cells <= MAX_CELLS else None
-        if found is None:
+        separation = separated_cells(self.Z[:, self.columns], self.counts) if n_cells <= MAX_CELLS else None
+        if separation is None:
             return None
         direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))
-        direction[:, self.columns] = found.direction
-        return found._replace(direction=direction)
+        direction[:, self.columns] = separation.direction
+        return separation._replace(direction=direction)
 
     def on_face(self, support: np.ndarray) -> _Face:
         """Maximise the likelihood of the cells (n, k) that keep a probability."""

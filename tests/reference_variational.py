@@ -68,7 +68,7 @@ def evidence(likelihood, at, noise):
         v = x[-2:] if at.scale is None else np.full(2, np.log(at.scale))
         own = np.repeat(v, [groups.fields, len(groups) - groups.fields])
         u = x[layout.size : layout.size + len(groups)] if prior.slope else own
-        total += likelihood.value(slabbed(u, at.slab)[0][groups.of] * z) + norm.logpdf(z).sum()
+        total += likelihood.value(slabbed(u, at.slab)[0][groups.of_parameter] * z) + norm.logpdf(z).sum()
         if prior.slope:
             total += prior.log_density(u - own).sum()
         if at.scale is None:

@@ -10,7 +10,7 @@ from bbl.biclustering.genetic import Evolved
 from bbl.biclustering.mcmc import Draws
 from bbl.errors import OptionError
 
-__all__ = ["BiclusterFit", "refuse_groups", "seeds", "set_options"]
+__all__ = ["BiclusterFit", "draw_seeds", "refuse_groups", "set_options"]
 
 
 class BiclusterFit(NamedTuple):
@@ -18,8 +18,10 @@ class BiclusterFit(NamedTuple):
 
     Attributes
     ----------
-    rows, columns : ndarray of int32, shape (I,) and (J,)
-        Labels 0..a-1 and 0..b-1, all in use.
+    rows : ndarray of int32, shape (I,)
+        Group of each row, a label in 0..a-1; all labels are in use.
+    columns : ndarray of int32, shape (J,)
+        Group of each column, a label in 0..b-1; all labels are in use.
     criterion : float
         Value by which partitions are compared; less is better.
     history : ndarray
@@ -52,12 +54,12 @@ class BiclusterFit(NamedTuple):
 
 
 def set_options(options: object, **values: Any) -> None:
-    """Set fields of a frozen dataclass."""
+    """Set fields of the frozen dataclass `options`."""
     for name, value in values.items():
         object.__setattr__(options, name, value)
 
 
-def seeds(rng: np.random.Generator, n: int) -> list[int]:
+def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
     """Draw `n` seeds of 63 bits."""
     return [int(seed) for seed in rng.integers(0, 2**63, n)]
 

@@ -1,4 +1,8 @@
-"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of columns."""
+"""Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of columns.
+
+A table has I rows in a groups and J columns in b groups; a pair is a row and a column. The cells of a categorical table
+have one of L levels.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +45,10 @@ def ordered(
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
         group_sums = sums.sum(axis=1 - axis)
-        key = -np.bincount(labels[axis]) if n_levels else group_sums[:, 1] / group_sums[:, 0]
-        order = np.argsort(key, kind="stable")
+        sort_key = -np.bincount(labels[axis]) if n_levels else group_sums[:, 1] / group_sums[:, 0]
+        order = np.argsort(sort_key, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order))
+        rank[order] = np.arange(len(order))  # the new label of each group
         labels[axis] = rank[labels[axis]]
     rows, columns = labels
     sums = block_sums(cells, rows, columns, n_levels, rated)
@@ -75,13 +79,17 @@ def best_groups(
         costs = _level_costs(cells, columns, b, log_shares)
     else:
         counts, sums = cells.averaged().sums(columns, b)
-        costs = counts @ (means * means).T - 2.0 * sums @ means.T
+        costs = counts @ (means * means).T - 2.0 * sums @ means.T  # squared distances, less a constant of each row
     return first_largest(-costs).astype(np.int32)
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood of each row in each row group, shape (rows, a); `log_shares`: (a, b, L)."""
+    """Return minus the log-likelihood of each row in each row group, shape (rows, a).
+
+    `columns` (J,) are the labels of the columns, `log_shares` (a, b, L) the log shares of levels in each block.
+    """
     L = log_shares.shape[2]
+    # cells of a table whose b L columns are the pairs of a column group and a level
     group_level = (columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)).astype(np.int32)
     by_group_level = Cells((cells.shape[0], b * L), cells.start, group_level, cells.value, cells.weight)
     counts, _ = by_group_level.sums(np.arange(b * L, dtype=np.int32), b * L)

@@ -1,4 +1,4 @@
-"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column."""
+"""Observed cells of a two-way table as compressed sparse rows; a pair is a row and a column; n counts the cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Cells:
     start : ndarray of intp, shape (I + 1,)
         Position of the first cell of each row, and n.
     column : ndarray of int32, shape (n,)
+        Column of each cell.
     value : ndarray of float64, shape (n,)
+        Value of each cell.
     weight : ndarray of float64, shape (n,)
         How often the value was observed in its row and column.
     """
@@ -39,15 +41,15 @@ class Cells:
         """Sort entries (arrays of equal length), and merge those of equal row, column and value, adding weights."""
         order = np.lexsort((value, column, row))
         row, column, value, weight = (np.asarray(entries)[order] for entries in (row, column, value, weight))
-        differs = np.ones(len(row), dtype=bool)  # from the entry before
-        differs[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
-        first = np.flatnonzero(differs)
+        is_new = np.ones(len(row), dtype=bool)  # whether an entry differs from the one before
+        is_new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
+        first = np.flatnonzero(is_new)
         merged_weight = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
         return cls._sorted(row[first], column[first], value[first], merged_weight, shape)
 
     @classmethod
     def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return the cells of entries (n,) that are sorted by row."""
+        """Return the cells with rows `row`, columns, values and weights, (n,) each, that are sorted by row."""
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(np.intp)
         value, weight = (np.ascontiguousarray(entries, dtype=np.float64) for entries in (value, weight))
         return cls(shape, start, np.ascontiguousarray(column, dtype=np.int32), value, weight)
@@ -85,15 +87,15 @@ class Cells:
 
     def averaged(self) -> Cells:
         """Return the table with one cell for each observed pair: the weighted mean of its values."""
-        is_first = np.ones(self.n, dtype=bool)  # cell of its pair
+        is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
-        is_first[self.start[:-1][self.start[:-1] < self.n]] = True
+        is_first[self.start[:-1][self.start[:-1] < self.n]] = True  # first cells of rows; the last rows may be empty
         if is_first.all():
             return self
         first = np.flatnonzero(is_first)
         weight = np.add.reduceat(self.weight, first)
         weighted_sum = np.add.reduceat(self.weight * self.value, first)
-        is_single = np.diff(np.append(first, self.n)) == 1  # a single value x is kept: w x / w is not always x
+        is_single = np.diff(np.append(first, self.n)) == 1  # then the value x stays: w x / w may differ by rounding
         mean = np.where(is_single, self.value[first], weighted_sum / weight)
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 

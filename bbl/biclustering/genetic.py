@@ -24,8 +24,22 @@ class Ratings(NamedTuple):
 
     A rating r in a block of mean m has the probability of (r - .5, r + .5) under a normal distribution with mean m and
     standard deviation `sigma`, truncated to the scale. The fitness is minus twice the log-likelihood plus `penalty` for
-    each block. `item`, `user`, `rating` (0 for the lowest) and `weight` have shape (n,). `mle` tells whether m is the
-    maximum-likelihood estimate rather than the mean of the block's ratings.
+    each block.
+
+    Attributes
+    ----------
+    item, user : ndarray of int32, shape (n,)
+        Item and user of each rating.
+    rating : ndarray of int32, shape (n,)
+        0 for the lowest.
+    weight : ndarray, shape (n,)
+        How often the user gave the item this rating.
+    items, users, levels : int
+        Numbers of items, of users, and of ratings on the scale.
+    sigma : float
+    penalty : float
+    mle : bool
+        Whether m is the maximum-likelihood estimate rather than the mean of the block's ratings.
     """
 
     item: np.ndarray
@@ -41,7 +55,10 @@ class Ratings(NamedTuple):
 
     @classmethod
     def from_cells(cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool) -> Ratings:
-        """Return ratings from cells with whole numbers in low..high; the penalty of a block is `penalty` times ln N."""
+        """Return ratings from cells with whole numbers in low..high; rows are items and columns users.
+
+        The penalty of a block is `penalty` times the logarithm of the number of ratings.
+        """
         rating = np.rint(cells.value - low).astype(np.int32)
         block_penalty = penalty * float(np.log(cells.weight.sum()))
         levels = high - low + 1
@@ -55,7 +72,20 @@ class Ratings(NamedTuple):
 
 
 class Evolved(NamedTuple):
-    """Labels and fitness of the best individual, least fitness of each generation, and final population by fitness."""
+    """Result of a run.
+
+    Attributes
+    ----------
+    items, users : ndarray of int32, shape (items,) and (users,)
+        Labels of the best individual.
+    fitness : float
+        Its fitness.
+    history : ndarray, shape (1 + generations,)
+        Least fitness of the first population and of each generation.
+    population : ndarray of int32, shape (members, items + users)
+        The last population, in rising order of fitness.
+    population_fitness : ndarray, shape (members,)
+    """
 
     items: np.ndarray
     users: np.ndarray
@@ -65,14 +95,14 @@ class Evolved(NamedTuple):
     population_fitness: np.ndarray
 
 
-def _first_population(ratings: Ratings, members: int, stream: np.ndarray) -> np.ndarray:
-    """Return the first population, shape (members, items + users); the generator state `stream` (4,) is advanced.
+def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
+    """Return the first population, shape (n_individuals, items + users); the generator state `stream` (4,) is advanced.
 
     The first member has groups of one; the others result from it by one step of the Du process for each item and user.
     Crossover never adds groups, so the search starts from as many groups as possible.
     """
     items, users = ratings.items, ratings.users
-    population = np.empty((members, items + users), dtype=np.int32)
+    population = np.empty((n_individuals, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
     for labels in population[1:]:
         kernel.du_steps(labels[:items], items, stream)
@@ -81,18 +111,21 @@ def _first_population(ratings: Ratings, members: int, stream: np.ndarray) -> np.
 
 
 def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
-    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``."""
-    items, users, members = ratings.items, ratings.users, options["population"]
+    """Run the genetic algorithm once; `options` holds those of `Genetic` from ``population`` to ``refine``.
+
+    Its ``population`` is the number of individuals. With ``refine`` the best individual is improved at the end.
+    """
+    items, users, n_individuals = ratings.items, ratings.users, options["population"]
     check_memory(
-        8.0 * items * users * (ratings.levels + 1) + 8.0 * members * (items + users),
+        8.0 * items * users * (ratings.levels + 1) + 8.0 * n_individuals * (items + users),
         f"The genetic algorithm on {items} x {users} ratings",
         "It is made for small tables; use method='prototype'.",
     )
     stream = np.random.default_rng(seed).integers(1, 2**64, 4, dtype=np.uint64)
-    population = _first_population(ratings, members, stream)
+    population = _first_population(ratings, n_individuals, stream)
     fitness = ratings.fitness(population)
     history, stop = [np.array([fitness.min()])], stop_flag()
-    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)
+    best, best_fitness = population[fitness.argmin()].copy(), fitness.min(keepdims=True)  # the kernel updates both
     n_generations = 0
     breeding = (options["crossover"], options["mutation"], options["elitism"])
     while n_generations < options["generations"] and not stop[0]:

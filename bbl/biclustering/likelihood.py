@@ -1,4 +1,7 @@
-"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is better."""
+"""Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is better.
+
+A table has a groups of rows and b groups of columns; a pair is a row and a column. Cells have numbers or L levels.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def normal_deviance(squares: float, total: float, resolution: float) -> float:
 
 
 def levels_deviance(counts: np.ndarray) -> float:
-    """Return minus twice the log-likelihood of blocks, each with its distribution of L levels; `counts`: (..., L)."""
+    """Return minus twice the log-likelihood of blocks, each with its own distribution of L levels.
+
+    `counts` (..., L) are those of the levels in each block.
+    """
     n = counts.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_share = np.where(counts > 0.0, np.log(counts / n), 0.0)
@@ -51,7 +57,7 @@ def integrated_completed(deviance: float, sizes: tuple[np.ndarray, np.ndarray], 
     """
     criterion = deviance + parameters * np.log(total)
     for size in sizes:
-        n = size.sum()
+        n = size.sum()  # rows, or columns
         criterion += -2.0 * (size * np.log(size / n)).sum() + (len(size) - 1) * np.log(n)
     return float(criterion)
 
@@ -74,12 +80,13 @@ class Noise(NamedTuple):
     resolution: float
 
     @classmethod
-    def of(cls, cells: Cells) -> Noise:
+    def from_cells(cls, cells: Cells) -> Noise:
         """Return the noise of the cells of a table."""
         means, total = cells.averaged(), float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
         center = float(np.average(means.value, weights=means.weight))  # subtracted, as squares then lose fewer digits
         within = float(cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2)
+        # `averaged` returns the cells themselves if no pair is repeated
         return cls(total, max(within, 0.0) if means is not cells else 0.0, float(gaps.min()))
 
 
@@ -98,4 +105,4 @@ def block_criterion(
         np.add.at(counts, (rows[cells.row], columns[cells.column], cells.value.astype(int)), cells.weight)
         return integrated_completed(levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total)
     deviance = normal_deviance(squares + noise.within, noise.total, noise.resolution)
-    return integrated_completed(deviance, sizes, a * b + 1, noise.total)
+    return integrated_completed(deviance, sizes, a * b + 1, noise.total)  # the means, and one variance

@@ -1,7 +1,7 @@
 """MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis).
 
 A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if all items are alike to it; an item has a
-weight w, its popularity.
+weight w, its popularity. Rows of a table are raters, columns are items.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ class Draws(NamedTuple):
 
 
 def _chain(cells: Cells, alpha: float, sigma: float, step: float, popularity, rng: np.random.Generator) -> Chain:
-    """Return a chain without partitions yet; `popularity` (items,) holds the weights w, which alpha = 0 fixes."""
+    """Return a chain without partitions yet; `popularity` (items,) holds the weights w, None for equal ones.
+
+    `alpha` is the concentration of the prior of the weights, which alpha = 0 fixes; `sigma` the prior standard
+    deviation of the logit of lambda; `step` that of its proposals.
+    """
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
     return Chain(cells.start, cells.column, cells.shape[1], alpha, sigma, step, np.log(w), stream, stop_flag())
@@ -71,10 +75,11 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
     chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
     chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
     rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
-    log_posterior, loyalty, weights = np.zeros(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
+    # the kernel fills the draws, and adds up lambda of each rater's group and w of each item
+    log_posterior, loyalty_sum, weight_sum = np.zeros(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
     chain.run(options["warmup"])
-    chain.record(options["thin"], rows, columns, log_posterior, loyalty, weights)
-    return Draws(rows, columns, log_posterior, loyalty / n, weights / n)
+    chain.record(options["thin"], rows, columns, log_posterior, loyalty_sum, weight_sum)
+    return Draws(rows, columns, log_posterior, loyalty_sum / n, weight_sum / n)
 
 
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
@@ -83,6 +88,7 @@ def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> floa
     `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) the logits of lambda, `rank`
     (a, b) the ranks 1, 2, ... that groups of raters give to groups of items, `popularity` (items,) the weights w.
     """
-    chain = _chain(cells, 0.0, 1.0, 1.0, popularity, np.random.default_rng(0))
+    # priors and proposals are not used
+    chain = _chain(cells, alpha=0.0, sigma=1.0, step=1.0, popularity=popularity, rng=np.random.default_rng(0))
     chain.set(np.ascontiguousarray(columns, dtype=np.int32), np.ascontiguousarray(rows, dtype=np.int32), gamma, rank)
     return chain.value()[0]

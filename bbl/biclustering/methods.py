@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bbl.biclustering.bicluster_fit import BiclusterFit, refuse_groups, seeds, set_options
+from bbl.biclustering.bicluster_fit import BiclusterFit, draw_seeds, refuse_groups, set_options
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.genetic import Ratings, evolve
 from bbl.biclustering.mcmc import MIXED, Draws, sample
@@ -89,7 +89,7 @@ class Genetic:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: populations."""
+        """Return the number of tasks that progress counts: `n_init` populations."""
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
@@ -109,22 +109,32 @@ class Genetic:
         from scipy.special import ndtr
 
         low, high = self.scale
-        edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
+        edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma  # of the intervals that are rounded
         lower, upper = ndtr(edges), ndtr(-edges)  # tails; differences of the smaller ones lose fewer digits
         shares = np.where(edges[..., :-1] > 0.0, upper[..., :-1] - upper[..., 1:], lower[..., 1:] - lower[..., :-1])
         return np.log(np.maximum(shares, 1e-300) / shares.sum(axis=-1, keepdims=True))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run the algorithm from `n_init` populations and return the best individual; `groups` must be None."""
+        """Run the algorithm from `n_init` populations and return the best individual; `groups` must be None.
+
+        `n_levels` is not used: the arguments are those of all methods.
+        """
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
         names = ("population", "generations", "crossover", "mutation", "elitism", "refine")
         options = {name: getattr(self, name) for name in names}
-        tasks = [(ratings, seed, options) for seed in seeds(rng, n_init)]
+        tasks = [(ratings, seed, options) for seed in draw_seeds(rng, n_init)]
         runs = run_tasks(evolve, tasks, workers, progress)
         best = min(runs, key=lambda run: run.fitness)
         labels = best.items, best.users
-        return BiclusterFit(*labels, best.fitness, best.history, self.generations, self.refine, evolved=best)
+        return BiclusterFit(
+            *labels,
+            criterion=best.fitness,
+            history=best.history,
+            n_iter=self.generations,
+            converged=self.refine,
+            evolved=best,
+        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +190,7 @@ class Mcmc:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: chains."""
+        """Return the number of tasks that progress counts: `n_init` chains."""
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
@@ -198,9 +208,12 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be None."""
+        """Run `n_init` chains and return the partitions of least expected loss; `groups` must be None.
+
+        `n_levels` is not used: the arguments are those of all methods.
+        """
         refuse_groups(groups, self.name, "the posterior")
-        n, m = cells.shape
+        n, m = cells.shape  # raters and items
         most_rated = int(np.diff(cells.start).max())  # items of one rater
         check_memory(
             4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * most_rated) + 16.0 * (n**2 + m**2),
@@ -211,10 +224,10 @@ class Mcmc:
         options = {name: getattr(self, name) for name in names}
         popularity = self._popularity(m)
         chains = run_tasks(
-            sample, [(cells, seed, options, popularity) for seed in seeds(rng, n_init)], workers, progress
+            sample, [(cells, seed, options, popularity) for seed in draw_seeds(rng, n_init)], workers, progress
         )
         draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
-        labels, share, loss = [], [], 0.0
+        labels, share, loss = [], [], 0.0  # of raters, then of items; the sum of both expected losses
         for arrays in (draws.rows, draws.columns):
             pooled = arrays.reshape(-1, arrays.shape[-1])  # the draws of all chains
             share.append(similarity(pooled))
@@ -232,10 +245,11 @@ METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype
 def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
     """Return the method of that name, an instance of a class of `METHODS` with the given options.
 
-    The error for an unknown option suggests the nearest option, or the nearest of the other arguments, `beside`.
+    The error for an unknown option suggests the nearest of the method's options and of the names `beside` of the
+    caller's other arguments.
     """
-    kind = METHODS[choice("method", method, list(METHODS))]
-    option_names = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    method_class = METHODS[choice("method", method, list(METHODS))]
+    option_names = [f.name for f in dataclasses.fields(method_class)]  # type: ignore[arg-type]
     for name in options:
         if name not in option_names:
             raise BBLTypeError(
@@ -243,4 +257,4 @@ def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
                 f"Its options: {', '.join(option_names)}.",
                 argument=name,
             )
-    return kind(**options)
+    return method_class(**options)

@@ -24,7 +24,10 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the numbers of items in group g of one partition and group h of the other, shape (a, b)."""
+    """Return the numbers (a, b) of items in group g of one partition and in group h of the other.
+
+    `one` and `other` are labels (I,).
+    """
     one, other = canonical(one), canonical(other)
     counts = np.zeros((one.max() + 1, other.max() + 1))
     np.add.at(counts, (one, other), 1.0)
@@ -32,7 +35,7 @@ def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the Rand index (Rand 1971) and the adjusted one (Hubert & Arabie 1985) of two partitions of n items.
+    """Return the Rand index (Rand 1971) and the adjusted one (Hubert & Arabie 1985) of two partitions, labels (n,).
 
     Examples
     --------
@@ -41,7 +44,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """
 
     def n_pairs(counts: np.ndarray) -> float:
-        """Return the pairs of items within groups of these sizes."""
+        """Return the number of pairs of items within groups of these sizes."""
         return float((counts * (counts - 1.0)).sum() / 2.0)
 
     counts = contingency(one, other)
@@ -49,10 +52,11 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     total = n * (n - 1.0) / 2.0
     if total == 0.0:
         return 1.0, 1.0
-    both, pairs_in_one, pairs_in_other = n_pairs(counts), n_pairs(counts.sum(axis=1)), n_pairs(counts.sum(axis=0))
-    expected, largest = pairs_in_one * pairs_in_other / total, (pairs_in_one + pairs_in_other) / 2.0
-    adjusted = 1.0 if largest == expected else (both - expected) / (largest - expected)
-    return (total + 2.0 * both - pairs_in_one - pairs_in_other) / total, adjusted
+    # pairs of items that are in one group in both partitions, in the first, in the second
+    in_both, in_one, in_other = n_pairs(counts), n_pairs(counts.sum(axis=1)), n_pairs(counts.sum(axis=0))
+    expected, largest = in_one * in_other / total, (in_one + in_other) / 2.0
+    adjusted = 1.0 if largest == expected else (in_both - expected) / (largest - expected)
+    return (total + 2.0 * in_both - in_one - in_other) / total, adjusted
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
@@ -70,12 +74,12 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's term of the expected Binder loss; `share` holds the similarities of its members."""
+    """Return a group's term of the expected Binder loss; `share` (k, k) holds the similarities of its k members."""
     return float((1.0 - 2.0 * share).sum() - (1.0 - 2.0 * np.diag(share)).sum()) / 2.0
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's term of the expected variation of information; `share` holds its members' similarities."""
+    """Return a group's term of the expected variation of information; `share` (k, k) as in `_binder`."""
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
 
@@ -110,13 +114,14 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
     partitions, counts = np.unique(draws, axis=0, return_counts=True)
     partitions = partitions[np.argsort(-counts, kind="stable")[:CANDIDATES]]
     labels = partitions[np.argmin([expected_loss(partition, share, loss) for partition in partitions])].astype(np.int64)
-    cost, moved = LOSSES[loss], True
-    while moved:
-        moved = False
+    cost, has_moved = LOSSES[loss], True
+    while has_moved:
+        has_moved = False
         for i in range(len(labels)):
             same_group = labels == labels[i]
             group_without_i = same_group.copy()
             group_without_i[i] = False
+            # what item i adds to the cost of its group, then of every other group and of a new one
             cost_in_group = cost(share[np.ix_(same_group, same_group)]) - (
                 cost(share[np.ix_(group_without_i, group_without_i)]) if group_without_i.any() else 0.0
             )
@@ -130,5 +135,5 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
                 if added_cost < least_cost:
                     least_cost, target = added_cost, g
             if target != labels[i]:
-                labels[i], moved = target, True
+                labels[i], has_moved = target, True
     return canonical(labels)

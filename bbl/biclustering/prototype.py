@@ -1,7 +1,9 @@
 """Two-way clustering by prototypes: rows, then columns, go in turn to the group whose block prototypes fit best.
 
-Axis 0 are rows, axis 1 columns. The n lines (rows or columns) of the axis that moves have k groups, those of the other
-axis k_other groups. A pair is a row and a column; L is the number of levels of a categorical cell.
+A table has I rows, axis 0, and J columns, axis 1. The n lines (rows or columns) of the axis that moves have k groups,
+those of the other axis k_other groups. A block is a group of rows by a group of columns; its prototype is the mean of
+its cells, or the log shares of their levels. A pair is a row and a column; L is the number of levels of a categorical
+cell, 1 for numeric cells.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.partition import canonical
-from bbl.biclustering.starts import one_way, refill
+from bbl.biclustering.starts import cluster_rows, refill_empty_groups
 from bbl.parallel import serial_blas, stop_flag
 
 __all__ = ["METRICS", "PrototypeFit", "Table", "alternate", "fit_once", "make_tables"]
@@ -25,7 +27,21 @@ TIE = 1e-10  # costs are equal if they differ by less than this share of the mea
 
 
 class PrototypeFit(NamedTuple):
-    """Labels of rows and columns, the objective and its values by half-steps, iterations, and whether nothing moved."""
+    """Result of `alternate`.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of int32, shape (I,) and (J,)
+        Labels of the groups.
+    value : float
+        Objective, see `Table.objective`.
+    history : ndarray
+        Objective of the start, then after each half-step, which moves rows or columns; with "pearson", after each
+        iteration the sum over both half-steps.
+    n_iter : int
+    converged : bool
+        Whether nothing moved in the last iteration.
+    """
 
     rows: np.ndarray
     columns: np.ndarray
@@ -36,7 +52,7 @@ class PrototypeFit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of the cells of an axis by group of the other axis, with "levels" by level and group."""
+    """Sums of the cells of each line by group of the other axis; with "levels" by level, then by group."""
 
     counts: np.ndarray  # weights of each line, (n, L k_other)
     sums: np.ndarray  # weighted values of each line, (n, L k_other)
@@ -45,7 +61,7 @@ class Sums(NamedTuple):
 
 
 def add_rows(labels: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray:
-    """Return the sum of the `rows` (n, width) of each group, shape (groups, width); `labels` has shape (n,)."""
+    """Return the sums (groups, width) of `rows` (n, width) over each group; `labels` (n,) are those of the rows."""
     out = np.empty((groups, rows.shape[1]))
     kernel.add_rows(labels, rows, out)
     return out
@@ -73,15 +89,18 @@ class Table:
     fill: float = 0.0
 
     def side(self, axis: int) -> Cells:
-        """Return the cells row by row (0) or column by column (1)."""
+        """Return the cells row by row if `axis` is 0, column by column if it is 1."""
         return self.cells.T if axis else self.cells
 
     def size(self, axis: int) -> int:
-        """Return the number of rows or columns."""
+        """Return the number n of rows (0) or columns (1)."""
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return what to add to the `costs` of each line (n,): with "squared" its weighted sum of squares, else 0."""
+        """Return the part of each line's cost (n,) that is the same in all groups, and that `costs` leaves out.
+
+        With "squared" it is the weighted sum of squares, else 0.
+        """
         if self.metric != "squared":
             return np.zeros(self.size(axis))
         side = self.side(axis)
@@ -93,18 +112,25 @@ class Table:
         return Sums(counts, sums, add_rows(labels, counts, k), add_rows(labels, sums, k))
 
     def grouped(self, side: Cells, axis: int, other: np.ndarray, k_other: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights and weighted values of `side(axis)`, each (n, L k_other), by level, then by other group."""
+        """Return weights and weighted values of each line, each (n, L k_other), by level, then by group of `other`.
+
+        `side` holds the cells of `side(axis)`, or others of the same pairs; `other` are the labels of the other axis.
+        """
         L = self.n_levels
         if L == 1:
             return side.sums(other, k_other)
-        if axis:
+        if axis:  # lines of the cells are levels of columns: L after each other for each column
             counts, sums = side.sums(other, k_other)
             return counts.reshape(-1, L * k_other), sums.reshape(-1, L * k_other)
+        # a column of the cells is a level of a column of the table: its group is the level and the column's group
         group = (np.arange(L) * k_other + other[:, None]).ravel().astype(np.int32)
         return side.sums(group, L * k_other)
 
     def prototypes(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return the mean of each block, or the log shares of its levels, from the sums of groups (k, L k_other)."""
+        """Return the prototypes (k, L k_other): the mean of each block, or the log shares of its levels.
+
+        `counts` and `sums` (k, L k_other) are the sums of groups of lines.
+        """
         if self.metric != "levels":
             return np.where(counts > 0.0, sums / np.maximum(counts, 1e-300), self.fill)
         smoothed = (counts + self.fill / self.n_levels).reshape(len(counts), self.n_levels, -1)
@@ -117,12 +143,14 @@ class Table:
         "squared": squared distance less `misfit`; "levels": deviance; "pearson": the line's weight times (1 - r).
         """
         if self.metric == "levels":
+            # the logarithm of a share of 0 becomes finite, as counts of 0 are multiplied with it
             return -2.0 * (counts @ np.maximum(prototype, -1e9).T)
         A = prototype
         if self.metric == "squared":
             cost = counts @ (A * A).T
             cost -= sums @ (2.0 * A).T
             return cost
+        # weighted correlation r of a line's means x by group of the other axis and the prototype a of each group
         weight = counts.sum(axis=1, keepdims=True)
         positive_counts = np.maximum(counts, 1e-300)
         mean_x, mean_a = sums.sum(axis=1, keepdims=True) / weight, counts @ A.T / weight
@@ -150,23 +178,25 @@ class Table:
 def _pattern_costs(table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray) -> np.ndarray:
     """Return minus the log-likelihood of the pattern of observed cells of lines `tied` in each group, (len(tied), k).
 
-    Whether a cell is observed is a Bernoulli variable with one rate for each block.
+    Whether a cell is observed is a Bernoulli variable with one rate for each block. `labels` (n,) are those of the
+    axis, `other` those of the other axis.
     """
     side = table.side(axis)
     unweighted = Cells(side.shape, side.start, side.column, side.value, np.ones(side.n))
+    # (n, k_other): observed cells of each line by group of the other axis, summed over levels
     n_observed = table.grouped(unweighted, axis, other, k_other)[0].reshape(len(labels), -1, k_other).sum(axis=1)
     size, size_other = np.bincount(labels, minlength=k)[:, None], np.bincount(other, minlength=k_other).astype(float)
-    rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)
+    rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)  # between 0 and 1 in empty blocks too
     return -(n_observed[tied] @ np.log(rate).T) - (size_other - n_observed[tied]) @ np.log1p(-rate).T
 
 
-def _assign(
+def _assign_lines(
     table: Table, axis: int, sums: Sums, old: np.ndarray, other: np.ndarray, k_other: int, misfit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the best group of each line (n,), its cost there (n,), and the tolerance within which costs are equal.
 
     Among equal costs a line stays in its `old` group (n,), unless another group fits its pattern of observed cells
-    better. `other` holds the labels of the other axis, `misfit` (n,) the constants of the costs.
+    better. `other` holds the labels of the other axis, `misfit` (n,) is that of `Table.misfit`.
     """
     prototypes = table.prototypes(sums.block_counts, sums.block_sums)
     k, n = len(prototypes), len(old)
@@ -175,11 +205,11 @@ def _assign(
     is_complete = len(table.cells.value) == table.size(0) * table.size(1)
     step = max(1, COSTS_PER_CHUNK // k)
     for first in range(0, n, step):
-        row_range = slice(first, min(first + step, n))
-        cost = table.costs(sums.counts[row_range], sums.sums[row_range], prototypes)
+        chunk = slice(first, min(first + step, n))
+        cost = table.costs(sums.counts[chunk], sums.sums[chunk], prototypes)
         positions = np.arange(len(cost))
         least = cost.min(axis=1)
-        chosen = np.where(cost[positions, old[row_range]] <= least + tolerance, old[row_range], cost.argmin(axis=1))
+        chosen = np.where(cost[positions, old[chunk]] <= least + tolerance, old[chunk], cost.argmin(axis=1))
         if not is_complete and k > 1:
             is_best = cost <= (least + tolerance)[:, None]
             tied = np.flatnonzero(is_best.sum(axis=1) > 1)
@@ -188,11 +218,11 @@ def _assign(
                 pattern_cost[~is_best[tied]] = np.inf
                 is_better = pattern_cost.min(axis=1) < pattern_cost[np.arange(len(tied)), chosen[tied]] - TIE
                 chosen[tied] = np.where(is_better, pattern_cost.argmin(axis=1), chosen[tied])
-        labels[row_range], label_costs[row_range] = chosen, cost[positions, chosen] + misfit[row_range]
+        labels[chunk], label_costs[chunk] = chosen, cost[positions, chosen] + misfit[chunk]
     return labels, label_costs, tolerance
 
 
-def _compact(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
+def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
     """Return labels that skip the empty ones of `k` groups, in the same order, and the number of groups in use."""
     used = np.bincount(labels, minlength=k) > 0
     return (np.cumsum(used) - 1)[labels].astype(np.int32), int(used.sum())
@@ -225,42 +255,46 @@ def alternate(
     k = [int(rows.max()) + 1, int(columns.max()) + 1]
     misfit = [table.misfit(0), table.misfit(1)]
     history: list[float] = []
-    best = (np.inf, labels.copy(), k.copy())
+    best = (np.inf, labels.copy(), k.copy())  # objective, labels and numbers of groups of the best iteration
     stop, n_moves, n_iter = stop_flag(), 1, 0
     while n_moves and n_iter < max_iter and not stop[0]:
-        n_moves, n_iter, values = 0, n_iter + 1, []
+        n_moves, n_iter, values = 0, n_iter + 1, []  # values: objectives after both half-steps
         for axis in (0, 1):
             axis_labels, other_labels = labels[axis], labels[1 - axis]
             sums = table.sums(axis, axis_labels, other_labels, k[axis], k[1 - axis])
-            if not history:
+            if not history:  # the objective of the start
                 history.append(table.objective(axis, sums, axis_labels, other_labels))
             if move == "one":
-                new = axis_labels.copy()
+                moved = axis_labels.copy()
                 size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
                 least_gain, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
-                n_moves += kernel.one_by_one(*sums[:2], new, size, *sums[2:], order, least_gain)
+                # the kernel updates the labels, and the sums of groups, in place
+                n_moves += kernel.one_by_one(*sums[:2], moved, size, *sums[2:], order, least_gain)
             else:
-                new, cost, tolerance = _assign(table, axis, sums, axis_labels, other_labels, k[1 - axis], misfit[axis])
+                moved, cost, tolerance = _assign_lines(
+                    table, axis, sums, axis_labels, other_labels, k[1 - axis], misfit[axis]
+                )
                 if empty == "reseed":
-                    new = refill(new, k[axis], cost, tolerance)
-                n_moves += int((new != axis_labels).sum())
+                    moved = refill_empty_groups(moved, k[axis], cost, tolerance)
+                n_moves += int((moved != axis_labels).sum())
             if empty == "drop":
-                new, k[axis] = _compact(new, k[axis])
-            labels[axis] = new
-            sums = Sums(*sums[:2], *(add_rows(new, sum_table, k[axis]) for sum_table in sums[:2]))
-            values.append(table.objective(axis, sums, new, other_labels))
+                moved, k[axis] = _drop_empty(moved, k[axis])
+            labels[axis] = moved
+            sums = Sums(*sums[:2], *(add_rows(moved, sum_table, k[axis]) for sum_table in sums[:2]))
+            values.append(table.objective(axis, sums, moved, other_labels))
         history += values if table.metric != "pearson" else [sum(values)]
         if table.metric != "pearson" or history[-1] < best[0]:
             best = (history[-1], labels.copy(), k.copy())
-    value, labels, k = best  # for "pearson", whose objective may rise, of the least value
-    (rows, a), (columns, b) = (_compact(axis_labels, size) for axis_labels, size in zip(labels, k, strict=True))
-    return PrototypeFit(rows, columns, value, np.array(history), n_iter, not n_moves)
+    value, labels, k = best  # the last iteration, or with "pearson", whose objective may rise, the one of least value
+    (rows, a), (columns, b) = (_drop_empty(axis_labels, size) for axis_labels, size in zip(labels, k, strict=True))
+    return PrototypeFit(rows, columns, value, np.array(history), n_iter, converged=not n_moves)
 
 
 def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[Table, Cells]:
     """Return the table for `alternate`, and the cells for the k-means of the starts.
 
-    These are the table's cells, but with "levels" an observed cell becomes L cells, 1 at its level and 0 at the others.
+    `fill` is as in `Table`. The cells for the starts are the table's cells, but with "levels" an observed cell becomes
+    L cells, 1 at its level and 0 at the others.
     """
     if metric != "levels":
         means = cells.averaged()
@@ -270,6 +304,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
             unit = 2.0 ** np.floor(np.log2(np.abs(means.value - center).max()))
         scaled = Cells(means.shape, means.start, means.column, (means.value - center) / unit, means.weight)
         return Table(scaled, metric, 1, (fill - center) / unit), scaled
+    # the columns of the new cells are levels of columns
     level, column = cells.value.astype(np.int64), cells.column.astype(np.int64) * n_levels
     shape = (cells.shape[0], cells.shape[1] * n_levels)
     ones = Cells.from_entries(cells.row, column + level, np.ones(cells.n), cells.weight, shape)
@@ -287,14 +322,14 @@ def fit_once(table: Table, start_cells: Cells, groups: tuple[int, int], seed: in
     """
     rng = np.random.default_rng(seed)
     with serial_blas():
-        rows = one_way(start_cells, groups[0], rng)
-        columns = one_way(_transposed(start_cells, table.n_levels), groups[1], rng)
+        rows = cluster_rows(start_cells, groups[0], rng)
+        columns = cluster_rows(_transposed(start_cells, table.n_levels), groups[1], rng)
         solution = alternate(table, rows, columns, **options)
     return solution._replace(rows=canonical(solution.rows), columns=canonical(solution.columns))
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Return the transposed table: cells of shape (I, J L) become cells of shape (J, I L)."""
+    """Return the transposed table: cells of shape (I, J L), by levels of columns, become cells of shape (J, I L)."""
     if n_levels == 1:
         return cells.T
     column, level = np.divmod(cells.column, n_levels)

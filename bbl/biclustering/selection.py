@@ -1,4 +1,7 @@
-"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of groups."""
+"""Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of groups.
+
+A block is a group of rows by a group of columns; its prototype is its mean, or the log shares of its levels.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bbl.biclustering.bicluster_fit import BiclusterFit, seeds, set_options
+from bbl.biclustering.bicluster_fit import BiclusterFit, draw_seeds, set_options
 from bbl.biclustering.cells import Cells
 from bbl.biclustering.likelihood import Noise, block_criterion
 from bbl.biclustering.prototype import METRICS, PrototypeFit, fit_once, make_tables
@@ -92,8 +95,8 @@ class Prototype:
         largest = [min(n, self.max_groups) for n in shape]
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
-    def filled(self, cells: Cells) -> float:
-        """Return the prototype of a block without cells."""
+    def empty_block_mean(self, cells: Cells) -> float:
+        """Return the mean that stands for a block without cells: the option `fill`, or its default for these cells."""
         if self.fill is not None:
             return self.fill
         value = cells.value
@@ -106,19 +109,19 @@ class Prototype:
         `groups` is (rows, columns), or None to try all up to `max_groups`; `n_levels` is 1 for numeric cells.
         """
         grid = self._grid(groups, cells.shape)
-        largest = max(a for a, _ in grid), max(b for _, b in grid)
+        largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups
         check_memory(
             32.0 * workers * n_levels * sum(cells.shape) * sum(largest) + 100.0 * n_levels * cells.n,
             f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
             "Use fewer groups or fewer threads (n_jobs).",
         )
-        fill = self.prior_count if self.metric == "levels" else self.filled(cells)
+        fill = self.prior_count if self.metric == "levels" else self.empty_block_mean(cells)
         table, start_cells = make_tables(cells, self.metric, n_levels, fill)
-        start_cells.T, table.cells.T  # noqa: B018  cached once, for all threads
+        start_cells.T, table.cells.T  # noqa: B018  transposes are cached here once, for all threads
         options = {"max_iter": self.max_iter, "move": self.move, "empty": self.empty}
-        tasks = [(table, start_cells, size, seed, options) for size in grid for seed in seeds(rng, n_init)]
+        tasks = [(table, start_cells, size, seed, options) for size in grid for seed in draw_seeds(rng, n_init)]
         fits = run_tasks(fit_once, tasks, workers, progress)
-        best_fits, noise = [], Noise.of(cells)
+        best_fits, noise = ([], Noise.from_cells(cells))  # best_fits: (fit, groups, criterion)
         for k, size in enumerate(grid):
             best = _best(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value
@@ -128,7 +131,7 @@ class Prototype:
         best, size, criterion = min(best_fits, key=lambda candidate: candidate[2])
         if groups is None:
             self._warn_border(best, cells.shape)
-        selection = None if groups is not None else [(*s, f.value, c) for f, s, c in best_fits]
+        selection = None if groups is not None else [(*size, fit.value, value) for fit, size, value in best_fits]
         return BiclusterFit(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:

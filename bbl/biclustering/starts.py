@@ -1,4 +1,8 @@
-"""Starts of two-way clustering: k-means of the I rows over observed cells; centres are arrays (J, centres)."""
+"""Starts of two-way clustering: k-means of the I rows over observed cells.
+
+Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same shape, is 1 where a
+centre has a value and 0 elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,29 @@ from bbl._ext.bicluster import bicluster as kernel
 from bbl.biclustering.cells import Cells
 from bbl.parallel import stop_flag
 
-__all__ = ["one_way", "refill"]
+__all__ = ["cluster_rows", "refill_empty_groups"]
 
 STEPS = 5  # steps of Lloyd's algorithm: a start need not be an optimum
 
 
 class _Distances:
-    """Squared distances of rows from centres: the mean over jointly observed columns times the row's weight."""
+    """Squared distances of rows from centres: the mean over jointly observed columns times the row's weight.
+
+    Attributes
+    ----------
+    total : ndarray, shape (I, 1)
+        Weight of each row.
+    variance : float
+        Variance of all cells.
+    is_complete : bool
+        Whether all pairs of row and column have a cell.
+    w : ndarray, shape (I, J), or None
+        Weights of a complete table; None if all are 1.
+    wx : ndarray, shape (I, J)
+        Weights times values of a complete table.
+    wxx : ndarray, shape (I, 1)
+        Weighted sum of squares of each row of a complete table.
+    """
 
     def __init__(self, cells: Cells):
         self.cells = cells
@@ -22,7 +42,7 @@ class _Distances:
         mean = np.average(cells.value, weights=cells.weight)
         self.variance = float(np.average((cells.value - mean) ** 2, weights=cells.weight))
         self.is_complete = cells.n == cells.shape[0] * cells.shape[1]
-        if self.is_complete:  # weights w (None for ones), values x
+        if self.is_complete:
             self.w = None if (cells.weight == 1.0).all() else cells.weight.reshape(cells.shape)
             x = cells.value.reshape(cells.shape)
             self.wx = x if self.w is None else self.w * x
@@ -30,7 +50,7 @@ class _Distances:
 
     def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
         """Return the distances (I, centres) from centres (J, centres), of which some values may be unobserved."""
-        if self.is_complete and is_observed.all():
+        if self.is_complete and is_observed.all():  # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
             cost = self.wx @ (-2.0 * centres)
             cost += (centres * centres).sum(axis=0) if self.w is None else self.w @ (centres * centres)
             cost += self.wxx
@@ -42,7 +62,7 @@ class _Distances:
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows as centres: values, and 1 for observed ones or 0, both of shape (J, rows)."""
+    """Return the rows numbered `rows` as centres: values and `is_observed`, both of shape (J, len(rows))."""
     centres, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
@@ -51,7 +71,7 @@ def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.nda
     return centres, is_observed
 
 
-def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
+def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
     """Cluster the rows by greedy k-means++ (Arthur & Vassilvitskii 2007) and a few steps of Lloyd's algorithm.
 
     `cells` holds one cell for each observed pair of row and column; `groups` is at most I. Returns labels, int32 of
@@ -68,6 +88,7 @@ def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
         candidates = (
             rng.choice(n, n_candidates, p=nearest / total) if total > 0.0 else rng.integers(n, size=n_candidates)
         )
+        # distance of each row from its nearest seed if the candidate (an axis) becomes one
         nearest_with = np.minimum(distances(*_rows_as_centres(cells, candidates)), nearest[:, None])
         best = int(nearest_with.sum(axis=0).argmin())
         nearest = nearest_with[:, best]
@@ -76,15 +97,15 @@ def one_way(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
     for step in range(STEPS + 1):
         cost = distances(centres, is_observed)
         labels = cost.argmin(axis=1).astype(np.int32)
-        labels = refill(labels, groups, cost.min(axis=1), least=-1.0)
+        labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)  # -1: every empty group is refilled
         if step < STEPS:
             counts, sums = cells.T.sums(labels, groups)
             centres, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
     return labels
 
 
-def refill(labels: np.ndarray, groups: int, misfit: np.ndarray, least: float) -> np.ndarray:
-    """Return labels in which each empty group got the row of largest `misfit` (I,), if that exceeds `least`.
+def refill_empty_groups(labels: np.ndarray, groups: int, misfit: np.ndarray, least: float) -> np.ndarray:
+    """Return `labels` (I,) in which each empty group got the row of largest `misfit` (I,), if that exceeds `least`.
 
     A row that is alone in its group stays there.
     """
@@ -95,7 +116,7 @@ def refill(labels: np.ndarray, groups: int, misfit: np.ndarray, least: float) ->
     labels, misfit = labels.copy(), misfit.copy()
     for group in empty:
         worst = int(np.where(size[labels] > 1, misfit, -np.inf).argmax())
-        if not (misfit[worst] > least and size[labels[worst]] > 1):
+        if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is left to take
             break
         size[labels[worst]] -= 1
         labels[worst], size[group], misfit[worst] = group, 1, -np.inf

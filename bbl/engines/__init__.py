@@ -55,20 +55,20 @@ ENGINES: dict[str, type[Engine]] = {
     )
 }
 DEFAULT: Final = "pseudo"  # of calls without method=
-EXACT = MaximumLikelihood()  # of graphical models
+EXACT = MaximumLikelihood()  # fits graphical models
 BASELINE = NaiveBayes()  # predictions worse than those of naive Bayes give a warning
 
 
 def engine_class(method: str | Engine) -> type[Engine]:
-    """Return the class of an engine, or the engine class of this name."""
+    """Return the class of `method` if it is an engine, else the engine class of this name."""
     return type(method) if isinstance(method, Engine) else ENGINES[choice("method", method, list(ENGINES))]
 
 
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    An unknown option is refused with the nearest known name: that of an option, or of an argument of the caller
-    (`beside`).
+    An unknown option is refused; the error suggests the nearest known name, among the engine's options and the names
+    `beside` of the caller's other arguments.
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]

@@ -167,12 +167,12 @@ class Engine:
         if not cls.zeros:
             reasons["structural_zeros"] = f"{method} takes every combination of levels for possible"
         if cls.joint:
-            alone = f"{method} fits P(y|x) alone"
-            models = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
-            reasons |= dict.fromkeys(models, alone)
+            only_conditional = f"{method} fits P(y|x) alone"
+            need_density = ("no_response", "mlestimate", "bootstrap", "likelihood", "mcSample", "sample", "density")
+            reasons |= dict.fromkeys(need_density, only_conditional)
         if cls.chooses or cls.posterior:
-            chosen = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
-            reasons["relevance"] = f"{method} {chosen}"
+            why_not = "chooses its terms itself" if cls.chooses else "has priors by which what does not matter is small"
+            reasons["relevance"] = f"{method} {why_not}"
         if cls.chooses:
             reasons["mlestimate"] = f"{method} chooses its terms, which h and J of pairs do not hold"
             reasons["bootstrap"] = f"{method} chooses other terms from other rows, so that refits share no parameters"
@@ -180,8 +180,8 @@ class Engine:
             reasons |= dict.fromkeys(("tests", "composite_criteria"), f"{method} has a posterior, not tests")
             reasons["pooled"] = SHARED_ROWS
         elif not cls.solves:
-            errors = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
-            reasons |= dict.fromkeys(errors, f"{NO_EQUATIONS}, not for {method}")
+            need_equations = ("standard_errors", "covariances", "tests", "pooled", "differences", "composite_criteria")
+            reasons |= dict.fromkeys(need_equations, f"{NO_EQUATIONS}, not for {method}")
         if not (cls.solves or cls.joint or (cls.posterior and cls.posterior.has_draws)):
             reasons["effects"] = f"{method} has neither a covariance of its estimates nor draws"
         if not (cls.posterior and cls.posterior.has_draws):
@@ -229,6 +229,8 @@ class Engine:
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> Callable[..., np.ndarray] | None:
         """Return a function that fits all folds together at a setting; None if each fold is fitted by itself.
 
+        `K` is the number of groups.
+
         Arguments of the function: one of the `variants`, a value of the tuned option, the positions of the rows that
         each fold validates, ``exactly`` (whether the scores will be calibrated and not only compared), and ``workers``.
         It returns the class scores (N, K) of the validated rows, fold by fold.
@@ -251,8 +253,8 @@ class Engine:
         """Raise an OptionError if the engine has no `equations`, and so no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
-            where = ": inference().table() and interactions() tell it" if self.posterior else ""
-            raise OptionError(f"{reason}{where}.", argument="method")
+            alternative = ": inference().table() and interactions() tell it" if self.posterior else ""
+            raise OptionError(f"{reason}{alternative}.", argument="method")
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
         """Solve a group's likelihood equations again, for standard errors; call `check_equations` first."""
@@ -282,15 +284,16 @@ class Engine:
         start : ndarray, shape (layout.size,)
             The fitted parameters.
         sites : ndarray of int
-            Predictors with enough rows; parameters of others have no meaning.
+            Predictors with enough rows to be regressed on the others; parameters of the other ones have no meaning.
         """
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
-        influence = Influence(rows, layout, site_theta, 0.0, 0.0)
+        influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
+        # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is determined at all of them
         is_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, site_theta), is_determined, influence)
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the largest log-likelihood of rows, and its degrees of freedom, if the engine `has_likelihood`."""
+        """Return the largest log-likelihood of rows and the number of free parameters, if it `has_likelihood`."""
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
@@ -308,8 +311,9 @@ class Engine:
     def path(self, sample: Sample, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
         """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
 
-        An engine that `samples` also takes ``rng``, a Generator for this group, and ``progress``, None or a function
-        that is called as ``progress(share, note)`` whenever another share of the fit is done.
+        Returns one `EngineFit` for each value. An engine that `samples` also takes ``rng``, a Generator for this group,
+        and ``progress``, None or a function that is called as ``progress(share, note)`` whenever another share of the
+        fit is done.
         """
         raise NotImplementedError
 

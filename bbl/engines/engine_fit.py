@@ -15,12 +15,12 @@ __all__ = ["EngineFit", "Equations", "JointFit", "Limit", "NoProgress", "Note", 
 
 
 class Note(NamedTuple):
-    """A problem of a predictor, for the warning that names it.
+    """A problem of a fit, for the warning that tells of it.
 
     Attributes
     ----------
     predictor : int
-        -1 for the fit as a whole.
+        The predictor that has the problem; -1 for the fit as a whole.
     level : int
         Code of the level; -1 for none.
     what : str
@@ -53,7 +53,7 @@ class EngineFit:
     Attributes
     ----------
     theta : ndarray, shape (layout.size,)
-        Fields and couplings.
+        Fields and couplings in the reference gauge: those of reference levels are zero and not stored.
     lkh : float
         The maximised objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
@@ -108,7 +108,10 @@ class EngineFit:
     history: dict[str, np.ndarray] = field(default_factory=dict)
 
     def log_z(self, kind: str) -> float | None:
-        """Return the ln Z of this `kind` ("pseudo", "half" or "mf") if the engine has computed it; else None."""
+        """Return the ln Z of this `kind` if the engine has computed it, else None.
+
+        ``"pseudo"`` is eq. (31), ``"half"`` the same with the factor of its couplings, ``"mf"`` is eq. (32).
+        """
         if kind == "mf":
             return self.mf_log_z
         return None if self.normaliser is None else self.normaliser(kind == "half")
@@ -128,7 +131,7 @@ class Equations(NamedTuple):
     rows : Sample or StoredSample
         The rows that were fitted.
     prior_count : float
-        Pseudocount in the targets of the rows, see `PseudoLikelihood`.
+        Pseudocount of the pseudo-likelihood, see `PseudoLikelihood`.
     zero_sum : bool
         Whether the penalties are of fields and couplings in the zero-sum gauge.
     """
@@ -165,8 +168,9 @@ class Limit(NamedTuple):
     rank : int
         Number of coefficients that are determined: without a penalty with the constant, else without it.
     unbounded : tuple of tuples of int
+        As in `EngineFit`.
     notes : tuple of Note
-        These are as in `EngineFit`.
+        As in `EngineFit`.
     """
 
     rank: int
@@ -175,7 +179,10 @@ class Limit(NamedTuple):
 
 
 class JointFit(NamedTuple):
-    """A fit of all groups together: class scores are energies + `constant` + `temperature` times scores of the start.
+    """A fit of all K groups together, to P(group | row).
+
+    The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature` times the scores by
+    the generative fit that the joint fit started from.
 
     Attributes
     ----------

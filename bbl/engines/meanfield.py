@@ -25,7 +25,7 @@ from bbl.rows.on_disk import Rows
 
 __all__ = ["MeanField"]
 
-SINGULAR = 1e-12
+SINGULAR = 1e-12  # ratio of least to largest eigenvalue, or squared pivot, at which a covariance counts as singular
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class MeanField(Engine):
     order_reason = "method='mf' has its couplings from the covariance of pairs, which knows no more of the predictors"
     tuned = Tuned(
         "eps", "epsilon", r"$\epsilon$", r"Coupling weight $\epsilon$",
-        (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), "smaller",
+        (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), simpler="smaller",
     )  # fmt: skip
     needs = "pairs"
     log_z = "half"
@@ -87,34 +87,40 @@ class MeanField(Engine):
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
-        """Fit one group at each `eps` of `values`; one eigendecomposition serves them all."""
+        """Fit one group at each `eps` of `values`; one eigendecomposition serves them all.
+
+        With C the shrunk covariance and f the shares of the non-reference levels, couplings are ``J = -C^-1`` and
+        fields ``h = ln(f / f_0) - J f``.
+        """
         grid = [self.eps] if values is None else [float(v) for v in values]
-        f = frequencies(sample, layout, self.prior_count)
-        column = np.concatenate([fi[1:] for fi in f])
-        effective = np.concatenate([log_ratio(fi) for fi in f])
-        notes = absent_levels(f, "give prior_count > 0")
-        log_f0 = float(sum(np.log(max(fi[0], TINY)) for fi in f))
+        shares = frequencies(sample, layout, self.prior_count)
+        level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])
+        effective_fields = np.concatenate([log_ratio(predictor_shares) for predictor_shares in shares])
+        notes = absent_levels(shares, "give prior_count > 0")
+        log_reference_shares = float(sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares))
         if layout.order < 2 or grid == [0.0]:
-            theta = np.concatenate([effective, np.zeros(layout.size - layout.D)])
-            return [_finish(theta, -log_f0, sample, layout, notes)] * len(grid)
+            theta = np.concatenate([effective_fields, np.zeros(layout.size - layout.D)])
+            return [_finish(theta, -log_reference_shares, sample, layout, notes)] * len(grid)
         needed = self.memory(sample.n, layout, len(grid))
         check_memory(needed, f"Mean field with {layout.D} levels", "Use fewer predictors.")
         with serial_blas():
             fits = []
-            C = covariance(sample, layout, column, self.prior_count)
+            C = covariance(sample, layout, level_shares, self.prior_count)
             bases = orthonormal_bases(layout) if self.zero_sum else []
             if bases:
                 change_coordinates(layout, C, bases)
             for J, singular in _inverses(C, grid, clip=not sample.complete):
-                np.negative(J, out=J)  # no copies: (D, D) may fill the memory
+                np.negative(J, out=J)  # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
-                theta = from_matrix(layout, effective, J)
-                field = to_matrix(layout, theta)[1] @ column
-                theta[: layout.D] -= field
-                log_z = -log_f0 - 0.5 * float(column @ field)
+                theta = from_matrix(layout, effective_fields, J)
+                mean_fields = to_matrix(layout, theta)[1] @ level_shares
+                theta[: layout.D] -= mean_fields
+                log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
                 singular_note = (
-                    Note(0, -1, "covariance is singular; take a smaller eps or a larger prior_count"),
+                    Note(
+                        predictor=0, level=-1, what="covariance is singular; take a smaller eps or a larger prior_count"
+                    ),
                 ) * singular
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note)
                 fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
@@ -127,7 +133,10 @@ def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Cal
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
-    """Assemble the fit; lkh is the mean log-likelihood of the complete rows with the mean-field ln Z."""
+    """Return the fit of `theta` (size,); its lkh is the mean log-likelihood of complete rows with the mean-field ln Z.
+
+    The fit has not converged if a note is on no particular level: the covariance is then singular.
+    """
     total, energy = known_energy(sample, layout, theta)
     lkh = energy / total - log_z if total else np.nan
     return EngineFit(
@@ -135,60 +144,64 @@ def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
     )
 
 
-def covariance(sample: Rows, layout: Layout, column: np.ndarray, prior_count: float) -> np.ndarray:
+def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_count: float) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels with the prior count in it (eq. 20).
 
-    With missing values that of two predictors, its means included, is over the rows in which both are known: means
-    over all rows of each would add noise.
+    `level_shares` (D,) holds the frequencies of these levels. With missing values the covariance of two predictors and
+    the means in it are those of the rows in which both are known; means over other rows would add noise.
     """
     C = pair_counts(sample, layout)
-    share = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
+    even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
-        C += prior_count * np.multiply.outer(share, share)
+        C += prior_count * np.multiply.outer(even_shares, even_shares)
     if sample.complete:
         C /= sample.total + prior_count
-        C -= np.multiply.outer(column, column)
+        C -= np.multiply.outer(level_shares, level_shares)
     else:
+        # weight of the rows in which two predictors are known (m, m), and counts of levels in these rows (D, m)
         known_weight, counts = known_counts(sample, layout)
-        width = layout.n_levels - 1
-        total = np.repeat(known_weight, width, axis=0) + prior_count
-        means = np.repeat((counts + prior_count * share[:, None]) / total, width, axis=1)
-        C /= np.repeat(total, width, axis=1)
+        n_columns = layout.n_levels - 1
+        pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
+        means = np.repeat((counts + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
+        C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T
-    for i in range(layout.m):
+    for i in range(layout.m):  # levels of one predictor exclude each other: the covariance of one draw
         block = slice(layout.start[i], layout.start[i + 1])
-        C[block, block] = np.diag(column[block]) - np.multiply.outer(column[block], column[block])
+        C[block, block] = np.diag(level_shares[block]) - np.multiply.outer(level_shares[block], level_shares[block])
     return C
 
 
 def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np.ndarray, bool]]:
     """Yield, for each eps, the inverse of ``eps C + (1 - eps) tr(C)/D I`` (eq. 21), and whether it was near-singular.
 
-    A covariance C (D, D) of which different rows give different elements may have negative eigenvalues. With `clip`
-    these are set to zero. That gives the nearest matrix without negative eigenvalues; since the true covariance has
-    none either, C does not move away from it.
+    With missing values the elements of C (D, D) come from different rows, so that C may have negative eigenvalues.
+    With `clip` these are set to zero, which gives the nearest matrix without negative eigenvalues: in the
+    Frobenius norm it is no farther from the true covariance, which has none either.
+
+    A single eps without `clip` takes a Cholesky factor. An eigendecomposition serves several eps, and is also the way
+    out if the Cholesky factorisation fails or finds the matrix near-singular.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 
-    mean = np.trace(C) / len(C)
+    mean_variance = np.trace(C) / len(C)
     if len(grid) == 1 and not clip:
         M = grid[0] * C
-        M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean
-        factor, info = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # in place, M being symmetric
+        M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean_variance
+        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # in place, M being symmetric
         pivots = np.abs(factor.diagonal())
-        if info == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
+        if failed == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
             inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-            for i in range(len(C) - 1):
+            for i in range(len(C) - 1):  # dpotri fills the lower triangle only
                 inverse[i, i + 1 :] = inverse[i + 1 :, i]
             yield inverse, False
             return
     try:
-        values, vectors = eigh(C, driver="evd", check_finite=False)
-    except LinAlgError:
-        values, vectors = eigh(C, driver="ev", check_finite=False)
+        eigenvalues, eigenvectors = eigh(C, driver="evd", check_finite=False)
+    except LinAlgError:  # divide and conquer did not converge: QR iteration may
+        eigenvalues, eigenvectors = eigh(C, driver="ev", check_finite=False)
     if clip:
-        values = np.maximum(values, 0.0)
+        eigenvalues = np.maximum(eigenvalues, 0.0)
     for eps in grid:
-        shrunk = (1.0 - eps) * mean + eps * values
+        shrunk = (1.0 - eps) * mean_variance + eps * eigenvalues  # eigenvalues of the shrunk covariance
         floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies, so that none is coupled
-        yield (vectors / np.maximum(shrunk, floor)) @ vectors.T, bool((shrunk < floor).any())
+        yield (eigenvectors / np.maximum(shrunk, floor)) @ eigenvectors.T, bool((shrunk < floor).any())

@@ -45,7 +45,7 @@ class NaiveBayes(Engine):
     order = 1
     tuned = Tuned(
         "prior_count", "prior_count", "$c$", "Prior count $c$",
-        tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), "larger", logarithmic=True,
+        tuple(10.0 ** np.arange(-2.0, 2.01, 0.5)), simpler="larger", logarithmic=True,
     )  # fmt: skip
     solves = True
     weights = "real"
@@ -60,10 +60,10 @@ class NaiveBayes(Engine):
         return Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
 
     def equations(self, sample: Sample, layout: Layout) -> Equations:
-        """Return the closed form as the solution that it is."""
+        """Return the closed form as a solution (layout.D, 1 + D) of likelihood equations: fields, no couplings."""
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = self.fit(sample, layout).theta
-        return Equations(site_theta, 0.0, 0.0, sample)
+        return Equations(site_theta, lambda_=0.0, lambdah=0.0, rows=sample)
 
     def path(self, sample, layout, values=None, workers=1):
         """Fit one group at each prior count of `values`."""
@@ -72,9 +72,10 @@ class NaiveBayes(Engine):
         return [self._fit_one(counts, sample.total, float(prior_count)) for prior_count in grid]
 
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
+        """Return the fit from the weights (L_i,) of each predictor's levels, of rows of weight `total`."""
         f = smoothed(counts, prior_count)
         theta = np.concatenate([log_ratio(fi) for fi in f])
-        # eq. (26) per observation: the counts' own frequencies weigh the logs of the smoothed ones.
+        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies
         lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / total
         notes: tuple[Note, ...] = ()
         if prior_count == 0:
@@ -83,7 +84,10 @@ class NaiveBayes(Engine):
 
 
 def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
-    """Return a note for each level that never occurs, so that its field is not finite."""
+    """Return a note for each level that never occurs, so that its field is not finite.
+
+    `counts` holds the weights or frequencies (L_i,) of each predictor's levels.
+    """
     if all(n.all() for n in counts):
         return ()
     text = f"never occurs, so its field has no finite value; {remedy}"

@@ -15,7 +15,7 @@ __all__ = ["PENALTY", "check_orders", "penalty_option"]
 
 PENALTY = Tuned(
     "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), "larger", logarithmic=True,
+    tuple(10.0 ** np.arange(-4.0, 1.01, 0.5)), simpler="larger", logarithmic=True,
 )  # fmt: skip
 
 
@@ -36,10 +36,10 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
     """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`."""
-    orders = max(layout.order, 2) - 1
-    if isinstance(lambda_, tuple) and len(lambda_) != orders:
+    n_orders = max(layout.order, 2) - 1
+    if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
             f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has terms of up "
-            f"to {orders + 1} predictors. Give {orders if orders > 1 else 'one number'}; crossVal takes a grid.",
+            f"to {n_orders + 1} predictors. Give {n_orders if n_orders > 1 else 'one number'}; crossVal takes a grid.",
             argument="lambda_",
         )

@@ -27,16 +27,20 @@ class Tuned:
     ----------
     option : str
         Its name as an argument.
-    column, symbol, title : str
-        Its name in tables, and as a symbol and a title in figures.
+    column : str
+        Its name as a column of tables.
+    symbol : str
+        Its symbol in figures.
+    title : str
+        Its name on the axes of figures.
     grid : tuple of float
-        What ``"cv"`` tries, rising.
+        Values that ``"cv"`` tries, rising.
     simpler : {"larger", "smaller"}
         Which values make simpler models, which ``"cv-1se"`` prefers.
     logarithmic : bool
         Whether figures show it on a logarithmic scale.
     rules : tuple of str
-        Words for ways in which the engine chooses it by itself.
+        Words that may stand in place of a value: rules by which the engine chooses the value by itself.
     """
 
     option: str
@@ -67,7 +71,10 @@ class OutOfFoldScores(NamedTuple):
 
 @dataclass(frozen=True)
 class JointTraits:
-    """How an engine fits all groups at once, to P(group | row), so that P(row | group) is not modelled.
+    """How an engine fits all K groups at once, to P(group | row), so that P(row | group) is not modelled.
+
+    Distinct rows are `codes` (n, m) with the numbers of observations `weights` (n,) and the fitted probabilities of the
+    groups `p` (n, K); `pair` holds the numbers of two groups.
 
     Attributes
     ----------
@@ -143,5 +150,6 @@ class PosteriorTraits:
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:
             return (np.full(len(layout.pairs), np.nan),) * 2
-        cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
-        return strengths.std(axis=0, ddof=1), (strengths > tau * cells).mean(axis=0)
+        # a strength is the root of a sum of squares over the cells of the pair's table, tau the root of their mean
+        root_cells = np.sqrt(layout.n_levels[layout.pairs].astype(float).prod(axis=1))
+        return strengths.std(axis=0, ddof=1), (strengths > tau * root_cells).mean(axis=0)

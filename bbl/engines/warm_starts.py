@@ -16,9 +16,10 @@ class WarmStarts(dict[float, np.ndarray]):
     Parameters
     ----------
     solutions : mapping of float to ndarray
+        Solutions by setting.
     keeps : bool
-        Whether there is memory to keep the results that do not depend on the setting; other processes compute them
-        again.
+        Whether there is memory to keep the results that do not depend on the setting. They are not pickled: another
+        process computes them again.
     """
 
     def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
@@ -26,7 +27,7 @@ class WarmStarts(dict[float, np.ndarray]):
         self.keeps = keeps
         self._results: dict[str, Any] = {}
 
-    def __reduce__(self):
+    def __reduce__(self):  # pickles the solutions alone
         return WarmStarts, (dict(self), self.keeps)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:

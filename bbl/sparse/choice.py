@@ -1,8 +1,9 @@
 """Choice of the penalty from a path, by the extended BIC or cross-validation, and of raw or refitted weights: `choose`.
 
-*Term*: a product of predictors, a tuple in rising order, with d features (see `products`) and weights (d, K - 1) for K
-classes; its *order* is the number of predictors. *Path*: falling penalties, each fitted from the one before. *Stage*: a
-fit with terms up to some order (see `grow`). *Raw* weights are penalised, *refitted* weights are not.
+*Term*: a product of predictors, a tuple of their numbers in rising order, with d features (see `products`) and weights
+(d, K - 1) for K classes; its *order* is the number of predictors. *Path*: falling penalties, each fitted from the one
+before. *Stage*: a fit with terms up to some order (see `grow`). *Raw* weights are penalised, *refitted* weights are
+not. EBIC: extended BIC. NLL, the *loss*: the weighted sum over rows of ``-ln p`` of their class.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ PATH_LENGTH = 30  # penalties of a path
 SMALLEST_SHARE = 0.02  # the last penalty of a path, as a share of the first
 GAMMA = 0.5  # of the extended BIC
 SATURATED_SHARE = 0.01  # a path ends when the loss falls below this share of the loss without terms
-HOPELESS = 1.0  # times the loss of all rows without terms: if one fold loses so much more by a refit, raw weights win
+# a refit that loses so much more in one fold than no terms do, as a share of the loss of all rows without terms, is not
+# compared further: raw weights win
+HOPELESS = 1.0
 PATIENCE = 12  # a path ends after so many penalties in a row without a better EBIC, or a smaller held-out loss
-NO_LOSS = np.full(2, np.nan)
+NO_LOSS = np.full(2, np.nan)  # held-out losses that were not computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The EBIC; without a refit the smaller held-out loss, or nan."""
+        """The criterion, the less the better: the EBIC or, without one, the smaller held-out loss, or nan."""
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
 
@@ -118,28 +121,39 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        judge: Callable[[Point, Point | None], Point] = partial(_refitted, problem)
+        # judge(point, last) adds the criterion to a point of the path, see `_fit_path`
+        judge: Callable[[Point, Point | None], Point] = partial(_judge_by_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
             judge = validation.judge
         elif lambda_ != "ebic" and refit is False:
-            judge = _unjudged
+            judge = _keep_unjudged
         path_points = _fit_path(problem, penalties, screen, judge, progress)
-        best = _best(path_points)
+        best = _best_index(path_points)
         if lambda_ != "cv" and validation is not None:
             path_points[best] = validation.judge(path_points[best])
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
     if is_refitted and point.stages:
-        last = point.stages[-1]
-        fit = point.refit or refit_terms(problem, last.weights, last.intercept)
-        return Choice(fit.weights, fit.intercept, True, fit.loss, fit.unbounded, path_points, best)
+        final = point.stages[-1]
+        fit = point.refit or refit_terms(problem, final.weights, final.intercept)
+        return Choice(
+            fit.weights,
+            fit.intercept,
+            refitted=True,
+            loss=fit.loss,
+            unbounded=fit.unbounded,
+            path=path_points,
+            chosen=best,
+        )
     if not point.stages:
         intercept, _, loss = null_slope(problem)
-        return Choice({}, intercept, False, loss, (), path_points, best)
-    last = point.stages[-1]
-    return Choice(last.weights, last.intercept, False, last.loss, (), path_points, best)
+        return Choice({}, intercept, refitted=False, loss=loss, unbounded=(), path=path_points, chosen=best)
+    final = point.stages[-1]
+    return Choice(
+        final.weights, final.intercept, refitted=False, loss=final.loss, unbounded=(), path=path_points, chosen=best
+    )
 
 
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
@@ -151,7 +165,7 @@ def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> l
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the extended BIC of terms whose fit leaves the sum of losses `loss`."""
+    """Return the extended BIC of terms whose refit has the sum of losses `loss`."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
     search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
@@ -168,36 +182,36 @@ def _fit_path(
     """Fit a path of penalties, each from the one before.
 
     ``judge(point, last)`` returns a point with its criterion; `last` is the point before, None for the first. The path
-    ends early when the loss is nearly zero, when the penalty for the chosen terms alone exceeds the least EBIC, or
-    after `PATIENCE` penalties that are no better.
+    ends early when the loss is nearly zero, when the EBIC of the chosen terms would exceed the least one even if they
+    had no loss, or after `PATIENCE` penalties that are no better.
     """
     points: list[Point] = []
     least_loss = SATURATED_SHARE * null_slope(problem)[2]
     for penalty in penalties:
         last = points[-1] if points else None
         stages = grow(problem, penalty, screen, last.stages if last is not None else None)
-        points.append(judge(Point(penalty, stages, None, math.nan, NO_LOSS), last))
+        points.append(judge(Point(penalty, stages, refit=None, ebic=math.nan, held_out_loss=NO_LOSS), last))
         if progress is not None:
             progress()
-        best, final = _best(points), stages[-1]
+        best, final = _best_index(points), stages[-1]
         is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic  # False without an EBIC
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
             break
     return points
 
 
-def _best(points: Sequence[Point]) -> int:
-    """Return the index of the point with the least criterion; 0 if there are none."""
+def _best_index(points: Sequence[Point]) -> int:
+    """Return the index of the point with the least criterion; 0 if points have no criterion."""
     return int(np.argmin([point.criterion for point in points]))
 
 
-def _unjudged(point: Point, last: Point | None) -> Point:
-    """Return a point without a criterion."""
+def _keep_unjudged(point: Point, last: Point | None) -> Point:
+    """Return the point as it is, without a criterion."""
     return point
 
 
-def _refitted(problem: Problem, point: Point, last: Point | None) -> Point:
-    """Return a point with the refit of its terms, that of the point before if it has the same terms, and its EBIC."""
+def _judge_by_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
+    """Return the point with a refit of its terms, taken from the point `last` if that has the same terms, and EBIC."""
     final = point.stages[-1]
     terms = list(final.weights)
     refit = last.refit if last is not None else None
@@ -207,7 +221,7 @@ def _refitted(problem: Problem, point: Point, last: Point | None) -> Point:
 
 
 class CrossValidation:
-    """Held-out losses of the penalties of a path, one after the other; parameters as those of `choose`.
+    """Held-out losses of the penalties of a path, one after the other; parameters are as in `choose`.
 
     Attributes
     ----------
@@ -236,9 +250,10 @@ class CrossValidation:
         self.refits: list[Refit | None] = [None] * len(self.folds)
 
     def judge(self, point: Point, last: Point | None = None) -> Point:
-        """Return a point of a path, the one after `last` and the last call, with the mean losses of held-out rows.
+        """Return the point with the mean losses of held-out rows, (2,) of raw and of refitted weights.
 
-        The raw loss is nan if `refit` is True, that of refitted weights if it is False.
+        Points of a path are given in order, as folds keep their last refits; `last` is not used: other judges do. The
+        loss of raw weights is nan if the option `refit` is True, that of refitted weights if it is False.
         """
         tasks = [
             (self.problem, point, self.screen, self.refit, train, held_out, math.isinf(last_loss), last_refit)
@@ -261,12 +276,13 @@ def _losses_of_fold(
     is_hopeless: bool,
     last_refit: Refit | None,
 ) -> tuple[tuple[float, float], Refit | None]:
-    """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit; terms are new.
+    """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit.
 
-    `train` and `held_out` (n,) are the weights of the rows. The penalty is scaled by the square root of the number of
-    training rows, as gradients of irrelevant terms are: about as many of these are chosen as from all rows. The loss of
-    the refit is infinite if `is_hopeless`, and if it is so large: with more terms, refits are no better, and dear.
-    `last_refit` serves again if the terms are the same.
+    Terms are chosen anew from the training rows. `train` and `held_out` (n,) are the weights of the rows in the two
+    parts. The penalty is scaled by the square root of the number of training rows, as gradients of irrelevant terms
+    are: about as many of these are chosen as from all rows. If the refit is hopeless (see HOPELESS) at this penalty, or
+    `is_hopeless` says that it was at a larger one, its loss is infinite: with more terms, refits are no better, and
+    take long. `last_refit` serves again if the terms are the same.
     """
     if not train.any():
         return (0.0, 0.0), None
@@ -286,7 +302,7 @@ def _losses_of_fold(
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:
-    """Return the weighted sum of ``-ln p`` of the rows."""
+    """Return the weighted sum of ``-ln p`` of the rows, by weights (d, K - 1) of terms and an intercept (K - 1,)."""
     from scipy.special import log_softmax
 
     products = Products(problem.codes, problem.n_levels, list(weights))

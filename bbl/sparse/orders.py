@@ -1,8 +1,8 @@
 """Stagewise choice of terms: those of order k are products of a chosen term of order k - 1 and one more predictor.
 
-*Term*: a product of predictors, a tuple in rising order; its *order* is their number. *Stage*: the penalised fit with
-terms up to some order. *Parent* of a term: the term with one predictor less. Source: Min, Ning, Cheng, Gerstein (2014),
-Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.2.
+*Term*: a product of predictors, a tuple of their numbers in rising order; its *order* is how many they are. *Stage*:
+the penalised fit with terms up to some order. *Parent* of a term: a term with one of its predictors less. Source: Min,
+Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.2.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ def grow(
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
         previous = stages[-1] if stages else None
-        base_weights: Weights = previous.weights if previous else {}
+        base_weights: Weights = previous.weights if previous else {}  # of terms of lower order
         all_pairs = k == 2 and screen == "all"
         parents: list[Term] = [()] if k == 1 else [t for t in base_weights if len(t) == k - 1]
         if all_pairs:
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
         if not parents:
             break
-        warm_stage = start[k - 1] if start and len(start) >= k else None
+        warm_stage = start[k - 1] if start and len(start) >= k else None  # the stage of the same order
         base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
         if warm_stage is not None:
-            chosen = set(parents)
+            parent_set = set(parents)
             base |= {t: w for t, w in warm_stage.weights.items() if t in base}
             warm_products = {
-                t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, chosen))
+                t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, parent_set))
             }
             intercept = warm_stage.intercept
         elif previous is not None:
@@ -62,14 +62,15 @@ def grow(
 
 
 def _has_parent(term: Term, parents: set[Term]) -> bool:
-    """Return whether a term is the product of a parent and one more predictor."""
+    """Return whether a term is the product of one of `parents` and one more predictor."""
     return any(term[:i] + term[i + 1 :] in parents for i in range(len(term)))
 
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the smallest penalty, the same for all orders, at which no term is chosen."""
     _, slope, _ = null_slope(problem)
+    # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a pair
     singles: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     parent_sets = [parents for parents in ([()], singles) if parents]
-    norms = [block for parents in parent_sets for _, block in candidate_ratios(problem, slope, parents, group)]
-    return max((float(block.max(initial=0.0)) for block in norms), default=0.0)
+    norm_blocks = [norms for parents in parent_sets for _, norms in candidate_ratios(problem, slope, parents, group)]
+    return max((float(norms.max(initial=0.0)) for norms in norm_blocks), default=0.0)

@@ -1,10 +1,11 @@
 """Features of products of predictors in a multinomial logistic regression, and gradients of all candidate products.
 
-*Term*: a tuple of predictors in rising order. *Features*: a predictor with L levels is coded by L - 1 zero-sum
-contrasts, the corners of a simplex (-1 and +1 for two levels); a term has the d products of its predictors' contrasts.
-*State* of a term in a row: a number for the joint level of its predictors, as far as features differ.
+*Term*: a tuple of numbers of predictors in rising order. *Features*: a predictor with L levels is coded by L - 1
+zero-sum contrasts, the corners of a simplex (-1 and +1 for two levels); a term has the d products of its predictors'
+contrasts. *State* of a term in a row: a number for the joint level of its predictors, as far as features differ.
 *Link*, shape (q, n): the q = K - 1 linear predictors of each row, from which `contrasts` make the scores of K classes.
-*Slope*, shape (q, n): derivative of the loss by the link.
+*Slope*, shape (q, n): derivative of the loss, the weighted sum of ``-ln p`` of the n rows' classes, by the link. T
+terms have D features in all. There are m predictors.
 """
 
 from __future__ import annotations
@@ -65,15 +66,16 @@ class Problem:
         """
         levels = tuple(int(L) for L in n_levels)
         codes = np.asarray(codes, dtype=code_dtype(levels))
-        key = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
-        first_rows, merged = _merge_equal_rows(
-            np.column_stack([key, np.asarray(y, dtype=code_dtype((K, *levels)))]), np.asarray(weights, dtype=float)
+        # rows as bytes that are equal if the rows are, bits of bytes where all predictors have two levels
+        keys = np.packbits(codes, axis=1) if max(levels, default=2) == 2 else codes
+        first_rows, merged_weights = _merge_equal_rows(
+            np.column_stack([keys, np.asarray(y, dtype=code_dtype((K, *levels)))]), np.asarray(weights, dtype=float)
         )
-        distinct_codes = np.empty((len(levels), len(first_rows)), dtype=codes.dtype)
+        distinct_codes = np.empty((len(levels), len(first_rows)), dtype=codes.dtype)  # transposed, by blocks of rows
         for first in range(0, len(first_rows), TRANSPOSED_ROWS):
             row_block = slice(first, first + TRANSPOSED_ROWS)
             distinct_codes[:, row_block] = codes[first_rows[row_block]].T
-        return cls(distinct_codes, levels, np.asarray(y, dtype=np.intp)[first_rows], int(K), merged)
+        return cls(distinct_codes, levels, np.asarray(y, dtype=np.intp)[first_rows], int(K), merged_weights)
 
     def weighted(self, weights: np.ndarray) -> Problem:
         """Return the problem with other weights (n,), without the rows of weight 0."""
@@ -102,11 +104,15 @@ class Problem:
 
 
 def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of one row of each distinct kind, in sorted order, and the summed weights of equal rows."""
+    """Return the index of one of each set of equal rows, in sorted order, and the summed weights of each set.
+
+    `rows` (n, width) are of integers, `weights` (n,) theirs.
+    """
     if not rows.size:
         return np.arange(len(rows)), weights
-    key = np.ascontiguousarray(rows)
-    row_keys = key.view(np.dtype((np.void, key.itemsize * key.shape[1])))[:, 0]
+    contiguous = np.ascontiguousarray(rows)
+    # one number of many bytes for each row, so that rows are sorted and compared as a whole
+    row_keys = contiguous.view(np.dtype((np.void, contiguous.itemsize * contiguous.shape[1])))[:, 0]
     order = np.argsort(row_keys, kind="stable")
     sorted_keys = row_keys[order]
     is_first = np.ones(len(order), dtype=bool)
@@ -117,10 +123,12 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return the state of a term in every row (n,), and its features in every state (S, d).
 
-    `codes` is (m, n). All predictors with two levels together have two states, the sign of their product.
+    `codes` is (m, n). All predictors with two levels together have two states, the sign of their product. A state is
+    the number of the joint level of the others, the last running fastest, and then of the sign.
     """
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
+    # 1 where the product of the contrasts, -1 or 1, is positive: where an even number of codes is 0
     sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
     for i in binary:
         sign ^= codes[i].astype(np.uint8, copy=False)
@@ -130,13 +138,15 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     state = codes[multilevel[0]].astype(code_dtype(math.prod(levels) * (2 if binary else 1)))
     for i, L in zip(multilevel[1:], levels[1:], strict=True):
         state = state * L + codes[i]
-    factors = (*levels, 2) if binary else tuple(levels)
-    table = _kept_features(factors) if math.prod(factors) <= KEPT_STATES else _features_of_states(factors)
+    state_levels = (*levels, 2) if binary else tuple(levels)
+    table = (
+        _kept_features(state_levels) if math.prod(state_levels) <= KEPT_STATES else _features_of_states(state_levels)
+    )
     return (state * 2 + sign, table) if binary else (state, table)
 
 
 def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
-    """Return the features (S, d) of a term in its joint levels: the Kronecker product of its predictors' contrasts."""
+    """Return the features (S, d) of a term in its S states: the Kronecker product of its predictors' contrasts."""
     table = reduce(np.kron, [simplex(L) for L in levels])
     table.flags.writeable = False  # terms may share it
     return table
@@ -155,10 +165,13 @@ class Products:
         State of each term in each row.
     tables : list of T ndarrays, shapes (S, d)
         Features of each term in each of its states.
-    sizes, starts : ndarrays of intp, shapes (T,) and (T + 1,)
-        Numbers of features d, and the first of the D weights of each term.
+    sizes : ndarray of intp, shape (T,)
+        Number of features d of each term.
+    starts : ndarray of intp, shape (T + 1,)
+        First of the D features of each term, and D.
     layout : tuple of ndarrays
-        Numbers of states (T,), all tables in a row, first entry of each table (T + 1,), and `starts`.
+        The tables as the kernels take them: numbers of states (T,), all tables one after the other, first entry of each
+        table (T + 1,), and `starts`.
     """
 
     def __init__(self, codes: np.ndarray, n_levels: Levels, terms: Sequence[Term]):
@@ -180,7 +193,7 @@ class Products:
         self._set(codes, tables)
 
     def keep(self, which: np.ndarray) -> None:
-        """Keep only the terms at these positions."""
+        """Keep only the terms at the positions `which`."""
         self.terms = [self.terms[t] for t in which]
         self._set(np.ascontiguousarray(self.codes[which]), [self.tables[t] for t in which])
 
@@ -209,7 +222,10 @@ class Products:
     def features(
         self, rows: slice = slice(None), which: np.ndarray | None = None, dtype: DTypeLike = float
     ) -> np.ndarray:
-        """Return a matrix (D + 1, n) of features of the terms `which` (all by default), then a row of ones."""
+        """Return a matrix (D + 1, n) of features of the terms at `which` (all by default), then a row of ones.
+
+        Columns are those of the slice `rows`.
+        """
         which = np.arange(len(self.terms)) if which is None else which
         codes = self.codes[which, rows]
         start = np.concatenate([[0], np.cumsum(self.sizes[which])])
@@ -241,7 +257,7 @@ class Products:
         which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
         n_features = int(self.sizes[which].sum()) + 1  # with the constant
-        out, to_scores = np.zeros((n_features, q, n_features, q)), contrasts(q + 1)
+        out, to_scores = np.zeros((n_features, q, n_features, q)), contrasts(q + 1)  # to_scores (K, q)
         block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
         for first in range(0, n, block_rows):
             rows = slice(first, first + block_rows)
@@ -254,6 +270,7 @@ class Products:
             mean = to_scores.T @ p
             for a in range(q):
                 for b in range(a + 1):
+                    # second derivative of the loss by links a and b: the covariance of the contrasts under p
                     curvature = ((to_scores[:, a] * to_scores[:, b]) @ p - mean[a] * mean[b]) * weights[rows]
                     block = (feature_block * curvature.astype(dtype)) @ feature_block.T
                     out[:, a, :, b] += block
@@ -267,24 +284,23 @@ def candidate_ratios(
 ) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
     """Yield, for each block of parents, the gradient norms (m, parents) of every predictor times every parent.
 
-    A candidate is the product of a parent (a term) and one more predictor. Its norm is that of the gradient (d, q),
-    over the square root of d, for the group penalty; otherwise the largest norm of a feature's gradient (q,). It is 0
-    if the parent holds the predictor or the product has too many states. The features of all candidates are never
+    A candidate is the product of a parent (a term) and one more predictor. For the `group` penalty, its norm is that of
+    the gradient (d, q) over the square root of d; otherwise it is the largest norm of a feature's gradient (q,). It is
+    0 if the parent holds the predictor or the product has too many states. The features of all candidates are never
     stored: blocks of predictors' features are multiplied with blocks of slopes times parents' features, in `single`
     precision or double.
     """
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
-    levels = np.array(problem.n_levels, dtype=float)
+    levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
     if parents == [()] and set(problem.n_levels) == {2}:
         yield parents, _binary_gradient_norms(problem, slope)
         return
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
     for parent_block in _runs(parents, [problem.size(parent) for parent in parents], max_features):
         parent_products = Products(problem.codes, problem.n_levels, parent_block)
-        slope_products = np.empty(
-            (int(parent_products.starts[-1]), q, n), dtype=dtype
-        )  # slopes times parents' features
+        # slopes times parents' features
+        slope_products = np.empty((int(parent_products.starts[-1]), q, n), dtype=dtype)
         np.multiply(parent_products.features()[:-1, None, :], slope[None], out=slope_products, casting="same_kind")
         norms = np.zeros((problem.m, len(parent_block)))
         for predictors in _runs(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK_SIZE // max(1, n))):
@@ -300,17 +316,17 @@ def candidate_ratios(
 
 
 def _binary_gradient_norms(problem: Problem, slope: np.ndarray) -> np.ndarray:
-    """Return the gradient norms (m, 1) of single predictors, all with two levels."""
+    """Return the gradient norms (m, 1) of single predictors, all with two levels, as `candidate_ratios` does."""
     m = problem.m
     starts = np.arange(m + 1, dtype=np.intp)
     gradient = np.empty((m, len(slope)))
-    layout = np.full(m, 2, dtype=np.intp), np.tile(SIGNS[:, 0], m), 2 * starts, starts
+    layout = np.full(m, 2, dtype=np.intp), np.tile(SIGNS[:, 0], m), 2 * starts, starts  # as in `Products`
     _kernel.gradients(problem.codes, *layout, slope, gradient)
     return np.sqrt((gradient * gradient).sum(axis=1, keepdims=True))
 
 
 def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) -> np.ndarray:
-    """Return the features (sum of L - 1, n) of the consecutive predictors `which`."""
+    """Return the features (sum of L - 1, n) of single predictors; `which` holds consecutive numbers."""
     predictor_codes = problem.codes[which[0] : which[-1] + 1]
     if all(problem.n_levels[i] == 2 for i in which):
         out = np.multiply(predictor_codes, 2, dtype=dtype)
@@ -321,7 +337,10 @@ def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) ->
 
 
 def _runs(items: Sequence, sizes: Sequence[int], max_size: int) -> Iterator[list]:
-    """Cut a sequence into runs of consecutive items with total size at most `max_size`, or of a single item."""
+    """Yield runs of consecutive items of a sequence, with total size at most `max_size` or of a single item.
+
+    `sizes` holds the size of each item.
+    """
     run: list = []
     run_size = 0
     for item, size in zip(items, sizes, strict=True):
@@ -338,14 +357,15 @@ def _gradient_norms(sums: np.ndarray, row_sizes: list[int], col_sizes: np.ndarra
     """Return the norms (predictors, parents) of `candidate_ratios`.
 
     `sums` (features of all predictors, q times features of all parents) holds the gradients of the products' features;
-    `row_sizes` and `col_sizes` are the numbers of features of each predictor and of each parent.
+    `row_sizes` and `col_sizes` are the numbers of features of each predictor and of each parent. Both axes are reduced
+    from features to predictors or parents: by the mean square for the `group` penalty, else by the maximum.
     """
     square = sums * sums
     square = square.reshape(len(sums), -1, q).sum(axis=2) if q > 1 else square
     for axis, sizes in ((0, np.asarray(row_sizes)), (1, col_sizes)):
-        if len(sizes) == square.shape[axis] and (sizes == 1).all():
+        if len(sizes) == square.shape[axis] and (sizes == 1).all():  # nothing to reduce
             continue
-        nonempty = np.flatnonzero(sizes)
+        nonempty = np.flatnonzero(sizes)  # predictors of one level have no features, and norm 0
         start = (np.cumsum(sizes) - sizes)[nonempty]
         reduced = np.add.reduceat(square, start, axis=axis) if group else np.maximum.reduceat(square, start, axis=axis)
         square = np.zeros((len(sizes), square.shape[1]) if axis == 0 else (square.shape[0], len(sizes)))

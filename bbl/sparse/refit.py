@@ -1,8 +1,9 @@
 """Refit of chosen terms by maximum likelihood, without penalties, and the terms whose weights have no finite optimum.
 
 *Term*: a product of predictors with d features (see `products`) and weights (d, q), q = K - 1 for K classes. D is the
-number of features of all terms. *Link*, *slope*, shape (q, n): linear predictors of the rows, and the derivative of the
-loss by them. *Curvature* (n,): second derivative of the loss by the link, exact for two classes, else an upper bound.
+number of features of all terms, n that of the rows. *Loss*: the weighted sum over rows of ``-ln p`` of their class.
+*Link*, *slope*, shape (q, n): linear predictors of the rows, and the derivative of the loss by them. *Curvature* (n,):
+second derivative of the loss by the link, exact for two classes, else an upper bound.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Refit(NamedTuple):
 class Objective:
     """Weighted loss plus ridge as a function of weights theta (D + 1, q).
 
-    `Z` (D + 1, n) holds the features of the rows, and a last row of ones for the intercept. `slope` and `curve` are
-    those at the last weights that were evaluated.
+    `Z` (D + 1, n) holds the features of the rows, and a last row of ones for the intercept. `link` (q, n), `slope`
+    (q, n) and the curvature `curve` (n,) are those at the last weights that were evaluated; `to_scores` (K, q) takes
+    links to scores of classes.
     """
 
     def __init__(self, problem: Problem, Z: np.ndarray):
@@ -53,13 +55,15 @@ class Objective:
         loss = _kernel.slopes(self.link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
-    def gradient(self, theta: np.ndarray) -> np.ndarray:  # (D + 1, q), at the `theta` that was evaluated last
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        """Return the gradient (D + 1, q) at `theta` (D + 1, q), which must be the last argument of `value`."""
         return self.Z @ self.slope.T + self.ridge * theta
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """Return the inverse of the Hessian times `right` (D + 1, q), by preconditioned conjugate gradients.
 
-        The preconditioner is the Hessian of two classes, factored; for two classes it gives the solution at once.
+        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge``, which for two classes is the Hessian
+        and gives the solution at once.
         """
         from scipy.linalg import cho_factor, cho_solve
 
@@ -71,11 +75,12 @@ class Objective:
             return cho_solve(preconditioner, right)
         scores = self.to_scores @ self.link
         p = np.exp(scores - scores.max(axis=0))
-        p /= p.sum(axis=0)
+        p /= p.sum(axis=0)  # probabilities (K, n) of the classes
         solution, residual = np.zeros_like(right), right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
         for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
+            # change of the scores, then of the weighted probabilities, along the direction
             row_change = self.to_scores @ (direction.T @ self.Z)
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
             hessian_direction = self.Z @ (self.to_scores.T @ row_change).T + self.ridge * direction
@@ -90,7 +95,7 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return weights (D + 1, q) of maximum likelihood and their loss, by Newton's method from `theta`."""
+    """Return the weights (D + 1, q) that minimise the objective, and their loss, by Newton's method from `theta`."""
     total = objective.problem.total
     value, loss = objective.value(theta)
     for _ in range(MAX_NEWTON_STEPS):
@@ -105,7 +110,7 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
             if new_value <= value + 1e-4 * step * predicted_change + 1e-14 * abs(value):
                 break
             step *= 0.5
-        else:
+        else:  # no step lowers the objective: link, slope and curvature are again those at `theta`
             objective.value(theta)
             break
         theta, value, loss = trial, new_value, new_loss

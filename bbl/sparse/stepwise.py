@@ -1,10 +1,13 @@
 """Stepwise choice of terms by the extended BIC, one joint state of predictors at a time.
 
-*Term*: a product of predictors, a tuple in rising order. *State*: joint levels of the predictors of a term. A *model*
+*Term*: a product of predictors, a tuple of their numbers in rising order. *State*: joint levels of the predictors of a
+term. A *model*
 is a logistic regression on an intercept and the indicators of some states, ``1[x_j = a, x_k = b]``, with q = K - 1
 weights each for K classes. All levels are treated alike, without a reference; an interaction in a single state costs
 one weight, where the whole table of the term and its sub-terms costs many. *Score statistic* of a new indicator: the
-squared gradient by its weight at zero over the information, about the fall of twice the loss if it is added.
+squared gradient by its weight at zero over the information, about the fall of twice the loss if it is added. EBIC:
+extended BIC. *Loss*: the weighted sum of ``-ln p`` over the rows. *Slope* (q, n) and *curvature* (n,): first derivative
+of the loss by the q linear predictors of each row, and (a bound of) the second.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from bbl.parallel import serial_blas
 from bbl.sparse.products import Problem, Term
 from bbl.sparse.refit import Objective, maximise
 
-__all__ = ["GAMMA", "choose_stepwise", "close"]
+__all__ = ["GAMMA", "add_subterms", "choose_stepwise"]
 
 GAMMA = 1.0  # of the extended BIC: indicators of one table overlap, and there are many
 MAX_FITS = 3  # additions (and removals) that are fitted at a step, those that promise most
@@ -38,7 +41,10 @@ class State(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Indicators of states with their weights `theta` (states + 1, q), the last the intercept's, and their EBIC."""
+    """Indicators of states with their weights `theta` (states + 1, q), the last the intercept's, and their EBIC.
+
+    `objective` holds the indicators of the rows, and slope and curvature at the weights.
+    """
 
     states: tuple[State, ...]
     theta: np.ndarray
@@ -46,12 +52,12 @@ class Model(NamedTuple):
     ebic: float
 
 
-def close(terms: Iterable[Term]) -> list[Term]:
+def add_subterms(terms: Iterable[Term]) -> list[Term]:
     """Return terms with all their sub-terms, in rising order of size and predictors.
 
     Examples
     --------
-    >>> close([(0, 3), (2,)])
+    >>> add_subterms([(0, 3), (2,)])
     [(0,), (2,), (3,), (0, 3)]
     """
     subterms = {sub for term in terms for k in range(1, len(term) + 1) for sub in combinations(term, k)}
@@ -62,8 +68,9 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
     """Return the terms, with their sub-terms, of a set of indicators that no single step improves.
 
     A step adds or removes one indicator, or replaces one by the indicators of its states with one predictor less. The
-    search starts without indicators, and takes the step with the least ``2 NLL + df ln n + 2 gamma sum_s ln(number of
-    weights of as many predictors)``, gamma = 1.
+    search starts without indicators, and takes the step to the least EBIC. With S states s, of |s| predictors whose
+    term has d_s features, in rows of weight n it is ``2 loss + (K - 1) S ln n + 2 gamma sum_s ln(C(m, |s|) d_s)``,
+    gamma = 1.
 
     Parameters
     ----------
@@ -75,7 +82,7 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
     screen : {"heredity", "all"}
         With "all", all pairs are candidates too.
     """
-    fixed_sources = set(close(parents))
+    fixed_sources = set(add_subterms(parents))  # a candidate is a source, a term, and one more predictor
     if screen == "all":
         fixed_sources |= {(i,) for i, L in enumerate(problem.n_levels) if L > 1}
     visited: set[frozenset[State]] = set()
@@ -83,10 +90,11 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
         model = _fit(problem, (), np.zeros((1, problem.K - 1)))
         for _ in range(MAX_STEPS):
             sources = {(), *(t for t in fixed_sources.union(_terms(model)) if len(t) < order)}
+            # (states, starting weights) of the models that a step leads to
             steps = [*_additions(problem, model, sources), *_removals(model), *_splits(model)]
-            new = [(states, theta) for states, theta in steps if frozenset(states) not in visited]
-            visited.update(frozenset(states) for states, _ in new)
-            best = min((_fit(problem, *step) for step in new), key=lambda candidate: candidate.ebic, default=model)
+            new_steps = [(states, theta) for states, theta in steps if frozenset(states) not in visited]
+            visited.update(frozenset(states) for states, _ in new_steps)
+            best = min((_fit(problem, *step) for step in new_steps), key=lambda fitted: fitted.ebic, default=model)
             if best.ebic >= model.ebic - MIN_GAIN:
                 break
             model = best
@@ -95,7 +103,7 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
 
 def _terms(model: Model) -> list[Term]:
     """Return the terms of the model's states, with their sub-terms."""
-    return close(state.term for state in model.states)
+    return add_subterms(state.term for state in model.states)
 
 
 def _cost(problem: Problem, order: int, size: int) -> float:
@@ -122,23 +130,34 @@ def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Mode
 
 
 def _information(objective: Objective) -> np.ndarray:
-    """Return the Hessian by the weights of one contrast of classes: exact for K = 2, approximate for more."""
+    """Return the Hessian (states + 1, states + 1) by the weights of one of the q linear predictors of classes.
+
+    It is exact for K = 2, approximate for more classes.
+    """
     return (objective.Z * objective.curve) @ objective.Z.T + objective.ridge * np.eye(len(objective.Z))
 
 
 def _additions(problem: Problem, model: Model, sources: set[Term]) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return models with one state more, best first by score statistics given the model, and their starting weights."""
+    """Return models with one state more, best first by score statistics given the model, and their starting weights.
+
+    `sources` are the terms whose states, joined with a level of one more predictor, are candidates.
+    """
     objective = model.objective
     shortlist = [state for state in _shortlist(problem, objective, sources) if state not in model.states]
     candidates = _indicators(problem, shortlist[:MAX_PROJECTED])
+    # with the curvature as weights: covariances (states + 1, candidates) of the model's indicators with the candidates,
+    # variances of the candidates, and what the model's indicators leave of these
     covariance = (objective.Z * objective.curve) @ candidates.T
     variance = (candidates * objective.curve).sum(axis=1)
-    remaining = variance - (covariance * np.linalg.solve(_information(objective), covariance)).sum(axis=0)
+    remaining_variance = variance - (covariance * np.linalg.solve(_information(objective), covariance)).sum(axis=0)
     squared_gradient = ((candidates @ objective.slope.T) ** 2).sum(axis=1)
     gain = np.divide(
-        squared_gradient, remaining, out=np.zeros(len(remaining)), where=remaining > COLLINEAR_SHARE * variance
+        squared_gradient,
+        remaining_variance,
+        out=np.zeros(len(remaining_variance)),
+        where=remaining_variance > COLLINEAR_SHARE * variance,
     )
-    for k, (term, _) in enumerate(shortlist[:MAX_PROJECTED]):
+    for k, (term, _) in enumerate(shortlist[:MAX_PROJECTED]):  # the fall of the EBIC
         gain[k] -= _cost(problem, len(term), problem.size(term))
     start = np.insert(model.theta, len(model.states), 0.0, axis=0)
     return [((*model.states, shortlist[k]), start) for k in np.argsort(-gain, kind="stable")[:MAX_FITS].tolist()]
@@ -151,23 +170,26 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
     left to `_additions`. Each source gives at most ``2 * MAX_PROJECTED`` states.
     """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
-    singles = [State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])]
+    singles = [
+        State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])
+    ]  # levels of all predictors
     predictors = np.array([state.term[0] for state in singles])
     single_indicators = _indicators(problem, singles).astype(np.float32)
     slope_and_curve = np.vstack([objective.slope, objective.curve])
     gain_of: dict[State, float] = {}
     for source in sorted(sources):
         states = [State(source, levels) for levels in np.ndindex(*(problem.n_levels[i] for i in source))]
+        # slopes and curvature summed over the rows of each joint state (singles, states of the source, q + 1)
         weighted = (_indicators(problem, states)[:, None] * slope_and_curve).astype(np.float32)
-        sums = single_indicators @ weighted.reshape(-1, problem.n).T
-        sums = sums.reshape(len(singles), len(states), len(slope_and_curve))
-        squared_gradient, curve = (sums[..., :-1] ** 2).sum(axis=2), sums[..., -1]
+        state_sums = single_indicators @ weighted.reshape(-1, problem.n).T
+        state_sums = state_sums.reshape(len(singles), len(states), len(slope_and_curve))
+        squared_gradient, curve = (state_sums[..., :-1] ** 2).sum(axis=2), state_sums[..., -1]
         gain = np.divide(squared_gradient, curve, out=np.zeros(squared_gradient.shape), where=curve > 0)
         n_features = np.array([problem.size(source) * (problem.n_levels[i] - 1) for i in predictors])
         gain -= np.array([_cost(problem, len(source) + 1, n) for n in n_features.tolist()])[:, None]
-        gain[np.isin(predictors, source)] = -np.inf
-        for index in np.argsort(-gain, axis=None, kind="stable")[: 2 * MAX_PROJECTED].tolist():
-            row, column = divmod(index, len(states))
+        gain[np.isin(predictors, source)] = -np.inf  # no joint state with a predictor of the source
+        for flat_index in np.argsort(-gain, axis=None, kind="stable")[: 2 * MAX_PROJECTED].tolist():
+            row, column = divmod(flat_index, len(states))
             if np.isfinite(gain[row, column]):
                 gain_of[_joint_state(states[column], singles[row])] = float(gain[row, column])
     return sorted(gain_of, key=lambda state: (-gain_of[state], state))
@@ -180,7 +202,7 @@ def _joint_state(state: State, single: State) -> State:
 
 
 def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return the models without one state, those with the least Wald statistics, and their starting weights."""
+    """Return the models without one state, for the states of least Wald statistics, and their starting weights."""
     variance = np.diag(np.linalg.inv(_information(model.objective)))
     wald = ((model.theta**2).sum(axis=1) / variance)[:-1]
     return [
@@ -190,7 +212,7 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 
 
 def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return the models in which the states of one predictor less replace a joint state, and their starting weights.
+    """Return models with a joint state replaced by its states of one predictor less, and their starting weights.
 
     Two predictors with equal separate effects resemble an effect of their joint state, which costs half as much.
     """
@@ -200,7 +222,8 @@ def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
         if size == 0:
             continue
         smaller_states = [State(*zip(*pairs, strict=True)) for pairs in combinations(zip(*state, strict=True), size)]
-        added = [replacement for replacement in smaller_states if replacement not in model.states]
+        added = [smaller for smaller in smaller_states if smaller not in model.states]
+        # without the row of the state, and with rows of zeros before the intercept's
         theta = np.insert(np.delete(model.theta, k, axis=0), len(model.states) - 1, np.zeros((len(added), 1)), axis=0)
         models.append(((*model.states[:k], *model.states[k + 1 :], *added), theta))
     return models

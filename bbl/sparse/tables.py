@@ -1,8 +1,9 @@
 """Tables of weights of terms over joint levels, in two gauges, and the links and features of new rows.
 
-*Term*: a product of predictors, in rising order, with d features (zero-sum contrasts, see `products`) and weights
-(d, q), q = K - 1 for K classes. *Link*: the q linear predictors of a row. *Gauge*: the convention that makes tables
-unique: in the zero-sum gauge they sum to zero along each axis, in the reference gauge they are zero at level 0.
+*Term*: a product of predictors, a tuple of their numbers in rising order, with d features (zero-sum contrasts, see
+`products`) and weights (d, q), q = K - 1 for K classes. *Link*: the q linear predictors of a row. *Gauge*: the
+convention that makes tables unique: in the zero-sum gauge they sum to zero along each axis, in the reference gauge they
+are zero at level 0.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ __all__ = ["log_odds", "reference_tables", "term_features", "term_links", "zero_
 def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarray:
     """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1, ..., L_k, q).
 
-    The table is in the zero-sum gauge.
+    The table is in the zero-sum gauge. `theta` holds the weights, `n_levels` the levels of all predictors.
     """
     binary = [i for i in term if n_levels[i] == 2]
     axis_order = [i for i in term if n_levels[i] > 2] + binary  # the order in which `term_states` multiplies features
-    table = np.ones((1, 1))
+    features = np.ones((1, 1))  # of all joint levels
     for i in axis_order:
-        table = np.kron(table, simplex(n_levels[i]))
-    out = (table @ theta).reshape(*(n_levels[i] for i in axis_order), theta.shape[1])
+        features = np.kron(features, simplex(n_levels[i]))
+    out = (features @ theta).reshape(*(n_levels[i] for i in axis_order), theta.shape[1])
     return np.moveaxis(out, range(len(term)), [term.index(i) for i in axis_order])
 
 
 def log_odds(link: np.ndarray) -> np.ndarray:
-    """Return links (..., K - 1) as log odds of every class against the first."""
-    scores = contrasts(link.shape[-1] + 1)
-    return link @ (scores[1:] - scores[0]).T
+    """Return the log odds (..., K - 1) of every class against the first, from links (..., K - 1)."""
+    to_scores = contrasts(link.shape[-1] + 1)
+    return link @ (to_scores[1:] - to_scores[0]).T
 
 
 def _states_of_rows(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for each term, its states (n,), its features by state (S, d), and whether it is known (n, 1).
+    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and if it is known (n, 1).
 
     `codes` and `missing` are (n, m). A term is known in a row if none of its predictors is missing.
     """
@@ -81,11 +82,11 @@ def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
         k = len(term)
         for size in range(k + 1):
             for axes in combinations(range(k), size):
-                part = table
+                contribution = table
                 for axis in range(k):  # difference from the reference level, or value at the reference level
-                    base = np.take(part, [0], axis=axis)
-                    part = part - base if axis in axes else base
+                    at_reference = np.take(contribution, [0], axis=axis)
+                    contribution = contribution - at_reference if axis in axes else at_reference
                 sub_term = tuple(term[a] for a in axes)
-                part = part.reshape(*(part.shape[a] for a in axes), part.shape[-1])
-                out[sub_term] = out[sub_term] + part if sub_term in out else part
+                contribution = contribution.reshape(*(contribution.shape[a] for a in axes), contribution.shape[-1])
+                out[sub_term] = out[sub_term] + contribution if sub_term in out else contribution
     return out

@@ -5,7 +5,9 @@ product of |t| predictors with d *features* (zero-sum contrasts, see `products`)
 for K classes. The group penalty is ``Omega = sqrt(d) ||W_t||`` (Frobenius norm), the l1 penalty the sum of the norms of
 the d rows of ``W_t``. *Link*, shape (q, n): linear predictors of the rows. *Slope* (q, n) and *curvature* (n,): first
 derivatives of the loss by the link, and a bound of the second. A *violator* is a term without weight whose gradient is
-longer than its penalty. D is the number of features, T the number of terms, of the working set.
+longer than its penalty. D is the number of features, T the number of terms, of the working set. The *order* of a term
+is |t|; the *parent* of a product is the term without one of its predictors. An optimum's *violation* is how far its
+gradient is from the optimality conditions, in units of penalties.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ WORKING_SET_VIOLATION = 2e-7  # the same by terms of the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # of coordinate descent, in each Newton step
 MAX_EXHAUSTED_STEPS = 50  # Newton steps in a row whose sweeps run out: separated rows of huge weights, without an end
-MAX_ROUNDS = 1000  # in which violators join the working set
+MAX_ROUNDS = 1000  # passes over all candidates, after each of which violators join the working set
 FULL_HESSIAN_SIZE = 64  # up to so many weights the Hessian is always formed
 GRAM_SIZE = 2048  # up to so many weights the Hessian is formed if coordinate descent over rows is slow
 WEIGHTS_PER_SWEEP = 16  # coordinate descent is slow if it takes more than one sweep per so many weights
 RIDGE = 1e-6  # share of its diagonal added to a Hessian, more than rounding in single precision
 ROUNDING = 1e-12  # relative rounding error of the objective
-SUM_ERROR_ULPS = 512  # rounding error of a long sum in single precision, in units in the last place
+SUM_ERROR_ULPS = 512  # bound of the error of a long sum in single precision, in rounding units of the summed magnitudes
 MAX_ERROR_SHARE = 0.05  # largest rounding error, in units of the penalty, at which single precision is used
 NEW_VIOLATORS = 300  # least number of candidates that are checked at a time to join the working set
 MAX_INTERCEPT = 30.0  # bound of the intercept, for classes that no row has
@@ -48,8 +50,8 @@ class Penalty(NamedTuple):
     lambdas: tuple[float, ...]  # on the sum of losses, for orders 1, 2, ...
     group: bool = True  # group penalty, else l1
 
-    def of(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
-        """Return the penalty of each term, shape (T,)."""
+    def of_terms(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
+        """Return the penalty (T,) of each of T terms, with the factor sqrt(d) for the group penalty."""
         by_order = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
         return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
@@ -71,7 +73,10 @@ class Stage:
 
 
 def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
-    """Return norms of weights (D, q): by term (T,) if `group`, else by feature (D,); terms start at rows `starts`."""
+    """Return norms of weights (D, q): of each term (T,) if `group`, else of each feature (D,).
+
+    The rows of each term begin at `starts` (T + 1,).
+    """
     squares = np.einsum("ij,ij->i", theta, theta)
     return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 
@@ -79,14 +84,15 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
 def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool) -> float:
     """Return the largest violation of the optimality conditions by weights (D, q), in units of the penalties (T,).
 
-    `gradient` (D, q) is that of the loss; terms start at rows `starts` (T + 1,).
+    `gradient` (D, q) is that of the loss; the rows of each term begin at `starts` (T + 1,). Where weights are not zero,
+    the gradient of loss and penalty must be zero; where they are, that of the loss must not be longer than the penalty.
     """
     if not len(penalty):
         return 0.0
     sizes = np.diff(starts)
     penalties = penalty if group else np.repeat(penalty, sizes)
     norm = row_norms(theta, starts, group)
-    shrinkage = penalties / np.where(norm > 0, norm, 1.0)
+    shrinkage = penalties / np.where(norm > 0, norm, 1.0)  # times the weights: the gradient of the penalty
     residual = gradient + theta * (np.repeat(shrinkage, sizes) if group else shrinkage)[:, None]
     residual_norms = row_norms(residual, starts, group)
     return float((np.where(norm > 0, residual_norms, np.maximum(residual_norms - penalties, 0.0)) / penalties).max())
@@ -95,16 +101,18 @@ def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, pena
 class Descent:
     """A working set of T terms, their weights `theta` (D, q), and the descent to its minimum.
 
-    `slope` (q, n) and `curve` (n,) are those of the last link that was evaluated. `slow` says that coordinate descent
-    over rows was slow, so that Hessians are formed. `n_exhausted` counts the last Newton steps whose sweeps ran out.
+    `weights` (d, q) of each term and `intercept` (q,) are those to start from. `lambdas` (T,) are the penalties of the
+    terms; `to_scores` (K, q) takes links to scores of classes. `slope` (q, n) and the curvature `curve` (n,) are those
+    of the last link that was evaluated. `slow` says that coordinate descent over rows was slow, so that Hessians are
+    formed. `n_exhausted` counts the last Newton steps whose sweeps ran out.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
-        self.problem, self.penalty, self.scores = problem, penalty, contrasts(problem.K)
+        self.problem, self.penalty, self.to_scores = problem, penalty, contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
         self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
         self.intercept = intercept.copy()
-        self.lambdas = penalty.of(problem, self.products.terms)
+        self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
         self.loss, self.slow = math.nan, problem.K > 2
@@ -115,7 +123,7 @@ class Descent:
         self.products.extend(terms)
         n_new = int(self.products.starts[-1]) - len(self.theta)
         self.theta = np.concatenate([self.theta, np.zeros((n_new, self.problem.K - 1))])
-        self.lambdas = self.penalty.of(self.problem, self.products.terms)
+        self.lambdas = self.penalty.of_terms(self.problem, self.products.terms)
 
     def drop_zeros(self, n_fixed: int) -> None:
         """Remove the terms whose weights are zero, except the first `n_fixed` terms."""
@@ -134,7 +142,7 @@ class Descent:
     def _evaluate(self, link: np.ndarray) -> float:
         """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
         problem = self.problem
-        return _kernel.slopes(link, problem.y, problem.weights, self.scores, self.slope, self.curve)
+        return _kernel.slopes(link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
 
     def minimise(self) -> float:
         """Minimise over the working set by proximal Newton steps, and return the remaining violation."""
@@ -143,8 +151,9 @@ class Descent:
         self.loss = self._evaluate(link)
         objective = self.loss + self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
-        if math.isinf(least_penalty):
+        if math.isinf(least_penalty):  # no terms: only the intercept is fitted
             least_penalty = min(self.penalty.lambdas)
+        # violation that may be rounding of the gradient, a sum over rows
         rounding = 64 * np.finfo(float).eps * self.problem.total / least_penalty
         violation = math.inf
         self.n_exhausted = 0
@@ -157,6 +166,7 @@ class Descent:
             violation = max(violation, intercept_violation)
             if violation <= max(WORKING_SET_VIOLATION, rounding):
                 break
+            # violation of the quadratic model's minimum: falls with the square of the violation, but not too far
             tolerance = max(0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation))
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step, intercept_step = theta - self.theta, intercept - self.intercept
@@ -173,16 +183,22 @@ class Descent:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model at a link (q, n).
 
-        `gradient` (D, q) and `intercept_gradient` (q,) are those at the link.
+        `gradient` (D, q) and `intercept_gradient` (q,) are those at the link; `tolerance` is the violation at which
+        coordinate descent ends. Terms without weight whose gradient is shorter than their penalty stay at zero if the
+        Hessian is formed. With many weights, coordinate descent works on the rows instead.
         """
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
-        is_active = (row_norms(self.theta, products.starts, True) > 0) | (self._gradient_norms(gradient) > self.lambdas)
+        is_active = (row_norms(self.theta, products.starts, group=True) > 0) | (
+            self._gradient_norms(gradient) > self.lambdas
+        )
         active = np.flatnonzero(is_active)
-        D = int(products.sizes[active].sum())
+        D = int(products.sizes[active].sum())  # features of active terms
         if (D + 1) * q > (GRAM_SIZE if self.slow else FULL_HESSIAN_SIZE):
             theta, intercept = self.theta.copy(), self.intercept.copy()
             may_form_hessian = not self.slow and (D + 1) * q <= GRAM_SIZE
+            # with more sweeps coordinate descent counts as slow, and the Hessian is formed from then on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
+            # writes theta and intercept
             n_sweeps = _kernel.descend(
                 products.codes, *products.layout, self.lambdas, group, self.curve, MAX_INTERCEPT, tolerance, max_sweeps,
                 stop_flag(), self.slope.copy(), theta, intercept,
@@ -192,11 +208,13 @@ class Descent:
         # single precision is enough: the Hessian affects the steps, not the position of the minimum
         hessian = products.hessian(link, self.problem.weights, self.curve, active, np.float32)
         hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
+        # the active terms' rows of weights, then the intercept as a term without a penalty
         rows = np.flatnonzero(np.repeat(is_active, products.sizes))
         starts = np.concatenate([[0], np.cumsum(products.sizes[active]), [D + 1]])
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
+        # writes weights
         n_sweeps = _kernel.descend_gram(
             hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
         )
@@ -206,7 +224,7 @@ class Descent:
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
 
     def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the norm of each term's gradient (T,); for the l1 penalty the largest norm of a feature's gradient."""
+        """Return the norm (T,) of each term's `gradient` (D, q); with l1 the largest norm of a feature's gradient."""
         norm = row_norms(gradient, self.products.starts, self.penalty.group)
         if self.penalty.group or not len(norm):
             return norm
@@ -226,6 +244,7 @@ class Descent:
             trial_link = link + step * (target_link - link) if step < 1 else target_link
             loss = self._evaluate(trial_link)
             trial_objective = loss + self.penalties(trial_theta)
+            # a sufficient decrease (Armijo), but for rounding
             if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(objective):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
                 self.theta, self.loss = trial_theta, loss
@@ -268,7 +287,7 @@ def minimise(
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    rounds, max_bytes = 0, problem.codes.nbytes
+    rounds, max_bytes = 0, problem.codes.nbytes  # max_bytes: of states of terms, above which terms of weight 0 leave
     while True:
         violation = descent.minimise()
         if not parents:
@@ -290,24 +309,25 @@ def _violators(
 ) -> tuple[float, list[Term]]:
     """Return the largest violation by candidates outside the working set, in units of penalties, and violators.
 
-    All candidates are checked in single precision, if rounding allows that; those that may be violators then in double
+    `order` is that of the candidates, one more than that of the `parents`; `all_pairs` is as in `minimise`. All
+    candidates are checked in single precision, if rounding allows that; those that may be violators then in double
     precision, in batches from the most likely on, until a batch has violators.
     """
     lambda_, slope = penalty.lambdas[order - 1], descent.slope
     rounding_error = SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
-    single = rounding_error < MAX_ERROR_SHARE
-    threshold = 1.0 - rounding_error if single else 1.0
-    members, ratio_of = set(descent.products.terms), {}
-    for parent_block, norms in candidate_ratios(problem, slope, parents, penalty.group, single):
+    is_single = rounding_error < MAX_ERROR_SHARE
+    threshold = 1.0 - rounding_error if is_single else 1.0
+    working_set, ratio_of = set(descent.products.terms), {}  # ratio: of a candidate's gradient to its penalty
+    for parent_block, norms in candidate_ratios(problem, slope, parents, penalty.group, is_single):
         ratio = norms / lambda_
         if all_pairs:  # form each pair from its first predictor only
-            ratio[np.arange(problem.m)[:, None] <= np.array([p[0] for p in parent_block])[None]] = 0.0
+            ratio[np.arange(problem.m)[:, None] <= np.array([column[0] for column in parent_block])[None]] = 0.0
         rows, columns = np.nonzero(ratio > threshold)  # (predictor, parent)
-        for i, p, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
-            term = tuple(sorted((*parent_block[p], i)))
-            if term not in members:
+        for i, column, value in zip(rows.tolist(), columns.tolist(), ratio[rows, columns].tolist(), strict=True):
+            term = tuple(sorted((*parent_block[column], i)))
+            if term not in working_set:
                 ratio_of[term] = value
-    likely, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(members))
+    likely, batch_size = sorted(ratio_of, key=lambda t: (-ratio_of[t], t)), max(NEW_VIOLATORS, len(working_set))
     max_violation = 0.0
     for first in range(0, len(likely), batch_size):
         batch = likely[first : first + batch_size]
@@ -320,7 +340,10 @@ def _violators(
 
 
 def _scaled_gradient_norms(problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool) -> np.ndarray:
-    """Return the gradient norms (T,) of some terms, in units of their penalties if lambda is 1."""
+    """Return the gradient norms (T,) of some terms, in units of their penalties if lambda is 1.
+
+    `slope` (q, n) is the derivative of the loss by the link.
+    """
     products = Products(problem.codes, problem.n_levels, terms)
     norm = row_norms(products.gradient(slope), products.starts, group)
     return norm / np.sqrt(products.sizes) if group else np.maximum.reduceat(norm, products.starts[:-1])

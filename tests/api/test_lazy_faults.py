@@ -70,13 +70,13 @@ def halves():
             while True:
                 sum(range(1000))
 pseudo_blocks.MIN_SAMPLE, pseudo_blocks.ROWS_PER_COLUMN, pseudo_blocks.FULL_FIT_FACTOR = 1500, 1, 2
-own, passes = pseudo_blocks.Corrected._pass, []
+own, passes = pseudo_blocks.Corrected._evaluate, []
 def told(self, *arguments):
     passes.append(1)
     if len(passes) == 2:
         print("now", flush=True)
     return own(self, *arguments)
-pseudo_blocks.Corrected._pass = told
+pseudo_blocks.Corrected._evaluate = told
 def fits():
     while True:
         bbl.bbl("y ~ .^2", lambda: iter([table]), lambda_=1e-6, verbose=0, n_jobs=1)

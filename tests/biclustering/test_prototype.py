@@ -8,7 +8,7 @@ from bbl.biclustering.cells import Cells
 from bbl.biclustering.methods import Prototype
 from bbl.biclustering.partition import canonical, rand_index
 from bbl.biclustering.prototype import Table, alternate, fit_once, make_tables
-from bbl.biclustering.starts import one_way, refill
+from bbl.biclustering.starts import cluster_rows, refill_empty_groups
 
 
 def cells_of(X, w=None):
@@ -142,16 +142,16 @@ def test_starts_use_all_groups_and_find_what_is_apart():
     true = np.repeat(np.arange(4), 8)
     X = rng.normal(size=(4, 12))[true] * 5 + rng.normal(size=(32, 12))
     X[rng.random(X.shape) < 0.5] = np.nan
-    labels = one_way(cells_of(X), 4, np.random.default_rng(0))
+    labels = cluster_rows(cells_of(X), 4, np.random.default_rng(0))
     assert rand_index(labels, true)[0] == 1.0
     same = cells_of(np.ones((6, 3)))
-    assert sorted(set(one_way(same, 4, np.random.default_rng(0)))) == [0, 1, 2, 3]
+    assert sorted(set(cluster_rows(same, 4, np.random.default_rng(0)))) == [0, 1, 2, 3]
 
 
 def test_empty_groups_take_the_rows_that_fit_worst():
     labels = np.array([0, 0, 0, 2], dtype=np.int32)
-    assert refill(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 0.0).tolist() == [0, 1, 3, 2]
-    assert refill(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 4.0).tolist() == [0, 1, 0, 2]
+    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 0.0).tolist() == [0, 1, 3, 2]
+    assert refill_empty_groups(labels, 4, np.array([1.0, 5.0, 3.0, 9.0]), 4.0).tolist() == [0, 1, 0, 2]
 
 
 def test_empty_groups_are_dropped_on_demand():

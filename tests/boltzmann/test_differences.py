@@ -8,7 +8,7 @@ import statsmodels.api as sm
 import bbl
 from bbl.boltzmann.inference.covariance import difference_terms
 from bbl.engines.conditional import engine as module
-from bbl.engines.conditional.kernel import determined, indicators, make_basis, to_tables
+from bbl.engines.conditional.kernel import determined, make_basis, to_tables
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
 
@@ -24,13 +24,18 @@ def make_frame(n=300, seed=0, K=3):
     return pd.DataFrame(codes.astype(str), columns=list("abc")).assign(y=y.astype(str))
 
 
+def indicators(codes):
+    """Return the indicators of all levels of encoded rows."""
+    return np.column_stack([np.eye(L)[codes[:, i]] for i, L in enumerate(LEVELS)])
+
+
 def explicit(codes, train, pairs, tau):
     """Return at `codes` the columns whose inner products are the kernel that was made of the rows `train`."""
-    means = indicators(train, LEVELS).mean(axis=0)
+    means = indicators(train).mean(axis=0)
     own = np.split(np.arange(len(means)), np.cumsum(LEVELS)[:-1])
 
     def columns(rows):
-        X = indicators(rows, LEVELS) - means
+        X = indicators(rows) - means
         return X, [X[:, [a]] * X[:, [b]] for i, j in pairs for a in own[i] for b in own[j]]
 
     one, two = columns(train)

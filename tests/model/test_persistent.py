@@ -253,7 +253,7 @@ def test_the_gradient_of_the_bound_is_that_of_finite_differences(name, slab, sca
             array[k] -= 2 * d
             numeric[row, k] = (up - evidence(likelihood, at, state.noise)) / (2 * d)
             array[k] += d
-    assert_allclose(state.first, numeric, rtol=2e-6, atol=2e-6)
+    assert_allclose(state.first_moments, numeric, rtol=2e-6, atol=2e-6)
 
 
 def test_the_gradient_of_the_pseudo_likelihood_is_that_of_finite_differences():
@@ -297,7 +297,7 @@ def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
     at = Approximation(layout, PRIORS["horseshoe"], 1.0, None, rng.normal(size=n), np.log(rng.uniform(0.2, 0.6, n)))
     x = at.mean + np.exp(at.log_sd) * rng.standard_normal((100_000, n))
     scale = slabbed(x[:, layout.size : layout.size + len(groups)], 1.0)[0]
-    simplex = scale[:, groups.of] * x[:, : layout.size]
+    simplex = scale[:, groups.of_parameter] * x[:, : layout.size]
     theta = to_reference(layout, simplex)
     assert_allclose(at.sd, theta.std(axis=0), rtol=0.02)
     assert_allclose(at.theta, theta.mean(axis=0), atol=0.02)

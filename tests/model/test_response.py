@@ -15,7 +15,13 @@ import bbl
 from bbl.engines import PersistentVI
 from bbl.engines.variational.persistent import model_sums
 from bbl.engines.variational.priors import PRIORS
-from bbl.engines.variational.response import bound_hessian, features, mean_slopes, response_covariance, work
+from bbl.engines.variational.response import (
+    bound_hessian,
+    count_multiplications,
+    mean_slopes,
+    response_covariance,
+    state_features,
+)
 from bbl.engines.variational.scaled import Approximation
 from bbl.errors import OptionError
 from bbl.model.gauge import to_reference
@@ -41,8 +47,8 @@ def shifted(at, step):
 
 def test_features_of_all_states_are_as_written_down():
     layout = Layout([3, 1, 2, 4], [(0, 2), (2, 3)])
-    assert_allclose(features(layout), written_down(layout, states(layout.n_levels)))
-    assert work(layout) == 24 * layout.size**2
+    assert_allclose(state_features(layout), written_down(layout, states(layout.n_levels)))
+    assert count_multiplications(layout) == 24 * layout.size**2
 
 
 @pytest.mark.parametrize(("name", "slab", "scale"), CASES)

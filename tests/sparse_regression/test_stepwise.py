@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bbl.sparse.products import Problem
-from bbl.sparse.stepwise import choose_stepwise, close
+from bbl.sparse.stepwise import add_subterms, choose_stepwise
 
 
 def problem(codes, y, weights=None, n_levels=None):
@@ -72,4 +72,4 @@ def test_problems_without_predictors_or_of_separated_classes_have_an_end():
 
 
 def test_close_brings_all_sub_terms():
-    assert close([(0, 2, 5), (1,)]) == [(0,), (1,), (2,), (5,), (0, 2), (0, 5), (2, 5), (0, 2, 5)]
+    assert add_subterms([(0, 2, 5), (1,)]) == [(0,), (1,), (2,), (5,), (0, 2), (0, 5), (2, 5), (0, 2, 5)]

@@ -1,4 +1,4 @@
-"""Closed-form posterior under the conjugate prior of the thesis, for categorical rows and for numbers in [-1, 1].
+"""Closed-form posterior under the conjugate prior of Li's thesis, for categorical rows and for numbers in [-1, 1].
 
 Simplex coding represents the L levels of a predictor by L - 1 contrasts, so that no level is the reference.
 """
@@ -20,18 +20,20 @@ def conjugate_draws(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior mean (d,) of the coefficients, and independent draws (*shape, d), in simplex coding.
 
-    The prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are then independent
-    normal with means ``S / 2c`` and variance ``1 / 2c``, where S are the `simplex_sums` (Li 2014, section 3.2.2).
+    `c` is the factor in the prior, `shape` is (chains, draws). The prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the
+    normaliser of the likelihood; coefficients are then independent normal with means ``S / 2c`` and variance ``1 /
+    2c``, where S are the `simplex_sums` (Li 2014, section 3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)
 
 
-def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new: np.ndarray) -> np.ndarray:
-    """Return the un-normalised scores (k,) of rows `new` (k, m) at the posterior mean given rows `X` (n, m).
+def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new_rows: np.ndarray) -> np.ndarray:
+    """Return the un-normalised scores (k,) of rows `new_rows` (k, m) at the posterior mean given rows `X` (n, m).
 
-    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`. The score is ``alpha' x + sum_{j<l} beta_jl x_j x_l``
-    with ``alpha = sum_k x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq. 3.5).
+    Rows hold numbers in [-1, 1]; `weights` (n,) are those of `X`; `c` is the factor in the prior. The score is ``alpha'
+    x + sum_{j<l} beta_jl x_j x_l`` with ``alpha = sum_k x_k / 2c`` and ``beta_jl = sum_k x_kj x_kl / 2c`` (Li 2014, eq.
+    3.5).
 
     Examples
     --------
@@ -39,9 +41,9 @@ def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new: np.ndarr
     [3.0, -1.0]
     """
     with serial_blas():
-        products = (X * weights[:, None]).T @ X
-        pairs = ((new @ products) * new).sum(axis=1) - new**2 @ products.diagonal()
-        return (new @ (weights @ X) + 0.5 * pairs) / (2.0 * c)
+        cross_products = (X * weights[:, None]).T @ X
+        pair_sums = ((new_rows @ cross_products) * new_rows).sum(axis=1) - new_rows**2 @ cross_products.diagonal()
+        return (new_rows @ (weights @ X) + 0.5 * pair_sums) / (2.0 * c)
 
 
 def signed_log(scores: np.ndarray) -> np.ndarray:
@@ -52,5 +54,7 @@ def signed_log(scores: np.ndarray) -> np.ndarray:
     >>> signed_log(np.array([-(np.e**3), 0.0, 1.0, 2.0])).round(4).tolist()
     [-3.0, 0.0, 0.3466, 0.6931]
     """
-    size = np.abs(scores)
-    return np.sign(scores) * np.where(size < 2.0, size * (0.5 * np.log(2.0)), np.log(np.maximum(size, 2.0)))
+    magnitude = np.abs(scores)
+    return np.sign(scores) * np.where(
+        magnitude < 2.0, magnitude * (0.5 * np.log(2.0)), np.log(np.maximum(magnitude, 2.0))
+    )

@@ -1,7 +1,8 @@
 """Engine `Posterior`: draws from the posterior of fields and couplings, with or without the exact ln Z.
 
 Simplex coding represents the L levels of a predictor by L - 1 contrasts; in the reference gauge the parameters of each
-predictor's first level are zero. States are the combinations of levels of all predictors.
+predictor's first level are zero. States are the combinations of levels of all predictors. The layout says where each of
+the `size` parameters of a group is in a vector.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ __all__ = ["Posterior"]
 
 PRIORS = ("normal", "conjugate", "horseshoe")
 SAMPLERS = ("auto", "conjugate", "exact", "exchange", "pseudo")
-MAX_STATES = 2**16  # up to so many states are enumerated
-EXCHANGE_PARAMETERS = 50  # up to so many parameters "auto" takes the exchange algorithm
-MAX_SWEPT_ROWS = 1e6  # up to so many observations rows can be drawn by Gibbs sweeps
+MAX_STATES = 2**16  # up to so many states the likelihood sums over all of them
+EXCHANGE_PARAMETERS = 50  # up to so many parameters "auto" takes the exchange algorithm, where states are too many
+MAX_SWEPT_ROWS = 1e6  # up to so many observations the exchange algorithm draws rows by Gibbs sweeps
 MAX_RHAT = 1.01  # split R-hat above which there is a warning (Vehtari et al. 2021)
 MIN_ESS = 100.0  # effective sample size per chain below which there is a warning (Vehtari et al. 2021)
 RHAT_CHANCE = 6.0  # in mixed chains R-hat - 1 rarely exceeds this times chains / effective sample size
@@ -144,8 +145,8 @@ class Posterior(Engine):
     def __post_init__(self):
         choice("prior", self.prior, PRIORS)
         choice("sampler", self.sampler, SAMPLERS)
-        for name, low in (("chains", 1), ("warmup", 10), ("draws", 4), ("hidden", 0), ("sweeps", 1)):
-            object.__setattr__(self, name, integer(name, getattr(self, name), low))
+        for name, least in (("chains", 1), ("warmup", 10), ("draws", 4), ("hidden", 0), ("sweeps", 1)):
+            object.__setattr__(self, name, integer(name, getattr(self, name), least))
         if self.seed is not None:
             object.__setattr__(self, "seed", integer("seed", self.seed, 0))
         flag("adjust", self.adjust)
@@ -256,7 +257,7 @@ class Posterior(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's metric."""
-        size = layout.size * (1 if self.prior != "horseshoe" else 2)
+        size = layout.size * (1 if self.prior != "horseshoe" else 2)  # a horseshoe has scales besides the coefficients
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
 
@@ -315,14 +316,14 @@ class Posterior(Engine):
         """Return draws (chains, draws, size) in simplex coding, and diagnostics of each chain, which the fit stores."""
         sampler, states = self.resolve(layout), n_states(layout)
         problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= MAX_STATES)
-        # for a normal approximation, which is proper as tau is bounded
+        # the problem of the normal approximation that chains start from: tau is bounded, so that it is proper
         approximate = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES)
         approximate = replace(approximate, enumerate=not approximate.pseudo)
         centre, hessian = mode(approximate)
         if approximate.pseudo and (self.adjust or sampler == "exchange"):
-            adjust = adjustment(approximate, centre, hessian)
-            hessian = adjust.curvature(hessian)
-            approximate = replace(approximate, adjust=adjust)
+            godambe = adjustment(approximate, centre, hessian)
+            hessian = godambe.curvature(hessian)
+            approximate = replace(approximate, adjust=godambe)
         if sampler == "pseudo":
             problem = replace(approximate, tau=self.tau)
         kernel = "exchange" if sampler == "exchange" else "nuts"
@@ -336,9 +337,14 @@ class Posterior(Engine):
         return np.array([chain.draws for chain in chains]), state
 
     def _finish(self, sample, layout, theta, drawn, state) -> EngineFit:
-        """Return the fit: estimates `theta` (size,), mean log (pseudo-)likelihood at them, and notes on convergence."""
+        """Return the fit: estimates, the mean log (pseudo-)likelihood at them, and notes on convergence.
+
+        `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the reference gauge; `state`
+        holds what else the fit stores.
+        """
         enumerate = n_states(layout) <= MAX_STATES
-        target = Problem(sample, layout, np.inf, pseudo=not enumerate, enumerate=enumerate).target()
+        target = Problem(sample, layout, tau=np.inf, pseudo=not enumerate, enumerate=enumerate).target()
+        # with tau = inf the prior adds nothing; the gradient, the second argument, is not read
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
         rhat, ess = split_rhat(drawn, folded=True), effective_sample_size(drawn)
         notes, converged = _notes(layout, rhat, ess, self.chains)
@@ -354,11 +360,12 @@ def n_states(layout: Layout) -> int:
 
 
 def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return notes on predictors with an ill-determined parameter, and whether each predictor has none (m,).
+    """Return notes on predictors with a parameter whose draws are too few or disagree, and which have none (m,).
 
-    `rhat` and `ess` (size,) are those of all parameters over so many `chains`.
+    `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains` is the number of
+    chains.
     """
-    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)
+    rhat, ess = np.nan_to_num(rhat, nan=1.0), np.nan_to_num(ess, nan=np.inf)  # nan of parameters that never change
     is_uncertain = (rhat > np.maximum(MAX_RHAT, 1.0 + RHAT_CHANCE * chains / ess)) | (ess < MIN_ESS * chains)
     text = "chains have not mixed, or are too short; raise warmup and draws"
     notes, converged = [], np.ones(layout.m, bool)
@@ -371,5 +378,5 @@ def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tu
         if is_uncertain[involves_i].any():
             converged[i] = False
             detail = f"R-hat {rhat[involves_i].max():.3f}, effective sample size {ess[involves_i].min():.0f}"
-            notes.append(Note(i, -1, text, detail))
+            notes.append(Note(predictor=i, level=-1, what=text, detail=detail))
     return tuple(notes), converged

@@ -1,6 +1,8 @@
 """Gibbs draws of the coefficients of the thesis' conjugate machine and of the hidden units (-1 or 1) of every row.
 
-The widened layout has the hidden units as predictors of two levels behind the m visible ones.
+The layout says where each parameter is in a vector. The widened layout has the hidden units as predictors of two levels
+behind the m visible ones; it has d parameters. Coefficients are in simplex coding, which represents the L levels of a
+predictor by L - 1 contrasts (a hidden unit by -1 or 1). D counts the contrasts of all visible predictors.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class HiddenDraws(NamedTuple):
     flips : float
         Mean share of the units that change their sign in a sweep.
     aligned : float
-        Mean over units of |mean over rows|: 1 if each unit has the same sign in all rows.
+        Mean over draws and units of the absolute mean of a unit over rows: 1 if each has the same sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -55,11 +57,11 @@ def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
     """
     m = layout.m
     units = np.arange(m, m + hidden)
-    new = [(i, k) for i in range(m) for k in units]
+    new_pairs = [(i, k) for i in range(m) for k in units]
     if coupled:
-        new += combinations(units, 2)
-    levels = np.concatenate([layout.n_levels, np.full(hidden, 2)])
-    return Layout(levels, np.concatenate([layout.pairs, np.reshape(new, (-1, 2))]))
+        new_pairs += combinations(units, 2)
+    n_levels = np.concatenate([layout.n_levels, np.full(hidden, 2)])
+    return Layout(n_levels, np.concatenate([layout.pairs, np.reshape(new_pairs, (-1, 2))]))
 
 
 def summed_exactly(hidden: int) -> bool:
@@ -99,30 +101,31 @@ def hidden_draws(
     the sum is over the other units of the row too, and the units are drawn one after the other.
 
     A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior ``Z^n exp(-c|phi|^2)``,
-    `counts` is (warmup, draws); `progress` is called with the share of the chain that a sweep is.
+    `counts` is (warmup, draws); `progress` is called after each sweep with its share of the chain.
     """
     warmup, draws = counts
     wide, n = widened(layout, hidden, coupled), int(rows.total)
     check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
-    codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)
+    codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)  # (n, m): each observation has its own units
     X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
-    field_places, cross_places, pair_places, pairs = _unit_places(wide, layout.m)
+    field_positions, cross_positions, pair_positions, pairs = _unit_positions(wide, layout.m)
     out = np.empty((draws, wide.size))
+    # coefficients of visible predictors alone do not depend on the units, and are drawn once for all draws
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
     units = rng.choice([-1.0, 1.0], (n, hidden))
     flips = aligned = 0.0
-    sd = 1.0 / np.sqrt(2.0 * c)
+    sd = 1.0 / np.sqrt(2.0 * c)  # of each coefficient
     with serial_blas():
         for sweep in range(warmup + draws):
             # fields of the units, couplings to contrasts of predictors, couplings between units
             alpha = units.sum(axis=0) / (2.0 * c) + sd * rng.normal(size=hidden)
             beta = X.T @ units / (2.0 * c) + sd * rng.normal(size=(layout.D, hidden))
             gamma = np.zeros((hidden, hidden))
-            gamma[*pairs] = (units.T @ units)[*pairs] / (2.0 * c) + sd * rng.normal(size=len(pair_places))
+            gamma[*pairs] = (units.T @ units)[*pairs] / (2.0 * c) + sd * rng.normal(size=len(pair_positions))
             new_units = _draw_units(units, alpha + X @ beta, gamma + gamma.T, rng)
             if sweep >= warmup:
                 draw = out[sweep - warmup]
-                draw[field_places], draw[cross_places], draw[pair_places] = alpha, beta, gamma[*pairs]
+                draw[field_positions], draw[cross_positions], draw[pair_positions] = alpha, beta, gamma[*pairs]
                 flips += (new_units != units).mean() / draws
                 aligned += np.abs(new_units.mean(axis=0)).mean() / draws
             units = new_units
@@ -131,7 +134,7 @@ def hidden_draws(
     return HiddenDraws(out, float(flips), float(aligned))
 
 
-def _unit_places(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the positions of the hidden units' coefficients in the widened layout of m visible predictors.
 
     The elements are the positions of the fields (hidden,), of the couplings to contrasts of predictors (D, hidden) and
@@ -150,6 +153,7 @@ def _draw_units(units: np.ndarray, field: np.ndarray, gamma: np.ndarray, rng: np
 
     `field` (n, hidden) is the effect of the predictors on the units, `gamma` (hidden, hidden) couples the units.
     """
+    # a logistic number is below the log odds of +1 with the probability of +1
     new_units, noise = units.copy(), rng.logistic(size=field.shape)
     for k in range(len(gamma)):
         new_units[:, k] = np.where(noise[:, k] < 2.0 * (field[:, k] + new_units @ gamma[:, k]), 1.0, -1.0)

@@ -1,7 +1,8 @@
-"""Posterior of one group's d coefficients: log density, mode, and chains of draws.
+"""Posterior of one group's d coefficients, its fields and couplings: log density, mode, and chains of draws.
 
 Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1 contrasts. A point of a
-chain is phi, under a horseshoe prior followed by the log scales of the groups of coefficients and two global ones.
+chain, of length `size`, is phi; under a horseshoe prior the log scales of the groups of coefficients and two global log
+scales, of fields and of couplings, follow. NUTS is the no-U-turn sampler.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class Problem:
     tau : float
         Standard deviation of the normal prior, or of the slab of the horseshoe prior.
     horseshoe : bool
+        Whether the prior is the horseshoe, else normal.
     pseudo : bool
-        Whether the pseudo-likelihood takes the place of the likelihood, whose states are then not enumerated.
+        Whether the pseudo-likelihood takes the place of the likelihood.
     adjust : Adjustment or None
         Curvature adjustment of the pseudo-likelihood.
     enumerate : bool
@@ -80,34 +82,41 @@ class Problem:
     enumerate: bool = True
 
     def target(self) -> Target:
-        """Return a new log posterior density; it holds scratch arrays, so threads must not share one."""
+        """Return the log posterior density as a new kernel object, whose scratch arrays threads must not share."""
         layout, rows = self.layout, self.sample
         group, kind = coefficient_groups(layout)
-        codings = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)]
-        adjust = self.adjust
+        # of each predictor the matrix (L, L) with a row for each level: a one, then the level's contrasts
+        coding_matrices = [np.column_stack([np.ones(L), contrasts(L)]).ravel() for L in map(int, layout.n_levels)]
+        godambe = self.adjust
         return Target(
+            # the layout
             layout.n_levels,
             layout.start,
             np.ascontiguousarray(layout.pairs),
             layout.pair_start,
-            np.concatenate(codings),
+            np.concatenate(coding_matrices),
+            # the groups of coefficients under a horseshoe prior
             group,
             kind,
+            # the sufficient statistics
             rows.total,
             simplex_sums(rows, layout),
+            # the prior, and whether to make tables over all states
             float(self.tau),
             self.horseshoe,
             self.enumerate,
+            # the rows, with which the density uses the pseudo-likelihood
             codes=np.ascontiguousarray(rows.codes, dtype=np.int32) if self.pseudo else None,
             weights=rows.weights if self.pseudo else None,
-            centre=None if adjust is None else adjust.centre,
-            adjust=None if adjust is None else adjust.matrix,
-            tilt=None if adjust is None else adjust.tilt,
+            # the curvature adjustment; the kernel's `adjust` is its matrix
+            centre=None if godambe is None else godambe.centre,
+            adjust=None if godambe is None else godambe.matrix,
+            tilt=None if godambe is None else godambe.tilt,
         )
 
 
 def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each coefficient (d,), and the kind of each group: fields (0) or couplings (1).
+    """Return the group of each coefficient (d,), and the kind (G,) of each of G groups: fields (0) or couplings (1).
 
     A group holds the fields of a predictor, or the couplings of a pair; predictors of one level have no group.
     """
@@ -118,7 +127,10 @@ def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products of two contrasts."""
+    """Return the sufficient statistics (d,): weighted sums over rows of contrasts and of products of two contrasts.
+
+    They are the sums of what the coefficients multiply, in the order of the layout.
+    """
     out = np.empty(layout.size)
     coded = [contrasts(int(L))[rows.codes[:, i]] for i, L in enumerate(layout.n_levels)]  # (n, L - 1) each
     for i, C in enumerate(coded):
@@ -143,22 +155,22 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
     mode = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
     hessian = n * _hessian(objective, mode)
-    values, vectors = eigen.eigenvectors(hessian.copy())
+    eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())
     prior_precision = 1.0 / problem.tau**2
-    if values[0] < 0.5 * prior_precision:  # can only come from rounding
-        hessian = (vectors * np.maximum(values, prior_precision)) @ vectors.T
+    if eigenvalues[0] < 0.5 * prior_precision:  # the prior adds its precision to all: less can only be rounding
+        hessian = (eigenvectors * np.maximum(eigenvalues, prior_precision)) @ eigenvectors.T
     return mode, hessian
 
 
 def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
-    """Return the Hessian (d, d) at `x` by central differences of the gradient."""
+    """Return the Hessian (d, d) at `x` by central differences of the gradient, which `objective` returns second."""
     step, H = 1e-4, np.empty((len(x), len(x)))
     for k in range(len(x)):
-        moved = x.copy()
-        moved[k] = x[k] + step
-        H[k] = objective(moved)[1]
-        moved[k] = x[k] - step
-        H[k] = (H[k] - objective(moved)[1]) / (2.0 * step)
+        shifted = x.copy()
+        shifted[k] = x[k] + step
+        H[k] = objective(shifted)[1]
+        shifted[k] = x[k] - step
+        H[k] = (H[k] - objective(shifted)[1]) / (2.0 * step)
     return 0.5 * (H + H.T)
 
 
@@ -166,18 +178,19 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     """Return the curvature adjustment of the pseudo-likelihood, from its mode `centre` (d,) and Hessian (d, d) there.
 
     The adjusted curvature is ``H K^-1 H``, where H is the Hessian and K the variance of the score, both including the
-    prior's precision; in no direction is it larger than H.
+    prior's precision; in no direction is it larger than H. With the Cholesky factor L of H, and V = ``L^-1 K L^-T``
+    whose eigenvalues are raised to 1 at least, the matrix is ``L^-T V^-1/2 L^T``.
     """
     layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
     h, J = to_matrix(layout, to_reference(layout, centre))
-    K, gradient = np.zeros_like(hessian), np.zeros(len(centre))
+    K, gradient = np.zeros_like(hessian), np.zeros(len(centre))  # sums over rows of score score' and of the score
     with serial_blas():
         for chunk in rows.blocks(CHUNK):
-            X = one_hot(chunk.codes, layout)
+            X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
             residual = X - conditionals(X, layout, h, J)[1]
             score = np.empty((chunk.n, layout.size))
             score[:, : layout.D] = residual
-            for i, j in layout.pairs:
+            for i, j in layout.pairs:  # a coupling is in the conditional distributions of both predictors
                 columns_i, columns_j = layout.columns([i]), layout.columns([j])
                 layout.table(score, int(i), int(j))[:] = (
                     residual[:, columns_i, None] * X[:, None, columns_j]
@@ -188,8 +201,8 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
             gradient += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
         whitened_variance = np.linalg.solve(L, np.linalg.solve(L, K + prior_precision).T)
-        values, vectors = eigen.eigenvectors(0.5 * (whitened_variance + whitened_variance.T))
-        root = (vectors / np.sqrt(np.maximum(values, 1.0))) @ vectors.T
+        eigenvalues, eigenvectors = eigen.eigenvectors(0.5 * (whitened_variance + whitened_variance.T))
+        root = (eigenvectors / np.sqrt(np.maximum(eigenvalues, 1.0))) @ eigenvectors.T
         matrix = np.linalg.solve(L.T, root @ L.T)
     return Adjustment(centre, matrix, gradient - matrix.T @ gradient)
 
@@ -201,7 +214,7 @@ class Chain:
     Attributes
     ----------
     draws : ndarray, shape (draws, d)
-        Coefficients in simplex coding.
+        Draws of the coefficients in simplex coding.
     accepted : float
         Mean probability of acceptance.
     diverged : int
@@ -226,21 +239,21 @@ def draw_chains(
 ) -> list[Chain]:
     """Draw from the posterior by independent chains.
 
-    The normal approximation with mean `centre` (d,) and precision `hessian` (d, d) starts and whitens the chains.
-    `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is (chains, warmup, draws). `sweeps` are the Gibbs sweeps from
-    the data by which the exchange algorithm draws rows; 0 for exact draws. `progress` is called with shares of the work
-    of all chains, which sum to one.
+    Chains start at draws from the normal approximation with mean `centre` (d,) and precision `hessian` (d, d), whose
+    covariance is also their metric or that of their proposals. `sampler` is ``"nuts"`` or ``"exchange"``, `counts` is
+    (chains, warmup, draws). `sweeps` are the Gibbs sweeps from the data by which the exchange algorithm draws rows; 0
+    for exact draws. `progress` is called with shares of the work of all chains, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
         root = _inverse_root(hessian)
-    run = _nuts_chain if sampler == "nuts" else _exchange_chain
+    run_chain = _nuts_chain if sampler == "nuts" else _exchange_chain
     report_share = None if progress is None else lambda share: progress(share / n_chains)
     tasks = [
         (problem, centre, root, hessian, warmup, draws, chain_rng, sweeps, report_share)
         for chain_rng in rng.spawn(n_chains)
     ]
-    return run_tasks(run, tasks, min(workers, n_chains), shared=True)
+    return run_tasks(run_chain, tasks, min(workers, n_chains), shared=True)
 
 
 def _inverse_root(hessian: np.ndarray) -> np.ndarray:
@@ -248,15 +261,16 @@ def _inverse_root(hessian: np.ndarray) -> np.ndarray:
     try:
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(hessian)))
     except np.linalg.LinAlgError:  # weights of 1e9 beside a prior of 1: rounding makes the inverse indefinite
-        values, vectors = eigen.eigenvectors(hessian.copy())
-        triangle = np.asarray(np.linalg.qr((vectors / np.sqrt(values)).T, mode="r")).T
+        eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())
+        # R of QR is a Cholesky factor up to the signs of its rows
+        triangle = np.asarray(np.linalg.qr((eigenvectors / np.sqrt(eigenvalues)).T, mode="r")).T
         return np.ascontiguousarray(triangle * np.sign(np.diag(triangle)))
 
 
 def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the first point: phi from the normal approximation, scales of the horseshoe near the sizes of phi.
 
-    `root` (d, d) is the lower Cholesky factor of the covariance.
+    `centre` (d,) is the mean of the approximation, `root` (d, d) the lower Cholesky factor of its covariance.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
@@ -264,17 +278,20 @@ def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.rando
     group, _ = coefficient_groups(problem.layout)
     mean_square = np.bincount(group, phi**2) / np.bincount(group)
     log_scales = 0.5 * np.log(mean_square + 1e-4) + 0.1 * rng.normal(size=len(mean_square))
-    return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])
+    return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])  # the log global scales are near -1
 
 
 def _windows(warmup: int) -> list[int]:
-    """Return the numbers of transitions of the windows of a warm-up."""
+    """Return the numbers of transitions of the windows that a warm-up of `warmup` transitions is cut into."""
     ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
-    return [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    return [end - first for first, end in zip(ends, ends[1:], strict=False)]
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards a small multiple of I."""
+    """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards 0.001 I.
+
+    That has the weight of 5 points.
+    """
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
     covariance.flat[:: len(covariance) + 1] += 1e-3 * 5.0 / (n + 5.0)
@@ -282,9 +299,10 @@ def _metric(points: np.ndarray) -> np.ndarray:
 
 
 def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
-    """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``; `hessian` and `sweeps` are not used.
+    """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``.
 
-    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead.
+    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `progress` is called with
+    shares of the chain. `hessian` and `sweeps` are not used: the arguments are those of `_exchange_chain`.
     """
     target, stop = problem.target(), stop_flag()
     x, d = _start(problem, centre, root, rng), problem.layout.size
@@ -302,36 +320,46 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
     for window, length in enumerate(windows):
         points = np.empty((length, target.size))
         target.nuts(centre, root, x, tuner, acceptance, stream, stop, points)
+        # not from the first window, nor in the last one, and only from enough points for a covariance
         if 0 < window < len(windows) - 1 and length > 2 * target.size:
             root, centre = _metric(points), points.mean(axis=0)
             tuner = _tuner(START_STEP)
         if progress is not None:
             progress(length / (warmup + draws))
-    tuner[0], tuner[5] = tuner[1], 0.0  # the average step, and no divergent transitions yet
+    tuner[0], tuner[5] = tuner[1], 0.0  # from now on the average step; divergent transitions are counted anew
     points = np.empty((draws, target.size))
-    accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)
+    accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)  # 0: the step is tuned no more
     if progress is not None:
         progress(draws / (warmup + draws))
     return Chain(target.coefficients(points), accepted, int(tuner[5]))
 
 
 def _tuner(step: float) -> np.ndarray:
-    """Return the state of dual averaging: ln step, its average, error, transitions, anchor, divergent transitions."""
+    """Return the state of the kernel's dual averaging, which tunes steps, before any transition.
+
+    Its numbers are: ln step, its average, error, transitions, the value that ln step is drawn to, and the number of
+    divergent transitions.
+    """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
 
 def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
-    """Run a chain of the exchange algorithm, whose proposals are normal with the inverse of `hessian` as covariance."""
+    """Run a chain of the exchange algorithm, whose proposals are normal with the inverse of `hessian` as covariance.
+
+    Arguments are as in `draw_chains` and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else
+    exactly from a table of all states.
+    """
     target, stop, rows = replace(problem, enumerate=not sweeps).target(), stop_flag(), problem.sample
     x, d = _start(problem, centre, root, rng), problem.layout.size
-    stream = rng.integers(1, 2**63, 4, dtype=np.uint64)
+    stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
     data = np.zeros((0, problem.layout.m), dtype=np.int32)
     if sweeps:
         data = np.repeat(np.ascontiguousarray(rows.codes, dtype=np.int32), rows.weights.astype(int), axis=0)
-    information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)
+    information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)  # without the precision of the prior
     n_proposals = SWEEP_PROPOSALS if sweeps else max(int(EXACT_PROPOSALS * d), 10)
     tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])  # ln of the proposals' scale, proposals so far
     points = np.empty((warmup, target.size))
+    # the warm-up tunes the scale of the proposals, hence True; the draws below do not
     target.exchange(information, x, tuner, True, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(warmup / (warmup + draws))
@@ -339,4 +367,4 @@ def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws:
     accepted = target.exchange(information, x, tuner, False, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
-    return Chain(np.ascontiguousarray(points[:, :d]), accepted, 0)
+    return Chain(np.ascontiguousarray(points[:, :d]), accepted, diverged=0)

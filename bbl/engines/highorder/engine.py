@@ -1,8 +1,9 @@
 """Engine `HighOrder`: sparse high-order Boltzmann machines.
 
-A term is a set of predictors that interact. The regressions of single predictors on products of the others choose the
-terms; then all parameters are fitted together. Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order
-Boltzmann Machines, AISTATS, section 3.
+A term is a set of predictors that interact; its order is their number. The regressions of single predictors on products
+of the others choose the terms; then all parameters are fitted together. A layout says where each of `size` parameters
+is in a vector: first D fields, one for each non-reference level, then the table of each term. Min, Ning, Cheng,
+Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bbl.sparse.choice import choose
 from bbl.sparse.orders import SCREENS
 from bbl.sparse.products import Problem, contrasts
 from bbl.sparse.refit import refit
-from bbl.sparse.stepwise import choose_stepwise, close
+from bbl.sparse.stepwise import add_subterms, choose_stepwise
 from bbl.sparse.tables import reference_tables, zero_sum_table
 
 __all__ = ["HighOrder"]
@@ -101,7 +102,7 @@ class HighOrder(Engine):
     3       1    1
     """
 
-    order: int = 3  # type: ignore[misc]  # of its terms, and so of this very engine
+    order: int = 3  # type: ignore[misc]  # the option of the user, and what `Engine.order` declares
     lambda_: str | float | tuple[float, ...] = "ebic"
     combine: str = "or"
     refit: str = "pseudo"
@@ -112,7 +113,7 @@ class HighOrder(Engine):
     name = "shbm"
     tuned = Tuned(
         "lambda_", "lambda", r"$\lambda$", r"Penalty $\lambda$",
-        tuple(10.0 ** np.arange(0.5, 3.01, 0.25)), "larger", logarithmic=True, rules=RULES,
+        tuple(10.0 ** np.arange(0.5, 3.01, 0.25)), simpler="larger", logarithmic=True, rules=RULES,
     )  # fmt: skip
     log_z = "half"
     samples = True
@@ -169,7 +170,7 @@ class HighOrder(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Choose the terms of one group and fit them, at each penalty of `values`."""
+        """Choose the terms of one group and fit them, at each penalty of `values`; None for the engine's own."""
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
         rng = np.random.default_rng(0) if rng is None else rng
         report_share = None if progress is None else (lambda share: progress(share / len(engines)))
@@ -178,23 +179,27 @@ class HighOrder(Engine):
     def _fit(
         self, sample: Sample, layout: Layout, workers: int, rng: np.random.Generator, progress: Callable | None
     ) -> EngineFit:
-        """Fit one group; predictors that are constant in the group take no part in regressions and joint fit."""
+        """Fit one group; predictors that are constant in the group take no part in regressions and joint fit.
+
+        `progress` is called with shares of the work. The joint fit starts from the weights of the regressions or, if it
+        samples or is of mean field, from independent predictors.
+        """
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
         varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
         n_levels = layout.n_levels[varying]
-        rngs = rng.spawn(len(varying) + 1)
+        rngs = rng.spawn(len(varying) + 1)  # one for each regression, and one for the joint fit
         tasks = [(varying_sample, n_levels, i, self, task_rng) for i, task_rng in enumerate(rngs[:-1])]
-        step = None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
-        regressions = run_tasks(_regress, tasks, workers, step)
+        report_regression = None if progress is None else (lambda: progress(REGRESSIONS_SHARE / len(tasks)))
+        regressions = run_tasks(_regress, tasks, workers, report_regression)
         terms, votes = _merge_terms([regression.terms for regression in regressions], 2 if self.combine == "and" else 1)
         varying_layout = Layout(n_levels, terms)
         site_weights = _site_weights(varying_layout, regressions)
         start = _largest_magnitude(site_weights)
         start[: varying_layout.D] = np.concatenate([regression.field for regression in regressions] or [np.empty(0)])
-        fitted = Fitted(start, float("nan"), 0.0, 0, True)
+        fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)  # without a joint fit
         if self.combine != "max" and varying_layout.D:
             if self.refit not in ("pseudo", "exact"):
-                start = _independent(varying_sample, varying_layout)
+                start = _independent_start(varying_sample, varying_layout)
             ridge = RIDGE / varying_sample.total if self.ridge is None else self.ridge
             options = self.refit, ridge, self.tolerance
             fitted = fit_jointly(varying_layout, varying_sample, *options, start, rngs[-1])
@@ -212,22 +217,33 @@ class HighOrder(Engine):
         votes: dict[Term, int],
         site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return the fit of the `varying` predictors as one of all predictors; constant ones get log-ratio fields."""
+        """Return the fit of the `varying` predictors (their numbers) as one of all; constant ones get log-ratio fields.
+
+        `fitted`, the `votes` of terms, and `site_weights` (order, size), as `_site_weights` returns them, are of the
+        varying predictors alone. The fit stores the last two, with a vote at each parameter of a term, for all.
+        """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
-        theta, counts = np.zeros(full_layout.size), np.zeros(full_layout.size)
+        theta, full_votes = np.zeros(full_layout.size), np.zeros(full_layout.size)
         theta[: full_layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
         columns = full_layout.columns(varying)
         theta[columns], theta[full_layout.D :] = fitted.theta[:D], fitted.theta[D:]
         full_weights = np.full((len(site_weights), full_layout.size), np.nan)
         full_weights[:, columns], full_weights[:, full_layout.D :] = site_weights[:, :D], site_weights[:, D:]
         for term, count in votes.items():
-            full_layout.table(counts, *varying[list(term)])[...] = count
+            full_layout.table(full_votes, *varying[list(term)])[...] = count
         notes: tuple[Note, ...] = ()
         if not fitted.converged:
             detail = f"gradient norm {fitted.norm:.2g} after {fitted.n_iter} iterations"
             remedy = "raise ridge" if self.refit in ("pseudo", "exact") else "raise ridge, or take refit='pseudo'"
-            notes = (Note(-1, -1, f"did not converge (refit={self.refit!r} of all predictors); {remedy}", detail),)
+            notes = (
+                Note(
+                    predictor=-1,
+                    level=-1,
+                    what=f"did not converge (refit={self.refit!r} of all predictors); {remedy}",
+                    detail=detail,
+                ),
+            )
         return EngineFit(
             theta,
             fitted.value,
@@ -236,7 +252,7 @@ class HighOrder(Engine):
             converged=np.full(layout.m, fitted.converged),
             notes=notes,
             layout=full_layout,
-            state={"votes": counts, "nodes": full_weights},
+            state={"votes": full_votes, "nodes": full_weights},
         )
 
 
@@ -248,8 +264,10 @@ class Regression(NamedTuple):
     terms : list of tuple of int
         Terms of i, with all sub-terms.
     field : ndarray, shape (L - 1,)
+        Fields of the non-reference levels of i.
     tables : dict of ndarray
-        By the other predictors of a term: coefficients of non-reference levels, those of i along the last axis.
+        For each term, by its predictors other than i: coefficients of non-reference levels, those of i along the last
+        axis.
     """
 
     terms: list[Term]
@@ -258,9 +276,13 @@ class Regression(NamedTuple):
 
 
 def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rng: np.random.Generator) -> Regression:
-    """Regress predictor `i` on products of the others, with the options of `engine`."""
+    """Regress predictor `i` on products of the others, with the options of `engine`.
+
+    `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m - 1 others, in their
+    order, and the classes are the K levels of i that occur.
+    """
     others = np.delete(np.arange(len(n_levels)), i)
-    occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)  # only these K levels are regressed
+    occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
     K, levels = len(occurring_levels), [int(n_levels[j]) for j in others]
     lambda_ = engine.lambda_ if not isinstance(engine.lambda_, float) else (engine.lambda_,) * (engine.order - 1)
     problem = Problem.make(np.ascontiguousarray(sample.codes[:, others]), levels, y.ravel(), K, sample.weights)
@@ -276,41 +298,44 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     )
     weights, intercept = chosen.weights, chosen.intercept
     if engine.lambda_ == "ebic":
+        # the terms of the last stage, with products of all orders, at each penalty of the path
         candidates = {term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights}
         selected = choose_stepwise(problem, order, candidates, engine.screen)
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
         weights, intercept = refit(problem, start, intercept)[:2]
+    # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of the levels of i
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
     tables, level_contrasts = {}, contrasts(K).T
     for term, table in reference_tables(zero_sum_tables).items():
-        score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts
+        score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts  # the last axis: levels that occur
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
         log_odds[..., occurring_levels] = score - score[..., :1]
         log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
+        # without the reference levels along all axes
         tables[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
-    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in close(weights)]
+    terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in add_subterms(weights)]
     return Regression(terms, tables.pop(()), tables)
 
 
 def _merge_terms(chosen: Sequence[list[Term]], min_votes: int) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of each.
+    """Return the terms of at least `min_votes` regressions, with their sub-terms, and the votes of these.
 
-    `chosen` holds the terms of each regression; the votes of a term are the regressions that have it.
+    `chosen` holds the terms of each regression; the votes of a term are the number of regressions that have it.
     """
     votes: dict[Term, int] = {}
     for terms in chosen:
         for term in terms:
             votes[term] = votes.get(term, 0) + 1
     elected = [term for term, count in votes.items() if count >= min_votes]
-    closed = {sub for term in elected for k in range(2, len(term) + 1) for sub in combinations(term, k)}
-    return sorted(closed), {term: count for term, count in votes.items() if term in closed}
+    closure = {sub for term in elected for k in range(2, len(term) + 1) for sub in combinations(term, k)}
+    return sorted(closure), {term: count for term, count in votes.items() if term in closure}
 
 
 def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
-    """Return the parameters by the regressions of the first, second, ... predictor of their terms, (order, size).
+    """Return the estimates of all parameters by single regressions, shape (order, size).
 
-    Entries are nan where that regression does not have the term.
+    Row k holds those by the regression of the k-th predictor of the parameter's term; nan where it lacks the term.
     """
     out = np.full((max(layout.order, 2), layout.size), np.nan)
     for terms in layout.terms:
@@ -328,7 +353,7 @@ def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
     return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
 
-def _independent(sample: Sample, layout: Layout) -> np.ndarray:
+def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
     """Return the parameters (size,) of independent predictors: fields ``ln f`` with a prior count of 1, no terms."""
     theta = np.zeros(layout.size)
     theta[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])

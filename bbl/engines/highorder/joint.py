@@ -2,7 +2,8 @@
 
 Pseudo-likelihood and exact likelihood are convex, and solved by Newton's method; contrastive divergence, its persistent
 variant and damped mean field follow a gradient whose model moments are estimated (Min et al. 2014, section 3.3). The
-moments are the means of the monomials, the products of indicators that the parameters multiply.
+moments are the means of the monomials, the products of indicators that the parameters multiply. A row has D indicators,
+one for each non-reference level of each predictor; they are the columns of X (n, D).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RATE = 0.1  # first step length of the gradient methods, in units of a monomial'
 DECAY_STEPS = 200.0  # steps after which the step length has halved
 MIN_VARIANCE = 0.02  # least variance of a monomial by which steps are scaled
 EVALUATE_EVERY = 5  # mean-field steps between evaluations of the pseudo-likelihood
-CHAINS = 512  # Gibbs chains
+CHAINS = 512  # Gibbs chains that estimate moments
 SWEEPS = 3  # sweeps of the chains, or mean-field updates, for a step
 DAMPING = 0.8  # share of the new means in a damped mean-field update
 SETTLED = 0.02  # largest mean gradient of a converged sampled fit, in standard deviations of a monomial
@@ -73,17 +74,22 @@ class Objective(Protocol):
 
 
 class PseudoObjective:
-    """`Objective`: minus the mean log pseudo-likelihood of rows plus a ridge penalty."""
+    """`Objective`: minus the mean log pseudo-likelihood of rows plus a ridge penalty.
+
+    `ridge` is the penalty per observation of terms; `P` (n, D) holds the conditional probabilities of all levels at the
+    last point of evaluation.
+    """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
         check_memory(32.0 * sample.n * layout.D, f"A joint fit of {sample.n} rows", "Use fewer rows or predictors.")
         self.layout, self.ridge, self.monomials = layout, _ridges(layout, ridge), Monomials(layout)
         self.X, self.weights = one_hot(sample.codes, layout), sample.weights / sample.total
-        # first column and number of columns of each predictor in X (n, D)
-        self.first = layout.start[:-1][layout.n_levels > 1]
-        self.width = layout.n_levels[layout.n_levels > 1] - 1
+        # first column and number of columns in X of each predictor that has any
+        self.first_column = layout.start[:-1][layout.n_levels > 1]
+        self.n_columns = layout.n_levels[layout.n_levels > 1] - 1
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return value and gradient (size,) at `theta` (size,)."""
         field = self.monomials.fields(theta, self.X)
         log_norm, self.P = normalised(field, self.layout)
         value = self.weights @ (log_norm.sum(axis=1) - (self.X * field).sum(axis=1))
@@ -93,8 +99,9 @@ class PseudoObjective:
     def curve(self, v: np.ndarray) -> np.ndarray:
         """Return the Hessian at the last point times `v` (size,)."""
         field = self.monomials.fields(v, self.X)
-        mean = np.add.reduceat(self.P * field, self.first, axis=1)
-        G = self.P * (field - np.repeat(mean, self.width, axis=1)) * self.weights[:, None]
+        # change of the probabilities as the parameters change by v: the fields less their mean over each predictor
+        mean_field = np.add.reduceat(self.P * field, self.first_column, axis=1)
+        G = self.P * (field - np.repeat(mean_field, self.n_columns, axis=1)) * self.weights[:, None]
         return self.monomials.adjoint(self.X, G) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
@@ -105,7 +112,8 @@ class PseudoObjective:
 class ExactObjective:
     """`Objective`: minus the mean log-likelihood plus a ridge penalty, by enumeration of all states.
 
-    `means` (size,) are those of the monomials over the rows.
+    `means` (size,) are those of the monomials over the rows; `moments` (size,) those over the states with probabilities
+    `p`, at the last point of evaluation.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
@@ -120,6 +128,7 @@ class ExactObjective:
         self.X = one_hot(state_codes(np.arange(states), layout.n_levels), layout)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return value and gradient (size,) at `theta` (size,)."""
         energy = self.monomials.energies(theta, self.X)
         largest = energy.max()
         p = np.exp(energy - largest)
@@ -144,32 +153,37 @@ def _ridges(layout: Layout, ridge: float) -> np.ndarray:
 
 
 def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: int = MAX_NEWTON_STEPS) -> Fitted:
-    """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step halving."""
+    """Return the minimum from `theta` (size,) by Newton's method, with conjugate gradients and step halving.
+
+    `tolerance` is the norm of the gradient at which it ends. If no step lowers the objective any more, or after `itmax`
+    steps, a norm of up to 100 times the tolerance counts as converged.
+    """
     value, gradient = objective(theta)
     for step_number in range(itmax):
         norm = float(np.linalg.norm(gradient))
         if norm <= tolerance:
-            return Fitted(theta, -value, norm, step_number, True)
+            return Fitted(theta, -value, norm, step_number, converged=True)
+        # an inexact Newton step, ever more accurate as the norm falls
         direction = _solve_newton(objective, -gradient, min(0.1, math.sqrt(norm)))
         slope, step = float(gradient @ direction), 1.0
         while step > 1e-10:
-            new = theta + step * direction
-            new_value, new_gradient = objective(new)
+            new_theta = theta + step * direction
+            new_value, new_gradient = objective(new_theta)
             if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):
                 break
             step *= 0.5
-        else:
+        else:  # no step lowers the objective: evaluate it again at the last point
             value, gradient = objective(theta)
             break
-        theta, value, gradient = new, new_value, new_gradient
+        theta, value, gradient = new_theta, new_value, new_gradient
     norm = float(np.linalg.norm(gradient))
     return Fitted(theta, -value, norm, itmax, norm <= 100.0 * tolerance)
 
 
 def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:
-    """Return the solution of ``Hessian @ x = right`` (size,) by preconditioned conjugate gradients.
+    """Return the solution (size,) of ``Hessian @ x = right`` by preconditioned conjugate gradients.
 
-    These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of `right`.
+    These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of `right` (size,).
     """
     preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)
     out, residual = np.zeros_like(right), right.copy()
@@ -177,12 +191,12 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
     direction, squared_norm = scaled, float(residual @ scaled)
     target = accuracy**2 * squared_norm
     for _ in range(MAX_CG_STEPS):
-        image = objective.curve(direction)
-        curvature = float(direction @ image)
+        hessian_direction = objective.curve(direction)
+        curvature = float(direction @ hessian_direction)
         if curvature <= 0.0:  # flat to rounding
             break
         step = squared_norm / curvature
-        out, residual = out + step * direction, residual - step * image
+        out, residual = out + step * direction, residual - step * hessian_direction
         scaled = preconditioner * residual
         new_squared_norm = float(residual @ scaled)
         if new_squared_norm <= target:
@@ -204,7 +218,7 @@ def fit_jointly(
     """Fit all parameters to complete rows by `method`, one of `REFITS`, starting from `theta` (layout.size,).
 
     `ridge` is the L2 penalty per observation of all terms; that of fields is at most 1e-6. `tolerance` is the norm of
-    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd".
+    the gradient at which "pseudo" and "exact" end; `rng` serves "pcd" and "cd". `progress` is not used.
     """
     with serial_blas():
         if method == "pseudo":
@@ -231,40 +245,42 @@ def _ascend(
     shorter with time. With sampled moments the result is the average over the second half of the steps (Polyak &
     Juditsky 1992); its norm is the largest component of the mean gradient of that half, in standard deviations of the
     monomials. The mean-field gradient need not vanish anywhere: the result are the parameters of largest
-    pseudo-likelihood on the way, and the fit has converged if these are not the last ones.
+    pseudo-likelihood on the way, and the fit has converged if these are not the last ones. `method` is "pcd", "cd" or
+    "mf"; the fit starts from `theta` (size,).
     """
     monomials = Monomials(layout)
     scale, ridges = np.maximum(means * (1.0 - means), MIN_VARIANCE), _ridges(layout, ridge)
     if method == "mf":
-        moments, pseudo = _mean_field(layout, monomials, sample), PseudoObjective(layout, sample, ridge)
+        moments, pseudo = _mean_field_moments(layout, monomials, sample), PseudoObjective(layout, sample, ridge)
     else:
-        moments, pseudo = _chains(layout, monomials, sample, theta, method, rng), None
+        moments, pseudo = _chain_moments(layout, monomials, sample, theta, method, rng), None
     # the averaged or best parameters, the step and the objective of the best ones, the mean gradient
-    result, best_step, best, mean_gradient = theta, 0, math.inf, np.zeros(len(theta))
+    result, best_step, best_value, mean_gradient = theta, 0, math.inf, np.zeros(len(theta))
     for step in range(STEPS):
         gradient = means - moments(theta) - ridges * theta
         theta = theta + RATE / (1.0 + step / DECAY_STEPS) * gradient / scale
         if pseudo is None and 2 * step >= STEPS:
-            share = 1.0 / (step - (STEPS - 1) // 2)
+            share = 1.0 / (step - (STEPS - 1) // 2)  # of this step in the average so far
             result = result + (theta - result) * share
             mean_gradient = mean_gradient + (gradient - mean_gradient) * share
-        elif pseudo is not None and step % EVALUATE_EVERY == 0 and (value := pseudo(theta)[0]) < best:
-            best, result, best_step = value, theta, step
+        elif pseudo is not None and step % EVALUATE_EVERY == 0 and (value := pseudo(theta)[0]) < best_value:
+            best_value, result, best_step = value, theta, step
     if pseudo is not None:
-        return Fitted(result, -best, float(np.linalg.norm(gradient)), STEPS, best_step + EVALUATE_EVERY < STEPS)
+        return Fitted(result, -best_value, float(np.linalg.norm(gradient)), STEPS, best_step + EVALUATE_EVERY < STEPS)
     norm = float(np.abs(mean_gradient / np.sqrt(scale)).max(initial=0.0))
     return Fitted(result, float("nan"), norm, STEPS, norm <= SETTLED)
 
 
-def _mean_field(layout: Layout, monomials: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
+def _mean_field_moments(layout: Layout, monomials: Monomials, sample: Sample) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function from parameters to moments (size,) by damped mean field.
 
-    The means r of the levels start at each row and are updated by ``r <- .2 r + .8 P(x | r)``. The mean of a monomial
-    is approximated by the product of means.
+    The means r (n, D) of the levels start at each row and are updated by ``r <- .2 r + .8 P(x | r)``. The mean of a
+    monomial is approximated by the product of means.
     """
     X, share = one_hot(sample.codes, layout), sample.weights / sample.total
 
     def moments(theta: np.ndarray) -> np.ndarray:
+        """Return the moments (size,) at `theta` (size,)."""
         r = X
         for _ in range(SWEEPS):
             r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)
@@ -273,15 +289,20 @@ def _mean_field(layout: Layout, monomials: Monomials, sample: Sample) -> Callabl
     return moments
 
 
-def _chains(
+def _chain_moments(
     layout: Layout, monomials: Monomials, sample: Sample, theta: np.ndarray, method: str, rng: np.random.Generator
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from parameters to moments (size,) by Gibbs chains, which for "cd" restart from random rows."""
+    """Return a function from parameters to moments (size,), the means of monomials over Gibbs chains.
+
+    Chains start at random, and go on from call to call; with `method` "cd" they restart from random rows at each call.
+    `theta` (size,) are parameters of the model, which the first call replaces.
+    """
     h, J, higher_terms = split(layout, theta)
     chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total
 
     def moments(theta: np.ndarray) -> np.ndarray:
+        """Return the moments (size,) at `theta` (size,)."""
         h, J, higher_terms = split(layout, theta)
         chains.update(h, J, None if higher_terms is None else higher_terms.values)
         if method == "cd":

@@ -1,7 +1,7 @@
 """Monomials of a model with terms of any order, and sums of them over rows.
 
-A term is a set of k interacting predictors. Each of its parameters multiplies a monomial, a product of indicators of k
-non-reference levels. Indicators are columns of X (n, D).
+A term is a set of k interacting predictors, its order is k. Each of its parameters multiplies a monomial, a product of
+indicators of k non-reference levels; a field multiplies a single indicator. Indicators are columns of X (n, D).
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ class Monomials:
 
     Methods take indicators X (n, D) of rows, or means of indicators.
 
+    Attributes
+    ----------
+    orders : list of tuples
+        For each order k from 2 on with T > 0 parameters: their positions (T,), the columns of their indicators (k, T),
+        and for each of the k factors the sparse matrix (T, D) that adds a parameter's value to the column of the
+        factor.
+
     Examples
     --------
     >>> products = Monomials(Layout([2, 2]))
@@ -41,7 +48,6 @@ class Monomials:
         self.D, self.size = layout.D, layout.size
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
-        # of each order k: T parameters, the columns of their indicators (k, T), a matrix (T, D) for each of k columns
         self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
         for k in range(2, layout.order + 1):
             positions = np.flatnonzero(order == k)
@@ -52,11 +58,11 @@ class Monomials:
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
-        """Return slices of n rows, such that the monomials of a slice fit into `CELLS`."""
-        return (slice(lo, lo + self._rows) for lo in range(0, n, self._rows))
+        """Return slices of n rows, such that the monomials of a slice and one order are at most `CELLS`."""
+        return (slice(first, first + self._rows) for first in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted sum over rows of every monomial, shape (size,); `weights`: (n,)."""
+        """Return the sum (size,) of every monomial over rows with `weights` (n,)."""
         out = np.zeros(self.size)
         out[: self.D] = weights @ X
         for rows in self._chunks(len(X)):
@@ -75,7 +81,10 @@ class Monomials:
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """Return the field (n, D) of each level: the derivative of the row's energy by the level's indicator."""
+        """Return the field (n, D) of each level in each row: the derivative of the energy by the level's indicator.
+
+        `theta` (size,) are the parameters, `X` (n, D) the indicators.
+        """
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
             chunk = X[rows]
@@ -86,7 +95,10 @@ class Monomials:
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
-        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n, D)."""
+        """Return ``sum_r sum_c G[r, c] d fields[r, c] / d theta``, shape (size,), for weights G (n, D).
+
+        With the derivatives G of a loss by the `fields` at `X`, it is the gradient of the loss by theta.
+        """
         out = np.zeros(self.size)
         out[: self.D] = G.sum(axis=0)
         for rows in self._chunks(len(X)):
@@ -99,7 +111,7 @@ class Monomials:
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the products (n, T) of the columns of X that each of T columns of `columns` (k, T) lists."""
+    """Return T products (n, T) of k columns of X (n, D) each, whose numbers `columns` (k, T) holds."""
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]
@@ -107,7 +119,7 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``."""
+    """Return the sparse matrix (T, D) with a one in row t at ``columns[t]``; `columns` has shape (T,)."""
     from scipy.sparse import csr_array
 
     T = len(columns)

@@ -20,11 +20,11 @@ class Component(NamedTuple):
     Attributes
     ----------
     predictors : ndarray of intp, shape (c,)
-        Rising.
+        Numbers of these predictors in the whole model, rising.
     layout : Layout
-        Of these predictors alone.
+        Layout of these c predictors alone.
     positions : ndarray of intp, shape (layout.size,)
-        Where its parameters are in the vector of the whole model.
+        Positions of its parameters in the parameter vector of the whole model.
     """
 
     predictors: np.ndarray
@@ -32,7 +32,7 @@ class Component(NamedTuple):
     positions: np.ndarray
 
     def columns(self, rows: Sample) -> Sample:
-        """Return the codes of these predictors, without a response."""
+        """Return the rows with the codes of these predictors alone, without a response."""
         missing = None if rows.missing is None else rows.missing[:, self.predictors]
         if missing is not None and not missing.any():
             missing = None
@@ -46,21 +46,21 @@ def components(layout: Layout) -> list[Component]:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    n, label = connected_components(csr_matrix(layout.joined), directed=False)
-    if n == 1:
+    n_components, label = connected_components(csr_matrix(layout.joined), directed=False)
+    if n_components == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
-    scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n)]
+    scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n_components)]
     for scope in layout.scopes:
         scopes[label[scope[0]]].append(scope)
-    flat, out = np.arange(layout.size), []
-    for k in range(n):
+    flat_positions, found_components = np.arange(layout.size), []
+    for k in range(n_components):
         predictors = np.flatnonzero(label == k)
-        number = {int(i): at for at, i in enumerate(predictors)}
+        number = {int(i): new for new, i in enumerate(predictors)}  # of a predictor within the component
         terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
-        positions = [layout.table(flat, *scope).ravel() for scope in scopes[k]]
-        support = layout.support
+        positions = [layout.table(flat_positions, *scope).ravel() for scope in scopes[k]]
+        support = layout.support  # structural zeros, whose predictors are all in one component
         if support is not None:
             support = support.renumbered(number) if label[support.scope[0]] == k else None
         sublayout = Layout(layout.n_levels[predictors], terms, support)
-        out.append(Component(predictors, sublayout, np.concatenate(positions)))
-    return out
+        found_components.append(Component(predictors, sublayout, np.concatenate(positions)))
+    return found_components

@@ -14,7 +14,7 @@ __all__ = ["add_parameters"]
 def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], energy: np.ndarray) -> bool:
     """Add the parameters that give the energies of a table, up to a constant, to `theta` in place.
 
-    A parameter is an alternating sum of energies: differences from the reference level along each axis.
+    A parameter is an alternating sum of energies: differences from the reference level (code 0) along each axis.
 
     Parameters
     ----------
@@ -23,13 +23,14 @@ def add_parameters(layout: Layout, theta: np.ndarray, scope: tuple[int, ...], en
     scope : tuple of int
         Predictors of the axes of the table, in any order.
     energy : ndarray, shape (L_i, L_j, ...)
+        Energy of each cell of the table.
 
     Returns
     -------
     bool
         Whether the model has all terms that this takes; if not, `theta` has only some of them added.
     """
-    for axis in range(len(scope)):
+    for axis in range(len(scope)):  # level 0 stays, other levels become differences from it
         reference = energy.take([0], axis)
         energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
     for order in range(1, len(scope) + 1):

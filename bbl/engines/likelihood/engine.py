@@ -154,12 +154,12 @@ class MaximumLikelihood(Engine):
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
-        """Return the penalty of each parameter."""
+        """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of couplings."""
         ridge = np.full(layout.size, self.lambdah)
-        orders = len(layout.terms)
-        by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * orders
-        for start, value in zip(layout.term_start, by_order, strict=False):
-            ridge[start[0] : start[-1]] = value
+        n_orders = len(layout.terms)
+        by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * n_orders
+        for table_starts, order_lambda in zip(layout.term_start, by_order, strict=False):
+            ridge[table_starts[0] : table_starts[-1]] = order_lambda
         return Penalty(ridge, self.prior_count)
 
     def path(
@@ -170,15 +170,16 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Fit one group at each penalty of `values`."""
+        """Fit one group at each penalty of `values`, from the parameters `start` (layout.size,) if they are given."""
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
         penalties = [self.penalty(layout, value) for value in grid]
         return [self._finish(sample, layout, solver.fit(sample, p, start), p.ridge) for p in penalties]
 
     def _finish(self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray) -> EngineFit:
+        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the penalties."""
         notes: tuple[Note, ...] = ()
-        absent = np.zeros(layout.size, dtype=bool)
+        absent = np.zeros(layout.size, dtype=bool)  # parameters of levels without rows, which notes report
         if not self.prior_count and not self.lambdah:
             counts = level_counts(sample, layout.n_levels)
             notes = absent_levels(counts, "give lambdah or prior_count > 0")
@@ -187,13 +188,14 @@ class MaximumLikelihood(Engine):
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
             remedy = "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
-            notes += (Note(-1, -1, NOT_CONVERGED + remedy, detail),)
+            notes += (Note(predictor=-1, level=-1, what=NOT_CONVERGED + remedy, detail=detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
-            known = determined_by_states(layout)
-            # what no row could determine is told only if states have no probability and nothing else says so
-            if (without_optimum & known).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
-                without_optimum &= known
+            could_be_determined = determined_by_states(layout)
+            # parameters that no rows could determine are reported only if nothing else tells that the fit is a limit,
+            # in which states that can occur have no probability
+            if (without_optimum & could_be_determined).any() or solution.basis.sum() >= rank_of_states(layout, ridge):
+                without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)
         converged = np.full(layout.m, is_converged)
         converged[[i for i, *_ in unbounded]] = False

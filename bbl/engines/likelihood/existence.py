@@ -4,7 +4,8 @@ A log-linear model has a finite maximum of the likelihood if and only if the obs
 all moments. If not, they lie on a face of it: the maximum is reached in the limit along a *direction of recession*, a
 vector d for which the energy ``T(x) d`` is largest, and the same, in all observed states, so that the states below it
 lose their probability (Fienberg & Rinaldo 2012, Annals of Statistics 40, section 3). The states that keep it are the
-*facial set*.
+*facial set*. ``T(x)`` (size,) holds the indicators of the parameters in state x: whether it has all levels that the
+parameter belongs to. A *scope* is the predictors of a term, or of fields; n is the number of states.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = [
     "zero_margins",
 ]  # fmt: skip
 
-MAX_PROGRAMME_CELLS = 2**21  # states times parameters; larger tables have only their zero margins found
+MAX_PROGRAMME_CELLS = 2**21  # up to so many states times parameters the linear programme is solved
 ROUNDING = 1e-13  # least eigenvalue of an information that is not rounding
-OFF_FACE = 0.5  # the programme ends at 1 for states that lose their probability and at 0 for the others
+OFF_FACE = 0.5  # between the two values that the programme ends at: 1 for states that lose their probability, else 0
 
 
 class Face(NamedTuple):
@@ -61,37 +62,37 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     """
     size = table.layout.size
     empty = np.flatnonzero(counts == 0.0 if table.possible is None else table.possible & (counts == 0.0))
-    nowhere = Face(None, np.zeros(size))
+    whole_face = Face(None, np.zeros(size))
     if not len(empty) or not free.any():
-        return nowhere
+        return whole_face
     if table.n * size > MAX_PROGRAMME_CELLS:
         return zero_margins(table, counts, free)
     design = _indicators(table, free)
     recession = recede(design[np.flatnonzero(counts)], design[empty])
     if recession is None:
         return zero_margins(table, counts, free)
-    off, step = recession
-    if not off.any():
-        return nowhere
+    is_off_face, step = recession
+    if not is_off_face.any():
+        return whole_face
     support = np.ones(table.n, dtype=bool) if table.possible is None else table.possible.copy()
-    support[empty[off]] = False
+    support[empty[is_off_face]] = False
     direction = np.zeros(size)
-    direction[free] = step[1:]
+    direction[free] = step[1:]  # without the change of the constant
     return Face(support, direction)
 
 
 def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the empty cells that lose their probability along a direction, and the direction; None without a solution.
+    """Return the empty cells that lose their probability along a direction d, and d; None if the solver fails.
 
-    The programme of `facial_set`: the largest sum of z over the empty cells with ``0 <= z <= 1``, ``on_empty d + z <=
-    0`` and ``on_observed d = 0``.
+    The programme of `facial_set`: the largest sum of z over the empty cells with ``0 <= z <= 1``,
+    ``on_empty d + z <= 0`` and ``on_observed d = 0``.
 
     Parameters
     ----------
     on_observed : sparse array, shape (n, width)
-        Change along each coordinate of d of what stays the same in observed cells.
+        Indicators of observed cells, by which the energy along d must not change.
     on_empty : sparse array, shape (k, width)
-        The same in empty cells.
+        Indicators of empty cells, whose energy along d may fall.
 
     Returns
     -------
@@ -102,7 +103,7 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
     from scipy.optimize import linprog
 
     k, width = on_empty.shape
-    result = linprog(
+    result = linprog(  # its variables are d, then z; it minimises
         np.concatenate([np.zeros(width), -np.ones(k)]),
         A_ub=sparse.hstack([on_empty, sparse.identity(k, format="csr")], format="csr"),
         b_ub=np.zeros(k),
@@ -111,22 +112,23 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
         bounds=[(None, None)] * width + [(0.0, 1.0)] * k,
         method="highs",
     )
-    if result.status != 0:
+    if result.status != 0:  # 0: an optimum was found
         return None
     return result.x[width:] > OFF_FACE, result.x[:width]
 
 
 def _indicators(table: StateTable, free: np.ndarray):
-    """Return a constant and the indicators of the free parameters in all states, a sparse matrix (n, 1 + free)."""
+    """Return a sparse matrix (n, 1 + f): a constant, then the indicators of the f `free` parameters in all states."""
     from scipy import sparse
 
     return sparse.csr_matrix(np.column_stack([np.ones(table.n), table.indicators()[:, free]]))
 
 
 def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the face of the margins of zero: states that hold a combination of levels that never occurs.
+    """Return the face without the states that hold a combination of levels of a term that never occurs.
 
-    Combinations that cannot occur are not among them.
+    `counts` (n,) are those of all states. A zero margin counts only if its parameters are all `free`, and if the
+    combination can occur.
     """
     layout = table.layout
     possible = np.ones(table.shape, dtype=bool) if table.possible is None else table.possible.reshape(table.shape)
@@ -134,6 +136,7 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
     observed = counts.reshape(table.shape)
     for scope in layout.scopes:
         other_axes = tuple(i for i in range(layout.m) if i not in scope)
+        # margins of the scope; the other axes have length 1
         is_empty = (observed.sum(axis=other_axes, keepdims=True) == 0.0) & possible.any(axis=other_axes, keepdims=True)
         step = step_down(layout, scope, is_empty.squeeze(other_axes))
         if step is not None and free[step != 0.0].all():
@@ -143,7 +146,7 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
 
 
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
-    """Return parameters (size,) with the energy -1 in the empty cells of a margin and 0 elsewhere, up to a constant.
+    """Return parameters (size,) that give energy -1 to empty cells of a margin and 0 to others, up to a constant.
 
     None if no cell is empty, or if the model lacks a sub-term that it would take.
 
@@ -153,6 +156,7 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
     scope : tuple of int
         Predictors of the margin.
     empty : ndarray of bool, shape (L_i, L_j, ...)
+        Which cells of the margin are empty.
     """
     if not empty.any():
         return None
@@ -170,15 +174,17 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> b
     Parameters
     ----------
     information : ndarray, shape (size, size)
-        Positive on the parameters that the states determine, which are taken.
+        Fisher information of a basis of the parameters, see `rank`.
     gradient : ndarray, shape (size,)
+        Gradient by these parameters.
     n_terms : int
         Number of predictors and terms.
     """
     from scipy.linalg import lapack
 
-    least = 2.0 * np.sqrt(n_terms) * float(np.linalg.norm(gradient)) + ROUNDING
-    return bool(lapack.dpotrf(information - least * np.eye(len(information)), lower=1)[1] == 0)
+    needed_eigenvalue = 2.0 * np.sqrt(n_terms) * float(np.linalg.norm(gradient)) + ROUNDING
+    # a Cholesky factor exists if all eigenvalues are positive
+    return bool(lapack.dpotrf(information - needed_eigenvalue * np.eye(len(information)), lower=1)[1] == 0)
 
 
 def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -189,48 +195,55 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     basis : ndarray of bool, shape (size,)
         As many parameters as the rank, whose indicators are linearly independent; the determined ones are in it.
     determined : ndarray of bool, shape (size,)
-        Parameters of which no combination without information holds any share.
+        Parameters that are in no combination of parameters without information.
     """
     diagonal = information.diagonal()
-    informed = diagonal > ZERO_EIGENVALUE
-    scale = np.sqrt(np.where(informed, diagonal, 1.0))
-    scaled = np.where(np.outer(informed, informed), information / np.outer(scale, scale), 0.0)
+    is_informed = diagonal > ZERO_EIGENVALUE
+    scale = np.sqrt(np.where(is_informed, diagonal, 1.0))
+    scaled = np.where(np.outer(is_informed, is_informed), information / np.outer(scale, scale), 0.0)
     eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
-    null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)
-    determined = informed & ((eigenvectors[:, null] ** 2).sum(axis=1) < ZERO_LOADING)
+    is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)  # rounding grows with the number of parameters
+    determined = is_informed & ((eigenvectors[:, is_null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()
-    undetermined = np.flatnonzero(informed & ~determined)
+    undetermined = np.flatnonzero(is_informed & ~determined)
     if len(undetermined):
         from scipy.linalg import qr
 
-        curved = eigenvectors[undetermined][:, ~null] * np.sqrt(eigenvalues[~null])
-        _, _, pivots = qr(curved.T, mode="economic", pivoting=True)
-        missing = int(len(scaled) - null.sum() - determined.sum())
-        basis[undetermined[pivots[:missing]]] = True
+        # columns of a root of the information; pivoted QR takes independent ones first
+        root = eigenvectors[undetermined][:, ~is_null] * np.sqrt(eigenvalues[~is_null])
+        _, _, pivots = qr(root.T, mode="economic", pivoting=True)
+        n_missing = int(len(scaled) - is_null.sum() - determined.sum())
+        basis[undetermined[pivots[:n_missing]]] = True
     return basis, determined
 
 
 def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
-    """Return which parameters (size,) belong to a level that never occurs, or whose reference level never does."""
-    out = np.zeros(layout.size, dtype=bool)
-    gone = [(n[1:] == 0) | (n[0] == 0) for n in counts]
+    """Return which parameters (size,) belong to a level that never occurs, or whose reference level never does.
+
+    `counts` holds the weights (L_i,) of each predictor's levels.
+    """
+    holds_absent = np.zeros(layout.size, dtype=bool)
+    is_absent = [(n[1:] == 0) | (n[0] == 0) for n in counts]
     for scope in layout.scopes:
-        table = layout.table(out, *scope)
+        table = layout.table(holds_absent, *scope)  # a view: the array is filled table by table
         for axis, i in enumerate(scope):
-            table |= gone[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
-    return out
+            table |= is_absent[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
+    return holds_absent
 
 
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return, for each predictor with `chosen` parameters (size,), one of them as in `EngineFit.unbounded`."""
+    """Return, for each predictor with `chosen` parameters, the first of them as in `EngineFit.unbounded`.
+
+    `chosen` (size,) is a mask of parameters.
+    """
     first: dict[int, tuple[int, ...]] = {}
     for scope in layout.scopes:
         table = layout.table(chosen, *scope)
         if not table.any():
             continue
-        cell = [int(level) + 1 for level in np.argwhere(table)[0]]
+        levels = [int(position) + 1 for position in np.argwhere(table)[0]]  # codes; code 0 has no parameters
         for axis, i in enumerate(scope):
             if i not in first:
-                members = [(i, cell[axis])] + [(j, b) for j, b in zip(scope, cell, strict=True) if j != i]
-                first[i] = tuple(value for member in members for value in member)
+                predictor_levels = [(i, levels[axis])] + [(j, b) for j, b in zip(scope, levels, strict=True) if j != i]
+                first[i] = tuple(number for predictor_level in predictor_levels for number in predictor_level)
     return tuple(first[i] for i in sorted(first))

@@ -3,6 +3,8 @@
 That is right if values are missing at random: whether a value is missing may depend on the known values of its row
 (Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the counts of incomplete rows are spread
 over the states that they may be, by the fitted probabilities, and their moments compared with those of the model.
+States are the n combinations of levels of all predictors of a part of the model; tables of them have one axis for each
+predictor. `size` is the number of parameters, each with an indicator of a state, whose mean is its moment.
 """
 
 from __future__ import annotations
@@ -20,10 +22,9 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["IncompleteLikelihood"]
 
-
-ROWS = 65536  # of a chunk of rows in a file
+ROWS = 65536  # rows of a chunk of a file
 BLOCK_SIZE = 2**22  # indicators that are averaged together
-TINY = 1e-280  # probability by which counts cannot be divided
+TINY = 1e-280  # probability up to which counts are not divided by it
 NEGLIGIBLE = 1e-8  # share of the rows that a state on the way to no probability has at most when the iteration ends
 
 
@@ -43,21 +44,24 @@ class Pattern(NamedTuple):
 
 
 def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
-    """Return the patterns of missing values of some columns of rows, without that of rows of which nothing is known."""
+    """Return the patterns of missing values in the columns of a component, and the rows of each.
+
+    Rows in which all of these columns are missing are left out.
+    """
     counts: dict[tuple[bool, ...], np.ndarray] = {}
     for chunk in map(component.columns, rows.chunks(ROWS)):
-        for is_missing, members in rows_by_pattern(chunk):
-            shape = tuple(1 if gone else L for gone, L in zip(is_missing, table.shape, strict=True))
-            codes = np.where(is_missing, 0, chunk.codes[members]).astype(np.intp)
+        for is_missing, positions in rows_by_pattern(chunk):
+            shape = tuple(1 if missing else L for missing, L in zip(is_missing, table.shape, strict=True))
+            codes = np.where(is_missing, 0, chunk.codes[positions]).astype(np.intp)  # missing axes have length 1
             cells = np.ravel_multi_index(tuple(codes.T), shape)
-            weight = np.bincount(cells, chunk.weights[members], int(np.prod(shape))).reshape(shape)
+            weight = np.bincount(cells, chunk.weights[positions], int(np.prod(shape))).reshape(shape)
             key = tuple(is_missing.tolist())
             counts[key] = counts[key] + weight if key in counts else weight
-    axes = [tuple(np.flatnonzero(key).tolist()) for key in counts]
+    missing_axes = [tuple(np.flatnonzero(key).tolist()) for key in counts]
     return [
-        Pattern(gone, weight)
-        for gone, weight in zip(axes, counts.values(), strict=True)
-        if len(gone) < len(table.shape)
+        Pattern(missing, weight)
+        for missing, weight in zip(missing_axes, counts.values(), strict=True)
+        if len(missing) < len(table.shape)
     ]
 
 
@@ -77,17 +81,28 @@ class IncompleteLikelihood:
     table : StateTable
     patterns : list of Pattern
         Rows of which nothing is known are in none.
-    extra : ndarray, shape (n,)
+    added_counts : ndarray, shape (n,)
         Counts that are added to those of complete rows, such as a prior count.
     penalty : ndarray, shape (size,)
+        L2 penalty of each parameter.
 
     Attributes
     ----------
+    complete : ndarray, shape (n,)
+        Counts of complete rows, with `added_counts`.
+    total : float
+        Sum of all counts.
+    p : ndarray, shape (n,)
+        Probabilities of all states at the last argument `theta` of `value`.
+    margins : list of ndarray
+        Probabilities there of what is known in each pattern, in the shape of its counts.
+    mu : ndarray, shape (size,)
+        Moments there, after `gradient`.
     support : ndarray of bool, shape (n,), or None
         States that ln Z sums over; None for all that can occur.
     """
 
-    def __init__(self, table: StateTable, patterns: list[Pattern], extra: np.ndarray, penalty: np.ndarray):
+    def __init__(self, table: StateTable, patterns: list[Pattern], added_counts: np.ndarray, penalty: np.ndarray):
         check_memory(
             8.0 * table.n * (table.layout.size + 4),
             f"Sums over {table.n} states of incomplete rows",
@@ -95,19 +110,19 @@ class IncompleteLikelihood:
         )
         self.table, self.penalty = table, penalty
         self.support: np.ndarray | None = None
-        self.complete = extra + sum(pattern.counts.ravel() for pattern in patterns if not pattern.missing)
+        self.complete = added_counts + sum(pattern.counts.ravel() for pattern in patterns if not pattern.missing)
         self.patterns = [pattern for pattern in patterns if pattern.missing]
         self.total = float(self.complete.sum() + sum(pattern.counts.sum() for pattern in self.patterns))
 
-    def compatible(self) -> np.ndarray:
-        """Return which states (n,) some row may be."""
+    def compatible_states(self) -> np.ndarray:
+        """Return a mask (n,) of the states that some row may be, given what is known of it."""
         compatible = (self.complete > 0.0).reshape(self.table.shape)
         for pattern in self.patterns:
             compatible = compatible | (pattern.counts > 0.0)
         return compatible.ravel() if self.table.possible is None else compatible.ravel() & self.table.possible
 
-    def spread_evenly(self) -> np.ndarray:
-        """Return the counts (n,) of all states if each row is evenly spread over the states that it may be."""
+    def evenly_spread_counts(self) -> np.ndarray:
+        """Return the counts (n,) of all states if each row is spread evenly over the states that it may be."""
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
             counts = counts + pattern.counts * (pattern.counts.size / self.table.n)
@@ -122,41 +137,41 @@ class IncompleteLikelihood:
         return total / self.total - 0.5 * float(self.penalty @ theta**2)
 
     def _log_likelihood(self) -> float:
-        """Return the log-likelihood of all rows at the last probabilities, and set the margins of all patterns."""
+        """Return the log-likelihood of all rows at the last probabilities, and set `margins`."""
         observed = np.flatnonzero(self.complete)
         total = float(self.complete[observed] @ np.log(self.p[observed]))
-        joint = self.p.reshape(self.table.shape)
-        self.margins = [joint.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns]
+        state_p = self.p.reshape(self.table.shape)
+        self.margins = [state_p.sum(axis=pattern.missing, keepdims=True) for pattern in self.patterns]
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
             occurs = pattern.counts > 0.0
             total += float(pattern.counts[occurs] @ np.log(margin[occurs]))
         return total
 
-    def completed(self) -> np.ndarray:
+    def expected_counts(self) -> np.ndarray:
         """Return the expected counts (n,) of all states given what is known of all rows."""
-        counts, joint = self.complete.reshape(self.table.shape).copy(), self.p.reshape(self.table.shape)
+        counts, state_p = self.complete.reshape(self.table.shape).copy(), self.p.reshape(self.table.shape)
         for pattern, margin in zip(self.patterns, self.margins, strict=True):
-            counts += _shares(pattern.counts, margin) * joint
+            counts += _shares(pattern.counts, margin) * state_p
         return counts.ravel()
 
-    def without_negligible(self) -> np.ndarray:
+    def counts_without_negligible(self) -> np.ndarray:
         """Return the completed counts (n,), 0 in states that no complete row has and hardly any other may have.
 
         If the likelihood rises without end, the iteration stops on the way, where these states have hardly any
         probability left.
         """
-        counts = self.completed()
+        counts = self.expected_counts()
         return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
 
     def gradient(self) -> np.ndarray:
-        """Return completed less expected moments, less the gradient of the penalty."""
+        """Return the gradient (size,): completed less expected moments, less the gradient of the penalty."""
         self.mu = self.table.moments(self.p)
-        return self.table.moments(self.completed()) / self.total - self.mu - self.penalty * self.theta
+        return self.table.moments(self.expected_counts()) / self.total - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the observed information, and that of complete rows, whose step is the EM gradient algorithm's.
+        """Return the observed information, and that of complete rows, both (size, size) and with the penalty.
 
-        Lange (1995), JRSS B 57.
+        The former need not be positive; the latter gives the step of the EM gradient algorithm (Lange 1995, JRSS B 57).
         """
         complete = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete - self._missing_information(), complete]
@@ -167,8 +182,8 @@ class IncompleteLikelihood:
         return self.table.indicators()
 
     def _missing_information(self) -> np.ndarray:
-        """Return the mean covariance (size, size) of the indicators given what is known of a row."""
-        out = self.table.products(self.completed() - self.complete)
+        """Return the covariance (size, size) of the indicators given what is known of a row, averaged over all rows."""
+        out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
             cells = np.flatnonzero(pattern.counts)
             means = self._means(pattern, cells)
@@ -176,37 +191,44 @@ class IncompleteLikelihood:
         return out / self.total
 
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
-        """Return the means (len(cells), size) of the indicators given some cells of what is known in a pattern."""
+        """Return the means (len(cells), size) of the indicators given what is known in some rows of a pattern.
+
+        `cells` holds positions in the raveled counts of the pattern, each a combination of known levels.
+        """
         table = self.table
+        # the states of a cell: that with level 0 of all missing predictors, plus each of the offsets
         first_states = np.array(np.unravel_index(cells, pattern.counts.shape)).T @ table.strides
         lengths = [table.shape[i] for i in pattern.missing]
-        spread = np.array(list(np.ndindex(*lengths))) @ table.strides[list(pattern.missing)]
+        offsets = np.array(list(np.ndindex(*lengths))) @ table.strides[list(pattern.missing)]
         out = np.empty((len(cells), table.layout.size))
-        step = max(1, BLOCK_SIZE // max(1, len(spread) * table.layout.size))
+        step = max(1, BLOCK_SIZE // max(1, len(offsets) * table.layout.size))
         for first in range(0, len(cells), step):
-            states = first_states[first : first + step, None] + spread
+            states = first_states[first : first + step, None] + offsets
             p = self.p[states]
-            shares = _shares(p, np.broadcast_to(p.sum(axis=1, keepdims=True), p.shape))
-            out[first : first + step] = np.einsum("rk,rks->rs", shares, self._indicators[states])
+            conditional = _shares(p, np.broadcast_to(p.sum(axis=1, keepdims=True), p.shape))
+            out[first : first + step] = np.einsum("rk,rks->rs", conditional, self._indicators[states])
         return out
 
     def row_means(self, rows: Sample) -> np.ndarray:
-        """Return the means (n, size) of all indicators given what is known of each row; of all rows if nothing is."""
+        """Return the means (n, size) of all indicators given what is known of each of n rows.
+
+        They are the moments of the model where nothing is known of a row.
+        """
         table, size = self.table, self.table.layout.size
         out = np.tile(self.mu, (rows.n, 1))
-        joint, indicators = self.p.reshape(table.shape), self._indicators.reshape(*table.shape, size)
-        for is_missing, members in rows_by_pattern(rows):
+        state_p, indicators = self.p.reshape(table.shape), self._indicators.reshape(*table.shape, size)
+        for is_missing, positions in rows_by_pattern(rows):
             if is_missing.all():
                 continue
             axes = tuple(np.flatnonzero(is_missing).tolist())
-            margin = joint.sum(axis=axes, keepdims=True)
-            conditional = _shares(np.ones_like(margin), margin) * joint
+            margin = state_p.sum(axis=axes, keepdims=True)
+            conditional = _shares(np.ones_like(margin), margin) * state_p
             means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)
-            codes = np.where(is_missing, 0, rows.codes[members]).astype(np.intp)
-            out[members] = means[tuple(codes.T)]
+            codes = np.where(is_missing, 0, rows.codes[positions]).astype(np.intp)
+            out[positions] = means[tuple(codes.T)]
         return out
 
 
 def _shares(counts: np.ndarray, margin: np.ndarray) -> np.ndarray:
-    """Return ``counts / margin``, 0 where the margin is, but for rounding."""
+    """Return ``counts / margin`` by element; 0 where the margin is 0, or as small as rounding may leave it."""
     return np.divide(counts, margin, out=np.zeros_like(margin), where=margin > TINY)

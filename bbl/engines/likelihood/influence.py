@@ -1,4 +1,9 @@
-"""Fisher information of an exact fit, and the influence of rows on it."""
+"""Fisher information of an exact fit, and the influence of rows on its estimate.
+
+The influence of a row is the change of the estimate, to first order, as its weight grows. `size` is the number of
+parameters of the model, or of a part of it that does not interact with the rest; each parameter has an indicator in a
+row, whose mean is its moment. A basis is a set of parameters that determine the fit (see `existence.rank`).
+"""
 
 from __future__ import annotations
 
@@ -60,32 +65,31 @@ class LikelihoodInfluence(RowInfluence):
                 for component in components(layout)
             ]
         self.determined = solution.determined.copy()
-        for influence in self._parts:
-            self.determined[influence.component.positions] &= (
-                influence.basis | ~solution.basis[influence.component.positions]
-            )
+        for part in self._parts:
+            self.determined[part.component.positions] &= part.basis | ~solution.basis[part.component.positions]
 
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined."""
         out = np.zeros((self.layout.size, self.layout.size))
-        for influence in self._parts:
-            at = influence.component.positions
-            out[np.ix_(at, at)] = influence.covariance
+        for part in self._parts:
+            positions = part.component.positions
+            out[np.ix_(positions, positions)] = part.covariance
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
     def of_combinations(self) -> tuple[LikelihoodInfluence, np.ndarray]:
-        """Return the influences on a basis of the parameters, others being held, and the directions (size, d) of these.
+        """Return the influences on the parameters of the basis, and the directions (size, d) of the others.
 
-        Along a direction the likelihood is flat, or rises without end.
+        The other parameters are held fixed. A direction holds the change of all parameters, as one of the others
+        grows, along which the likelihood is flat or rises without end.
         """
         free = copy(self)
         free.determined = np.ones(self.layout.size, dtype=bool)
         directions = np.zeros((self.layout.size, self.layout.size))
-        for influence in self._parts:
-            at = influence.component.positions
-            directions[np.ix_(at, at)] = influence.flat
+        for part in self._parts:
+            positions = part.component.positions
+            directions[np.ix_(positions, positions)] = part.flat_directions
         return free, directions[:, directions.any(axis=0)]
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
@@ -96,13 +100,13 @@ class LikelihoodInfluence(RowInfluence):
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
         out = np.empty((rows.n, self.layout.size))
-        for influence in self._parts:
-            out[:, influence.component.positions] = influence.of_rows(influence.component.columns(rows), self.total)
+        for part in self._parts:
+            out[:, part.component.positions] = part.row_influences(part.component.columns(rows), self.total)
         return out * self.determined
 
 
 class _Part:
-    """`LikelihoodInfluence` of a part of the model.
+    """`LikelihoodInfluence` of a part of the model; formulas are those of that class.
 
     Parameters
     ----------
@@ -110,9 +114,26 @@ class _Part:
     rows : Sample
         Its columns of the fitted rows.
     theta : ndarray, shape (size,)
+        Fitted parameters.
     basis : ndarray of bool, shape (size,)
         As in `Solution`.
     penalty : Penalty
+
+    Attributes
+    ----------
+    mu : ndarray, shape (size,)
+        Moments of the model.
+    share : float
+        Share s of the rows, when a prior count adds others.
+    inverse : ndarray, shape (size, size)
+        Inverse of H among the parameters of the basis.
+    flat_directions : ndarray, shape (size, size)
+        Column k: the direction in which the parameters change if parameter k, not in the basis, grows by 1; 0 for k in
+        the basis.
+    covariance : ndarray, shape (size, size)
+        Covariance of the estimate.
+    pull : ndarray, shape (size,)
+        Gradient of the prior count and of the penalty, which makes the influences sum to zero.
     """
 
     def __init__(self, component: Component, rows: Sample, theta: np.ndarray, basis: np.ndarray, penalty: Penalty):
@@ -122,10 +143,14 @@ class _Part:
             mu, information = _information(component.layout, theta)
             curvature = information
         else:
-            table, alone = StateTable(component.layout), component._replace(predictors=np.arange(component.layout.m))
-            patterns = missing_patterns(table, alone, rows)
+            # `rows` hold the columns of the component alone
+            table, renumbered = (
+                StateTable(component.layout),
+                component._replace(predictors=np.arange(component.layout.m)),
+            )
+            patterns = missing_patterns(table, renumbered, rows)
             self._incomplete = IncompleteLikelihood(table, patterns, np.zeros(table.n), np.zeros(component.layout.size))
-            self._incomplete.value(theta)
+            self._incomplete.value(theta)  # sets the probabilities, and `gradient` the moments, at theta
             self._incomplete.gradient()
             mu, self.total = self._incomplete.mu, self._incomplete.total
             information, curvature = self._incomplete.curvatures()
@@ -133,13 +158,13 @@ class _Part:
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
-        self.flat = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
+        self.flat_directions = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
         self.covariance = self.inverse @ information @ self.inverse * (self.share**2 / self.total)
         np.fill_diagonal(self.covariance, np.maximum(self.covariance.diagonal(), 0.0))  # rounding below zero is none
         self.pull = (1.0 - self.share) * (_even_moments(component.layout) - mu) - penalty.ridge * theta
 
-    def of_rows(self, rows: Sample, total: float) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters, times `total`."""
+    def row_influences(self, rows: Sample, total: float) -> np.ndarray:
+        """Return the influences (n, size) of rows on the parameters, times the weight `total` of all fitted rows."""
         if self._incomplete is None or rows.missing is None:
             means = row_indicators(self.component.layout, rows.codes)
         else:
@@ -159,31 +184,31 @@ def _even_moments(layout: Layout) -> np.ndarray:
 
 
 def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H among the parameters of a `basis`; zero for those without information.
+    """Return the inverse (size, size) of H (size, size) among the parameters of a mask `basis`; zero for the others.
 
-    For determined parameters it does not depend on the basis, though on their being estimated along with the others.
+    Entries of determined parameters are the same for every basis.
     """
     from scipy.linalg import lapack, pinvh
 
     basis = basis & (H.diagonal() > NO_INFORMATION)
-    at = np.ix_(basis, basis)
+    basis_block = np.ix_(basis, basis)
     scale = np.sqrt(H.diagonal()[basis])
     out = np.zeros_like(H)
     if not basis.any():
         return out
-    scaled = H[at] / np.outer(scale, scale)
+    scaled = H[basis_block] / np.outer(scale, scale)
     factor, failed = lapack.dpotrf(scaled, lower=1)
     if failed:
-        out[at] = pinvh(scaled) / np.outer(scale, scale)
+        out[basis_block] = pinvh(scaled) / np.outer(scale, scale)
         return out
-    inverted = np.tril(lapack.dpotri(factor, lower=1)[0])
-    out[at] = (inverted + np.tril(inverted, -1).T) / np.outer(scale, scale)
+    inverted = np.tril(lapack.dpotri(factor, lower=1)[0])  # only the lower triangle is filled
+    out[basis_block] = (inverted + np.tril(inverted, -1).T) / np.outer(scale, scale)
     return out
 
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
     """Return the indicators (n, size) of all parameters in rows of codes (n, m)."""
-    X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])
+    X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])  # column -1, for terms of fewer factors
     out = np.ones((len(codes), layout.size))
     for columns in term_columns(layout):
         out *= X[:, columns]

@@ -1,4 +1,8 @@
-"""Newton's method for the exact likelihood of one group, on a table of all states."""
+"""Newton's method for the exact likelihood of one group, on a table of all states.
+
+`size` is the number of parameters theta, n that of the states, the combinations of levels of all predictors. The moment
+of a parameter is the mean of its indicator: whether a state has all levels that the parameter belongs to.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ from bbl.engines.likelihood.states import StateTable
 
 __all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
 
-SUFFICIENT_INCREASE = 1e-4  # of the objective, as a share of what its slope promises (Armijo)
+SUFFICIENT_INCREASE = 1e-4  # least increase of the objective, as a share of what its slope promises (Armijo)
 ROUNDING = 1e-14  # error of the objective, as a share of it or, since it is a difference, of the largest parameter
-SHORTEST_STEP = 2.0**-30
+SHORTEST_STEP = 2.0**-30  # share of a Newton step at which halving ends
 NO_INFORMATION = 1e-18  # variance of an indicator that is zero but for rounding
 MIN_PIVOT = 1e-7  # least Cholesky pivot of a scaled information that is solved without its eigenvectors
-ZERO_EIGENVALUE = 1e-12  # times the number of parameters
+ZERO_EIGENVALUE = 1e-12  # eigenvalue that is zero but for rounding, for each parameter of a scaled information
 
 
 class Objective(Protocol):
@@ -45,7 +49,7 @@ class Maximum(NamedTuple):
 
 
 class StateLikelihood:
-    """`Objective`: ``target . theta - ln Z(theta) - sum(penalty theta^2) / 2``, for complete rows.
+    """`Objective` of complete rows: ``target . theta - ln Z(theta) - sum(penalty theta^2) / 2``.
 
     Parameters
     ----------
@@ -53,11 +57,12 @@ class StateLikelihood:
     target : ndarray, shape (size,)
         Observed moments.
     penalty : ndarray, shape (size,)
+        L2 penalty of each parameter.
     support : ndarray of bool, shape (n,), or None
         States that ln Z sums over; None for all that can occur.
     basis : ndarray of bool, shape (size,)
-        Parameters that span what these states tell apart, as in `rank`: others need not move. The information of all
-        together would have no Cholesky factor.
+        Parameters that suffice to describe these states, see `existence.rank`; the others stay where they are, as the
+        information of all together would have no Cholesky factor.
     """
 
     def __init__(
@@ -72,12 +77,12 @@ class StateLikelihood:
         return float(self.target @ theta - log_z - 0.5 * self.penalty @ theta**2)
 
     def gradient(self) -> np.ndarray:
-        """Return observed less expected moments, less the gradient of the penalty."""
+        """Return the gradient (size,): observed less expected moments, less the gradient of the penalty."""
         self.mu = self.table.moments(self.p)
         return self.target - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information plus the penalty, zero for parameters that are not in the basis."""
+        """Return the Fisher information, 0 for parameters that are not in the basis, plus the penalty."""
         information = self.table.covariances(self.p, self.mu)
         information[~self.basis] = 0.0
         information[:, ~self.basis] = 0.0
@@ -95,8 +100,10 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         Norm of the gradient at which the iteration ends, after one more step: small probabilities then have all their
         digits too.
     itmax : int
+        Largest number of steps.
     aim : float, optional
-        A norm that further steps try to reach, as long as each halves it: some states may be rarer than `tolerance`.
+        A smaller norm. Steps go on below `tolerance` until it is reached, as long as each step halves the norm: some
+        states may have frequencies below `tolerance`.
     """
     theta, is_last, norm, n_iter = start.copy(), False, np.inf, 0
     value = objective.value(theta)
@@ -108,7 +115,7 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
             break
         is_last = norm <= tolerance
         step = _uphill_step(objective.curvatures(), gradient)
-        slope, length = float(gradient @ step), 1.0
+        slope, length = float(gradient @ step), 1.0  # length: share of the Newton step
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
         while True:
             candidate = theta + length * step
@@ -118,14 +125,17 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
                 break
             length *= 0.5
         if not is_better:
-            value = objective.value(theta)
+            value = objective.value(theta)  # so that the objective is at the point that is returned
             break
         theta, value = candidate, new_value
     return Maximum(theta, value, norm, n_iter)
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step by the first matrix without negative eigenvalues; directions without curvature stay."""
+    """Return the Newton step (size,) by the first of the matrices without negative eigenvalues.
+
+    Parameters without information, and directions without curvature, do not change.
+    """
     from scipy.linalg import lapack
 
     for curvature in curvatures:
@@ -138,9 +148,9 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
         eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
-        zero = ZERO_EIGENVALUE * len(scaled)
-        if curvature is curvatures[-1] or eigenvalues[0] > -zero:
+        rounding = ZERO_EIGENVALUE * len(scaled)
+        if curvature is curvatures[-1] or eigenvalues[0] > -rounding:
             break
-    is_curved = eigenvalues > zero
+    is_curved = eigenvalues > rounding
     vectors = eigenvectors[:, is_curved]
     return (vectors / eigenvalues[is_curved]) @ (vectors.T @ scaled_gradient) / scale

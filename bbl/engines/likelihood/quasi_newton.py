@@ -10,8 +10,8 @@ import numpy as np
 
 __all__ = ["Minimum", "minimise"]
 
-MEMORY = 30  # curvature pairs
-ENOUGH_PROGRESS = 0.9  # largest slope at the end of a step, as a share of that at its start
+MEMORY = 30  # curvature pairs that are kept: a step and the change of the gradient along it
+LARGEST_SLOPE_SHARE = 0.9  # largest absolute slope at the end of a step, as a share of that at its start (Wolfe)
 MAX_TRIALS = 20  # step lengths tried along one direction
 
 
@@ -37,6 +37,7 @@ def minimise(
     Parameters
     ----------
     gradient : callable
+        ``gradient(theta)`` returns the gradient (size,).
     theta : ndarray, shape (size,)
         Start.
     inverse_curvature : ndarray, shape (size,)
@@ -44,7 +45,9 @@ def minimise(
     tolerance : float
         Norm of the gradient at which the iteration ends.
     itmax : int
+        Largest number of steps.
     """
+    # step, change of the gradient, and their inner product
     pairs: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=MEMORY)
     g, n_iter = gradient(theta), 0
     while n_iter < itmax:
@@ -60,7 +63,7 @@ def minimise(
         if curvature > 0.0:
             pairs.append((step, change, curvature))
             theta, g = theta + step, g_new
-        elif pairs:  # rounding, or no finite gradient: no step along this direction lowers the slope
+        elif pairs:  # no step along this direction lowers the slope: try again without curvature pairs
             pairs.clear()
         else:
             break
@@ -72,14 +75,16 @@ def _step(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a step along `direction` at whose end the slope is small, and the gradient there.
 
-    Without one, the longest step tried after which the slope is still negative; it is zero if there is none.
+    `slope` is the inner product of gradient and direction at `theta`. Steps are lengthened fourfold while the slope at
+    their end is negative, then bisected. If no slope is small enough, return the longest step that was tried whose
+    slope is still negative, zero if there is none.
     """
     low, high, length = 0.0, np.inf, 1.0
-    g_low = np.zeros(len(theta))  # of a step of zero nobody reads the gradient
+    g_low = np.zeros(len(theta))  # gradient after the step `low`; not read if this stays zero
     for _ in range(MAX_TRIALS):
         g = gradient(theta + length * direction)
         new_slope = float(g @ direction)
-        if abs(new_slope) <= -ENOUGH_PROGRESS * slope:
+        if abs(new_slope) <= -LARGEST_SLOPE_SHARE * slope:
             return length * direction, g
         if new_slope > 0.0 or not np.isfinite(new_slope):
             high = length
@@ -90,16 +95,19 @@ def _step(
 
 
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Return the approximate inverse Hessian times `g` by the two loops over curvature pairs."""
-    q, shares = g.copy(), []
+    """Return the approximate inverse Hessian times the gradient `g` (size,), by the two loops over curvature pairs.
+
+    The initial inverse Hessian is diagonal, `inverse_curvature` (size,), scaled to the last pair.
+    """
+    q, factors = g.copy(), []
     for step, change, curvature in reversed(pairs):
-        share = float(step @ q) / curvature
-        shares.append(share)
-        q -= share * change
+        factor = float(step @ q) / curvature
+        factors.append(factor)
+        q -= factor * change
     if pairs:
         step, change, curvature = pairs[-1]
         q *= curvature / float(change @ (inverse_curvature * change))
     q *= inverse_curvature
-    for (step, change, curvature), share in zip(pairs, reversed(shares), strict=True):
-        q += step * (share - float(change @ q) / curvature)
+    for (step, change, curvature), factor in zip(pairs, reversed(factors), strict=True):
+        q += step * (factor - float(change @ q) / curvature)
     return q

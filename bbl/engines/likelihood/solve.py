@@ -1,4 +1,11 @@
-"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction tree."""
+"""The exact maximum of the likelihood of a group: closed form, table of all states, or junction tree.
+
+A *state* is a combination of levels of all predictors; a *moment* of a parameter is the probability that all levels
+that it belongs to occur together, its *indicator* tells whether they do in a state. The parts of a model that do not
+interact are fitted one by one. Where the likelihood rises without end, the maximum is reached in a limit along a
+*direction of recession*, in which only the states of a *face* keep a probability (see
+`bbl.engines.likelihood.existence`).
+"""
 
 from __future__ import annotations
 
@@ -28,10 +35,10 @@ __all__ = [
 MAX_STATES = 2**16  # up to so many states Newton's method sums over a table of them
 MAX_NEWTON_SIZE = 600  # up to so many parameters Newton's method solves with their Fisher information
 MAX_INFORMATION_SIZE = 1500  # up to so many parameters have their rank found by their Fisher information
-MAX_CELLS = 2.0**24  # cells of all cliques of a junction tree
+MAX_CELLS = 2.0**24  # up to so many cells of all cliques a junction tree is used
 OFF_FACE_LOG = 40.0  # states off the face end with a probability of at most exp(-40)
-MIN_PROBABILITY = 1e-16  # of what never occurs, on a junction tree
-AIM_OF_RAREST = 1e-6  # norm of the gradient that is aimed at, as a share of that of the rarest state with rows
+NO_PROBABILITY = 1e-16  # probability below which a cell of a junction tree counts as never occurring
+AIM_OF_RAREST = 1e-6  # norm of the gradient that is aimed at, as a share of the frequency of the rarest state
 MAX_TRIAL_STEPS = 15  # Newton steps before the search for empty cells that the likelihood avoids
 MAX_PUSHES = 12  # doublings of the way along a direction of recession
 
@@ -64,7 +71,7 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        Where the maximum is reached in a limit, a point at which what loses its probability has less than 1e-16.
+        The maximum. If it is reached in a limit: a point so far that the states off the face have less than 1e-16.
     value : float
         Mean log-likelihood of the rows, less the penalty.
     norm : float
@@ -74,7 +81,7 @@ class Solution:
     determined : ndarray of bool, shape (size,)
         Parameters that are finite at the maximum, and that no other values fit as well.
     basis : ndarray of bool, shape (size,)
-        As many parameters as the model has degrees of freedom on the states that keep a probability.
+        As many parameters as the model has degrees of freedom on the states that keep a probability; see `rank`.
     """
 
     theta: np.ndarray
@@ -92,7 +99,7 @@ def n_states(layout: Layout) -> float:
 
 
 def tree_order(layout: Layout) -> list[int] | None:
-    """Return an order of elimination whose cliques have at most 2**24 cells in all; None if none was found."""
+    """Return an order in which to sum out predictors, with at most MAX_CELLS cells in all; None if none was found."""
     if layout.complete and n_states(layout) > MAX_CELLS:
         return None
     order = perfect_order(layout)
@@ -109,14 +116,16 @@ def tree_cells(layout: Layout) -> float:
 
 
 def _n_cells(layout: Layout, order: list[int]) -> float:
+    """Return the number of cells of all cliques if predictors are summed out in this order, without overflow."""
     log_L = np.log(layout.n_levels)
     return float(np.exp([min(log_L[list(scope)].sum(), 700.0) for scope in clique_scopes(layout, order)]).sum())
 
 
 def least_width(layout: Layout) -> int:
-    """Return a number of predictors that the largest clique of any junction tree holds at least.
+    """Return a lower bound of the number of predictors in the largest clique of any junction tree.
 
-    One more than the largest k for which the interaction graph has a part where all predictors have k partners.
+    It is one more than the degeneracy of the interaction graph: the most partners that a predictor has left, if those
+    with the fewest are removed one by one.
     """
     mask = layout.mask.astype(np.intp)
     degree, remaining, width = mask.sum(axis=1), np.ones(layout.m, dtype=bool), 0
@@ -163,7 +172,8 @@ class Solver:
         return Solution(theta, value, norm, n_iter, determined, basis)
 
     def _fit_part(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
-        if rows.in_memory:
+        """Fit a part of the model from `start` (size,), by the first method that can; sizes are those of the part."""
+        if rows.in_memory:  # from here on the rows hold the columns of the part alone
             rows = component.columns(cast(Sample, rows))
             component = component._replace(predictors=np.arange(component.layout.m))
         if not rows.complete:
@@ -179,69 +189,78 @@ class Solver:
         return self._fit_states(component, rows, penalty, start)
 
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
-        """Fit a decomposable model by the shares of its cliques; None if it lacks terms of them."""
+        """Fit a decomposable model by the shares of its cliques; None if it lacks a term, or a cell is empty."""
         if any(len(s) > 1 and component.layout.index(*s) < 0 for s in clique_scopes(component.layout, order)):
             return None
         tree = JunctionTree(component.layout, order)
-        counts = _sums(component, rows, ("cliques", tuple(order)), tree.counts)
+        counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts)
         theta = tree.closed_form(counts)
         if theta is None:
             return None
         target, margins = tree.moments_of(counts / rows.total), tree.margins(theta)
         norm = float(np.linalg.norm(target - tree.moments(margins)))
-        every = np.ones(component.layout.size, dtype=bool)
-        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, every, every)
+        all_parameters = np.ones(component.layout.size, dtype=bool)
+        return Solution(theta, float(target @ theta) - margins.log_z, norm, 0, all_parameters, all_parameters)
 
     def _fit_states(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
-        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone."""
+        """Fit on a table of all states, by Newton's method or, with many parameters, by gradients alone.
+
+        The fit is at first on the face of the margins of zero. If its end does not prove that the maximum is there, the
+        facial set is searched and the fit repeated on it.
+        """
         table = StateTable(component.layout)
-        counts = _sums(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
+        counts = _sum_rows(component, rows, "states", table.counts) + table.spread(penalty.prior_count)
         target, free = table.moments(counts / counts.sum()), penalty.ridge == 0.0
-        start = _independent(component.layout, target) if start is None else start
+        start = _independent_start(component.layout, target) if start is None else start
         face = zero_margins(table, counts, free)
-        basis, determined = _told_apart(table, face, penalty)
+        basis, determined = _rank_on_face(table, face, penalty)
         objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
         if component.layout.size > MAX_NEWTON_SIZE:
             maximum = self._climb(objective.value, objective.gradient, start, target, counts.sum(), penalty.ridge)
-            return Solution(*_on_face(table, maximum, face), determined, basis)
+            return Solution(*_push_to_face(table, maximum, face), determined, basis)
         aim = AIM_OF_RAREST * float(counts[counts > 0.0].min() / counts.sum())
         maximum = maximise(objective, start, self.tolerance, MAX_TRIAL_STEPS, aim)
         information = objective.curvatures()[0][np.ix_(basis, basis)]
         if not is_certain(information, objective.gradient()[basis], len(component.layout.scopes)):
             face = facial_set(table, counts, free)
-            basis, determined = _told_apart(table, face, penalty)
+            basis, determined = _rank_on_face(table, face, penalty)
             objective = StateLikelihood(table, target, penalty.ridge, face.support, basis)
             maximum = maximise(objective, start, self.tolerance, self.itmax, aim)
         elif maximum.n_iter == MAX_TRIAL_STEPS:
-            rest = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
-            maximum = rest._replace(n_iter=maximum.n_iter + rest.n_iter)
-        return Solution(*_on_face(table, maximum, face), determined, basis)
+            further = maximise(objective, maximum.theta, self.tolerance, self.itmax, aim)
+            maximum = further._replace(n_iter=maximum.n_iter + further.n_iter)
+        return Solution(*_push_to_face(table, maximum, face), determined, basis)
 
     def _fit_incomplete(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
+        """Fit rows with missing values on a table of all states, by Newton's method.
+
+        The fit is at first on the facial set of the states that some row may be. States that have hardly any
+        probability at its end are then taken for empty, and the fit is repeated if this makes the facial set smaller.
+        """
         table = StateTable(component.layout)
-        extra = table.spread(penalty.prior_count)
+        prior_counts = table.spread(penalty.prior_count)
         patterns = missing_patterns(table, component, rows)
-        objective = IncompleteLikelihood(table, patterns, extra, penalty.ridge)
-        face = facial_set(table, objective.compatible().astype(float), penalty.ridge == 0.0)
+        objective = IncompleteLikelihood(table, patterns, prior_counts, penalty.ridge)
+        face = facial_set(table, objective.compatible_states().astype(float), penalty.ridge == 0.0)
         objective.support = face.support
         if start is None:
-            even = objective.spread_evenly() / max(objective.total, 1.0)
-            start = _independent(component.layout, table.moments(even))
+            even_p = objective.evenly_spread_counts() / max(objective.total, 1.0)
+            start = _independent_start(component.layout, table.moments(even_p))
         if not objective.total:  # nothing is known of these predictors
-            nothing = np.zeros(len(start), dtype=bool)
-            return Solution(0.0 * start, 0.0, 0.0, 0, nothing, nothing)
+            none = np.zeros(len(start), dtype=bool)
+            return Solution(0.0 * start, value=0.0, norm=0.0, n_iter=0, determined=none, basis=none)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
-        limit = facial_set(table, objective.without_negligible(), penalty.ridge == 0.0)
-        if limit.support is not None and (face.support is None or (limit.support < face.support).any()):
-            face, objective.support = limit, limit.support
+        limit_face = facial_set(table, objective.counts_without_negligible(), penalty.ridge == 0.0)
+        if limit_face.support is not None and (face.support is None or (limit_face.support < face.support).any()):
+            face, objective.support = limit_face, limit_face.support
             on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
             maximum = on_face._replace(n_iter=maximum.n_iter + on_face.n_iter)
-        objective.value(maximum.theta)
+        objective.value(maximum.theta)  # sets the probabilities, and `gradient` the moments, that `curvatures` reads
         objective.gradient()
         basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
         known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
-        maximum = _on_face(table, maximum._replace(value=known_share * maximum.value), face)
-        return Solution(*maximum, determined & _told_apart(table, face, penalty)[1], basis)
+        maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
+        return Solution(*maximum, determined & _rank_on_face(table, face, penalty)[1], basis)
 
     def _fit_tree(self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None) -> Solution:
         """Fit on a junction tree by gradients alone."""
@@ -249,20 +268,21 @@ class Solver:
         assert order is not None  # noqa: S101  # the engine has refused models without one
         tree = JunctionTree(component.layout, order)
         ridge, total = penalty.ridge, rows.total + penalty.prior_count
-        counts = _sums(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(penalty.prior_count)
-        log_support, direction = _tree_face(tree, counts, ridge == 0.0)
+        counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts) + tree.spread(penalty.prior_count)
+        log_support, direction = _find_tree_face(tree, counts, ridge == 0.0)
         target = tree.moments_of(counts / total)
         objective = TreeLikelihood(tree, target, ridge, log_support)
-        start = _independent(component.layout, target) if start is None else start
+        start = _independent_start(component.layout, target) if start is None else start
         maximum = self._climb(objective.value, objective.gradient, start, target, total, ridge)
-        every = np.ones(component.layout.size, dtype=bool)
+        all_parameters = np.ones(component.layout.size, dtype=bool)
         if log_support is None:
-            return Solution(*maximum, every, every)
+            return Solution(*maximum, all_parameters, all_parameters)
         basis = determined = direction == 0.0
         if component.layout.size <= MAX_INFORMATION_SIZE:
-            flat = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
-            basis, determined = rank(flat + np.diag((ridge > 0.0).astype(float)))
-        theta = _push(tree, maximum.theta, direction, log_support)
+            # what the support tells apart, judged where all its states are equally probable
+            even_information = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
+            basis, determined = rank(even_information + np.diag((ridge > 0.0).astype(float)))
+        theta = _push_on_tree(tree, maximum.theta, direction, log_support)
         return Solution(theta, maximum.value, maximum.norm, maximum.n_iter, determined, basis)
 
     def _climb(
@@ -274,23 +294,30 @@ class Solver:
         total: float,
         ridge: np.ndarray,
     ) -> Maximum:
-        """Return the maximum of an objective by gradients; `gradient` is that at the last argument of `value`."""
+        """Return the maximum of an objective by gradients, from `start` (size,).
 
-        def descent(theta: np.ndarray) -> np.ndarray:
+        `gradient` is that at the last argument of `value`. `target` (size,) are the observed moments, `total` the
+        weight of the rows, `ridge` (size,) the penalties.
+        """
+
+        def descent(theta: np.ndarray) -> np.ndarray:  # minus the gradient (size,) at `theta`
             value(theta)
             return -gradient()
 
         # a moment that is rare in the rows, but not at the start, has the curvature of the start: with that of the rows
         # the first step would be longer than any later one could take back
-        expected = target + descent(start) - ridge * start
+        expected = target + descent(start) - ridge * start  # moments of the model at the start
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
         inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 
 
-def _sums(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
-    """Return the sum of ``function(columns of the part)`` over blocks of all rows."""
+def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
+    """Return the sum of ``function(columns of the part)`` over blocks of all rows.
+
+    Rows in memory hold the columns of the part alone. Sums over rows in a file are kept by `name`.
+    """
     if rows.in_memory:
         return function(cast(Sample, rows))
     return rows.pooled.sums(
@@ -298,50 +325,58 @@ def _sums(component: Component, rows: Rows, name: Hashable, function: Callable[[
     )
 
 
-def _independent(layout: Layout, target: np.ndarray) -> np.ndarray:
-    """Return the fields of independent predictors with these moments (size,), kept from zero, and no couplings."""
+def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
+    """Return the parameters (size,) of independent predictors whose moments are `target` (size,), or 0.001 if less."""
     theta = np.zeros(layout.size)
     for i in range(layout.m):
-        shares = layout.table(target, i)
-        reference = max(1.0 - float(shares.sum()), 1e-3)
-        layout.table(theta, i)[...] = np.log(np.maximum(shares, 1e-3) / reference)
+        level_shares = layout.table(target, i)
+        reference_share = max(1.0 - float(level_shares.sum()), 1e-3)
+        layout.table(theta, i)[...] = np.log(np.maximum(level_shares, 1e-3) / reference_share)
     return theta
 
 
-def _told_apart(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters that the states on a face tell apart, and the determined ones, as `rank`."""
+def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
+    """Return a basis of the parameters that the states on a face tell apart, and the determined ones, as `rank`.
+
+    Above MAX_INFORMATION_SIZE parameters both are those that the direction of recession does not change.
+    """
     support = table.possible if face.support is None else face.support
     if support is None:
         return (np.ones(table.layout.size, dtype=bool),) * 2
     if table.layout.size > MAX_INFORMATION_SIZE:
         return (face.direction == 0.0,) * 2
-    flat = support / support.sum()
-    return rank(table.covariances(flat, table.moments(flat)) + np.diag((penalty.ridge > 0.0).astype(float)))
+    even_p = support / support.sum()  # equal probabilities on the face
+    return rank(table.covariances(even_p, table.moments(even_p)) + np.diag((penalty.ridge > 0.0).astype(float)))
 
 
-def _on_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Return the maximum on a face, so far along the direction of recession that the rest has no probability."""
+def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
+    """Return the maximum moved so far along the face's direction of recession that lost states have no probability."""
     if face.support is None:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support
     drop = table.energies(face.direction)
-    drop = drop[np.argmax(face.support)] - drop[lost]
+    drop = drop[np.argmax(face.support)] - drop[lost]  # of a lost state's energy below that of the face, per step
     log_z, _ = table.log_partition(maximum.theta, face.support)
+    # by how much the log probabilities of lost states are too high
     excess = table.energies(maximum.theta)[lost] - log_z + OFF_FACE_LOG
     return maximum._replace(theta=maximum.theta + max(float((excess / drop).max()), 0.0) * face.direction)
 
 
-def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return the logarithm of the support (n_cells,) by zero margins, None if all cells are in it, and a direction."""
+def _find_tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return the face by the zero margins of terms, and its direction of recession (size,).
+
+    The face is 0 in cells (n_cells,) that keep a probability, and -inf in the others; None if all cells keep one.
+    `counts` (n_cells,) are the observed counts; `free` (size,) marks parameters without a penalty.
+    """
     layout, direction = tree.layout, np.zeros(tree.layout.size)
     support = np.ones(tree.n_cells, dtype=bool)
-    for scope in layout.scopes:
-        clique = tree.cliques[int(tree.step[list(scope)].min())]
+    for scope, clique_number in zip(layout.scopes, tree.clique_of_term.tolist(), strict=True):
+        clique = tree.cliques[clique_number]
         outside = tuple(axis for axis, i in enumerate(clique.scope) if i not in scope)
         margin = counts[clique.cells].reshape(clique.shape).sum(axis=outside, keepdims=True)
-        members = [i for i in clique.scope if i in scope]
-        by_clique = margin.squeeze(outside) == 0.0
-        step = step_down(layout, scope, by_clique.transpose([members.index(i) for i in scope]))
+        margin_scope = [i for i in clique.scope if i in scope]  # the axes of the margin, in the order of the clique
+        is_empty = margin.squeeze(outside) == 0.0
+        step = step_down(layout, scope, is_empty.transpose([margin_scope.index(i) for i in scope]))
         if step is not None and free[step != 0.0].all():
             support[clique.cells] &= np.broadcast_to(margin > 0.0, clique.shape).ravel()
             direction += step
@@ -350,12 +385,12 @@ def _tree_face(tree: JunctionTree, counts: np.ndarray, free: np.ndarray) -> tupl
     return np.where(support, 0.0, -np.inf), direction
 
 
-def _push(tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray) -> np.ndarray:
-    """Return `theta` so far along `direction` that cells outside the support have no probability but for rounding."""
+def _push_on_tree(tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray) -> np.ndarray:
+    """Return `theta` moved so far along `direction` that cells outside the support (n_cells,) have no probability."""
     length = OFF_FACE_LOG
     for _ in range(MAX_PUSHES):
         pushed = theta + length * direction
-        if tree.margins(pushed).joint[np.isneginf(log_support)].max() < MIN_PROBABILITY:
+        if tree.margins(pushed).joint[np.isneginf(log_support)].max() < NO_PROBABILITY:
             break
         length *= 2.0
     return pushed

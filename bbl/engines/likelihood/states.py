@@ -31,6 +31,12 @@ class StateTable:
     ----------
     n : int
         Number of states.
+    shape : tuple of int
+        Numbers of levels: the shape of a table of all states.
+    strides : ndarray of intp, shape (m,)
+        By how many positions in the list of states the next level of each predictor is away.
+    cells : ndarray of intp, shape (size,)
+        Position of each parameter in the table of indicators.
     possible : ndarray of bool, shape (n,), or None
         States that can occur; None for all.
     """
@@ -39,7 +45,7 @@ class StateTable:
         self.layout = layout
         self.shape = tuple(int(L) for L in layout.n_levels)
         self.n = int(np.prod(self.shape, dtype=float))
-        strides = np.ones(layout.m, dtype=np.intp)
+        strides = np.ones(layout.m, dtype=np.intp)  # the position of codes x is x @ strides
         if layout.m > 1:
             strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]
         self.strides = strides
@@ -60,43 +66,52 @@ class StateTable:
         return out
 
     def energies(self, theta: np.ndarray) -> np.ndarray:
-        """Return the energies (n,) of all states: each cell of the table of indicators is added to those above it."""
+        """Return the energies (n,) of all states for the parameters `theta` (size,).
+
+        A parameter adds to the state of its cell, and to all states with the same levels and any others in place of 0.
+        """
         table = np.zeros(self.n)
         table[self.cells] = theta
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add, along each axis, level 0 to all other levels, in place: sums over sets of levels that hold a cell's."""
+        """Add, along each axis, the values (n,) at level 0 to those at all other levels, in place; return them.
+
+        A state then has the sum over all cells that keep some of its levels and have 0 in place of the others.
+        """
         for L, stride in zip(self.shape, self.strides, strict=True):
-            axis = table.reshape(-1, L, stride)
-            axis[:, 1:] += axis[:, :1]
+            by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
+            by_level[:, 1:] += by_level[:, :1]
         return table
 
     def indicator_sums(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell, the sum of `values` (n,) over the states in which its indicator is 1."""
+        """Return, for each cell (n,), the sum of `values` (n,) over the states in which its indicator is 1.
+
+        Level 0 of a cell stands for any level of a state, so that along each axis it takes the sum of all levels.
+        """
         table = values.copy()
         for L, stride in zip(self.shape, self.strides, strict=True):
-            axis = table.reshape(-1, L, stride)
-            axis[:, 0] = axis.sum(axis=1)
+            by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
+            by_level[:, 0] = by_level.sum(axis=1)
         return table
 
     def moments(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size,) of each parameter's indicator over states that are weighted by `values` (n,)."""
         return self.indicator_sums(values)[self.cells]
 
-    def products(self, values: np.ndarray) -> np.ndarray:
+    def indicator_products(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (size, size) of products of two indicators over states that are weighted by `values` (n,)."""
-        sums = np.append(self.indicator_sums(values), 0.0)  # the last one for levels that exclude each other
+        cell_sums = np.append(self.indicator_sums(values), 0.0)  # the last, at n, is of products that are always 0
         size = self.layout.size
         out = np.empty((size, size))
         step = max(1, PAIRS_AT_ONCE // max(size, 1))
         for first in range(0, size, step):
-            out[first : first + step] = sums[self._joint_cells(slice(first, first + step))]
+            out[first : first + step] = cell_sums[self._joint_cells(slice(first, first + step))]
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
         """Return ``T(x) matrix T(x)`` (n,) of all states x: `matrix` (size, size) between their indicators."""
-        table = np.zeros(self.n + 1)  # the last one for levels that exclude each other
+        table = np.zeros(self.n + 1)  # the last, at n, is of products that are always 0
         size = self.layout.size
         step = max(1, PAIRS_AT_ONCE // max(size, 1))
         for first in range(0, size, step):
@@ -114,40 +129,47 @@ class StateTable:
         mu : ndarray, shape (size,)
             Their moments.
         """
-        return self.products(p) - np.multiply.outer(mu, mu)
+        return self.indicator_products(p) - np.multiply.outer(mu, mu)
 
     def _joint_cells(self, rows: slice) -> np.ndarray:
+        """Return `_find_joint_cells` of these parameters; those of all are kept if they are not too many."""
         if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
             return self._all_joint_cells[rows]
         return self._find_joint_cells(rows)
 
     @cached_property
     def _all_joint_cells(self) -> np.ndarray:
+        """Joint cells (size, size) of all parameters with all."""
         return self._find_joint_cells(slice(None))
 
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
-        """Return the cell of the product of the indicators of some parameters with all; n where it is always 0."""
+        """Return the cells (len(rows), size) of products of the indicators of the parameters `rows` with all others.
+
+        The cell of a product has the levels of both parameters. It is n, no cell, where the product is always 0: the
+        parameters belong to different levels of some predictor.
+        """
         codes = self.codes(self.cells)
-        uses = (codes > 0).astype(float)
-        shared_predictors = uses[rows] @ uses.T
-        shared_levels, shared_cell = np.zeros((2, *shared_predictors.shape))
+        uses = (codes > 0).astype(float)  # which predictors each parameter belongs to
+        n_shared_predictors = uses[rows] @ uses.T
+        # shared levels, and their share of the position of a cell, are in both cells but once in that of the product
+        n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
         for i, L in enumerate(self.shape):
             for level in range(1, L):
-                a, b = codes[rows, i] == level, codes[:, i] == level
-                both = np.outer(a, b) if a.any() and b.any() else None
-                if both is not None:
-                    shared_levels += both
-                    shared_cell += both * float(level * self.strides[i])
-        joint = self.cells[rows, None] + self.cells - shared_cell.astype(np.intp)
-        return np.where(shared_levels == shared_predictors, joint, self.n)
+                in_row, in_column = codes[rows, i] == level, codes[:, i] == level
+                shares_level = np.outer(in_row, in_column) if in_row.any() and in_column.any() else None
+                if shares_level is not None:
+                    n_shared_levels += shares_level
+                    shared_position += shares_level * float(level * self.strides[i])
+        joint_cells = self.cells[rows, None] + self.cells - shared_position.astype(np.intp)
+        return np.where(n_shared_levels == n_shared_predictors, joint_cells, self.n)
 
     def indicators(self) -> np.ndarray:
         """Return the indicators (n, size) of all parameters in all states."""
         codes = self.codes(np.arange(self.n))
         out = np.ones((self.n, self.layout.size))
-        for column, cell in enumerate(self.codes(self.cells)):
-            used = np.flatnonzero(cell)
-            out[:, column] = (codes[:, used] == cell[used]).all(axis=1)
+        for column, cell_codes in enumerate(self.codes(self.cells)):
+            members = np.flatnonzero(cell_codes)  # the predictors that the parameter belongs to
+            out[:, column] = (codes[:, members] == cell_codes[members]).all(axis=1)
         return out
 
     def codes(self, states: np.ndarray) -> np.ndarray:
@@ -155,7 +177,7 @@ class StateTable:
         return states[:, None] // self.strides % np.array(self.shape)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return counts (n,) of this sum, the same in all states that can occur."""
+        """Return counts (n,) of sum `total`, the same in all states that can occur."""
         if self.possible is None:
             return np.full(self.n, total / self.n)
         return self.possible * (total / self.possible.sum())

@@ -3,7 +3,8 @@
 Predictors are summed out one after the other. The *clique* of a predictor holds it and all predictors that it still
 shares a table with when it is summed out (its *separator*); its parent is the clique of the first of these. Axes of
 tables are in the order of elimination, so that a separator's axes are some of its parent's in the same order.
-(Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman 2009, chapter 10.)
+(Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman 2009, chapter 10.) The tables of all cliques are stored in
+vectors of n_cells numbers, one for each cell. `size` is the number of parameters of the model.
 """
 
 from __future__ import annotations
@@ -17,31 +18,32 @@ from bbl.rows.sample import Sample
 
 __all__ = ["JunctionTree", "Margins", "TreeLikelihood", "clique_scopes", "perfect_order", "tree_memory"]
 
-MAX_DIRECTIONS = 64  # parameters whose covariances with all others are computed together
+MAX_COLUMNS = 64  # parameters whose covariances with all others are computed together
 CELLS_AT_ONCE = 2**22  # of all cliques, for these parameters together; more cells take one parameter at a time
-SMALLEST = np.nextafter(0.0, 1.0)
+SMALLEST = np.nextafter(0.0, 1.0)  # the least positive number, by which zero sums are divided
 
 
 def perfect_order(layout: Layout) -> list[int] | None:
     """Return an order of elimination that makes no predictors share a table that did not before; None if there is none.
 
-    There is one if and only if the interaction graph is decomposable (triangulated). One predictor after the other is
-    taken whose remaining partners all interact.
+    There is one if and only if the interaction graph is decomposable (triangulated). The next predictor is always one
+    whose remaining partners all interact with each other, one with few partners if there are several.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
-    order, waiting = [], set(range(layout.m))
-    while waiting:
-        i = next((i for i in sorted(waiting, key=lambda j: len(neighbours[j])) if _is_clique(neighbours, i)), None)
+    order, remaining = [], set(range(layout.m))
+    while remaining:
+        i = next((i for i in sorted(remaining, key=lambda j: len(neighbours[j])) if _is_clique(neighbours, i)), None)
         if i is None:
             return None
         order.append(i)
-        waiting.remove(i)
+        remaining.remove(i)
         for j in neighbours[i]:
             neighbours[j].discard(i)
     return order
 
 
 def _is_clique(neighbours: list[set[int]], i: int) -> bool:
+    """Return whether all neighbours of predictor `i` are neighbours of each other."""
     return all(neighbours[i] <= neighbours[j] | {j} for j in neighbours[i])
 
 
@@ -51,6 +53,7 @@ class Margins:
     Attributes
     ----------
     log_z : float
+        ln Z, the log normaliser.
     joint : ndarray, shape (n_cells,)
         Probabilities of the cells of each clique.
     conditional : ndarray, shape (n_cells,)
@@ -69,6 +72,22 @@ class JunctionTree:
     layout : Layout
     order : list of int
         Order in which predictors are summed out (see `bbl.model.elimination.elimination_order`).
+
+    Attributes
+    ----------
+    step : ndarray of intp, shape (m,)
+        Position of each predictor in `order`, which is also the number of its clique.
+    cliques : list of m Clique
+        In the order of elimination: a parent comes after its children.
+    n_cells : int
+        Number of cells of all cliques.
+    starts : ndarray of intp, shape (m,)
+        First cell of each clique.
+    sizes : ndarray of intp, shape (m,)
+        Number of cells of each clique.
+    clique_of_term : ndarray of intp, shape (n_terms,)
+        Number of the clique of each scope of the layout: that of the predictor that is summed out first.
+    design : CliqueDesign
     """
 
     def __init__(self, layout: Layout, order: list[int]):
@@ -79,11 +98,11 @@ class JunctionTree:
         self.n_cells = self.cliques[-1].cells.stop if self.cliques else 0
         self.starts = np.array([c.cells.start for c in self.cliques], dtype=np.intp)
         self.sizes = np.array([c.cells.stop - c.cells.start for c in self.cliques], dtype=np.intp)
-        clique_of_term = [int(self.step[list(scope)].min()) for scope in layout.scopes]
-        self.design = CliqueDesign(layout, self.cliques, np.array(clique_of_term, dtype=np.intp))
+        self.clique_of_term = np.array([int(self.step[list(scope)].min()) for scope in layout.scopes], dtype=np.intp)
+        self.design = CliqueDesign(layout, self.cliques, self.clique_of_term)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return the weight (n_cells,) in each cell of `total` rows that are spread evenly over all states."""
+        """Return the weight (n_cells,) in each cell of rows of weight `total`, spread evenly over all states."""
         return np.repeat(total / self.sizes, self.sizes)
 
     def counts(self, rows: Sample) -> np.ndarray:
@@ -97,23 +116,23 @@ class JunctionTree:
         return out
 
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the parameters (size,) that fit the positive counts (n_cells,) of all cliques; None unless they can.
+        """Return the parameters (size,) of the maximum of the likelihood from the `counts` (n_cells,) of all cliques.
 
-        They can if the terms are all sets of predictors of every clique: the probability of a row is then the product
-        over the cliques of the share of the predictor given its separator.
+        None if a count is zero, or if the model lacks a term for some set of predictors of a clique. Otherwise the
+        probability of a row is the product over the cliques of the share of the predictor given its separator.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
             table = counts[clique.cells].reshape(clique.shape)
             if not table.all():
                 return None
-            energy = np.log(table / table.sum(axis=0))
+            energy = np.log(table / table.sum(axis=0))  # axis 0 is the clique's predictor
             if not add_parameters(self.layout, theta, clique.scope, energy):
                 return None
         return theta
 
     def unfilled(self) -> Margins:
-        """Return margins whose arrays wait to be filled."""
+        """Return margins with arrays that are not filled yet."""
         return Margins(np.nan, np.empty(self.n_cells), np.empty(self.n_cells))
 
     def margins(
@@ -127,7 +146,8 @@ class JunctionTree:
         log_support : ndarray, shape (n_cells,), optional
             -inf in cells that cannot occur, else 0.
         spent : Margins, optional
-            Margins that nobody needs any more: their arrays are overwritten. Large new ones take as long as their sums.
+            Margins that are not needed any more: their arrays are overwritten. Allocating large arrays would take as
+            long as the sums.
         """
         spent = spent or self.unfilled()
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # far steps of an optimiser are not finite
@@ -136,14 +156,15 @@ class JunctionTree:
                 energies += log_support
             return self._margins(energies, spent.joint)
 
-    def _margins(self, weights: np.ndarray, joint: np.ndarray) -> Margins:
-        """Return the margins; the energies `weights` (n_cells,) and `joint` are overwritten."""
-        largest = np.maximum.reduceat(weights, self.starts)
+    def _margins(self, energies: np.ndarray, joint: np.ndarray) -> Margins:
+        """Return the margins, whose arrays are `joint` (n_cells,) and, overwritten, the `energies` (n_cells,)."""
+        largest = np.maximum.reduceat(energies, self.starts)  # of each clique, subtracted lest exp overflows
         log_z = float(largest.sum())
-        tables = [weights[c.cells].reshape(c.shape) for c in self.cliques]
-        for table, top in zip(tables, largest.tolist(), strict=True):
-            table -= top
-        np.exp(weights, out=weights)
+        tables = [energies[c.cells].reshape(c.shape) for c in self.cliques]  # views: energies, at last conditionals
+        for table, clique_largest in zip(tables, largest.tolist(), strict=True):
+            table -= clique_largest
+        np.exp(energies, out=energies)
+        # from the leaves to the roots: sum out the clique's predictor, and multiply the parent with the sums
         for clique, table in zip(self.cliques, tables, strict=True):
             total = table.sum(axis=0)
             table /= np.maximum(total, SMALLEST)  # a separator that cannot occur leaves zeros
@@ -151,15 +172,19 @@ class JunctionTree:
             log_z += float(np.log(scale))
             if clique.parent >= 0:
                 tables[clique.parent] *= (total / scale).reshape(clique.aligned)
+        # from the roots to the leaves: conditional probabilities times those of the separator
         joints = [joint[c.cells].reshape(c.shape) for c in self.cliques]
         for clique, conditional, out in zip(self.cliques[::-1], tables[::-1], joints[::-1], strict=True):
             separator = joints[clique.parent].sum(axis=clique.outside) if clique.parent >= 0 else 1.0
             np.multiply(conditional, separator, out=out)
-        return Margins(log_z, joint, weights)
+        return Margins(log_z, joint, conditional=energies)
 
     def moments_of(self, values: np.ndarray) -> np.ndarray:
-        """Return the sum (size,) of each parameter's indicator over the cells of its clique, weighted by `values`."""
-        return self.design.sums(values)
+        """Return the sum (size,) of each parameter's indicator over the cells of its clique, weighted by `values`.
+
+        `values` has shape (n_cells,).
+        """
+        return self.design.parameter_sums(values)
 
     def moments(self, margins: Margins) -> np.ndarray:
         """Return the moments (size,) of all parameters."""
@@ -168,33 +193,37 @@ class JunctionTree:
     def information(self, margins: Margins) -> np.ndarray:
         """Return the Fisher information (size, size) of one observation: the covariance of all indicators.
 
-        For each parameter v, two passes over the tree give ``E[T_v | x_C]`` for the cells x_C of every clique; the
-        covariance with an indicator of the clique is the mean of the product.
+        For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for the cells x_C of
+        every clique C; the mean of the product of T_v with an indicator of the clique follows.
         """
         size = self.layout.size
         mu = self.moments(margins)
         out = np.empty((size, size))
-        directions = _directions(self.n_cells)
-        for first in range(0, size, directions):
-            columns = slice(first, min(first + directions, size))
+        n_columns = _columns_at_once(self.n_cells)
+        for first in range(0, size, n_columns):
+            columns = slice(first, min(first + n_columns, size))
             means = self._conditional_means(margins, mu, columns)
             means *= margins.joint[:, None]
-            out[:, columns] = self.design.sums(means)
+            out[:, columns] = self.design.parameter_sums(means)
         out -= np.multiply.outer(mu, mu)
         return 0.5 * (out + out.T)
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
-        """Return the means (n_cells, len(columns)) of some indicators given the cells of each clique."""
+        """Return the means (n_cells, v) of the v indicators of the parameters `columns` given each cell of each clique.
+
+        `mu` (size,) are the moments of all parameters.
+        """
         indicators = np.eye(self.layout.size)[:, columns]
         means = self.design.energies(indicators, np.empty((self.n_cells, indicators.shape[1])))
         tables = [means[c.cells].reshape(*c.shape, -1) for c in self.cliques]
-        messages = []
+        messages = []  # mean given each clique's separator of what the clique and its descendants hold of an indicator
         for clique, table in zip(self.cliques, tables, strict=True):
             conditional = margins.conditional[clique.cells].reshape(clique.shape)
-            message = np.einsum("a...,a...v->...v", conditional, table)
+            message = np.einsum("a...,a...v->...v", conditional, table)  # a: levels of the clique's predictor
             messages.append(message)
             if clique.parent >= 0:
                 tables[clique.parent] += message.reshape(*clique.aligned, -1)
+        # add to each clique what the rest of the tree holds: the parent's mean given the separator, less the message
         for k in range(len(self.cliques) - 1, -1, -1):
             clique = self.cliques[k]
             if clique.parent < 0:  # indicators of other trees have the same mean whatever this clique's cells
@@ -212,45 +241,49 @@ class JunctionTree:
 
 
 def tree_memory(n_cells: float) -> float:
-    """Return the bytes that fits and covariances on a junction tree with so many cells take at most."""
-    return 64.0 * n_cells + 32.0 * n_cells * _directions(n_cells)
+    """Return the bytes that fits and covariances on a junction tree with `n_cells` cells take at most."""
+    return 64.0 * n_cells + 32.0 * n_cells * _columns_at_once(n_cells)
 
 
-def _directions(n_cells: float) -> int:
+def _columns_at_once(n_cells: float) -> int:
     """Return for how many parameters at a time covariances with all others are computed."""
-    return max(1, min(MAX_DIRECTIONS, int(CELLS_AT_ONCE // n_cells)))
+    return max(1, min(MAX_COLUMNS, int(CELLS_AT_ONCE // n_cells)))
 
 
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
-    """Return the predictors of each clique: the one that is summed out, then its separator in the order of steps."""
+    """Return the predictors of each clique: the one that is summed out, then its separator in the order of elimination.
+
+    `order` lists the predictors as they are summed out.
+    """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     step = {i: k for k, i in enumerate(order)}
     scopes = []
     for i in order:
         separator = neighbours[i]
         scopes.append((i, *sorted(separator, key=step.__getitem__)))
-        for j in separator:
+        for j in separator:  # the sum over i is a table of its separator, whose predictors are neighbours from now on
             neighbours[j] = (neighbours[j] | separator) - {i, j}
     return scopes
 
 
 def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
+    """Return the cliques in the order of elimination; `step` (m,) is the position of each predictor in `order`."""
     scopes = clique_scopes(layout, order)
     cliques, first = [], 0
     for scope in scopes:
         shape = tuple(int(layout.n_levels[i]) for i in scope)
-        n = int(np.prod(shape))
+        n_clique_cells = int(np.prod(shape))
         parent = int(step[scope[1]]) if len(scope) > 1 else -1
         parent_scope = scopes[parent] if parent >= 0 else ()
         aligned = tuple(int(layout.n_levels[i]) if i in scope else 1 for i in parent_scope)
         outside = tuple(axis for axis, i in enumerate(parent_scope) if i not in scope)
-        cliques.append(Clique(scope, shape, slice(first, first + n), parent, aligned, outside))
-        first += n
+        cliques.append(Clique(scope, shape, slice(first, first + n_clique_cells), parent, aligned, outside))
+        first += n_clique_cells
     return cliques
 
 
 class TreeLikelihood:
-    """``target . theta - ln Z(theta) - sum(ridge theta^2) / 2``, for complete rows.
+    """The objective ``target . theta - ln Z(theta) - sum(ridge theta^2) / 2`` of complete rows, per observation.
 
     Parameters
     ----------
@@ -258,6 +291,7 @@ class TreeLikelihood:
     target : ndarray, shape (size,)
         Observed moments.
     ridge : ndarray, shape (size,)
+        L2 penalty of each parameter.
     log_support : ndarray, shape (n_cells,), or None
         As in `JunctionTree.margins`.
     """

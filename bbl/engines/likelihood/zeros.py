@@ -1,4 +1,7 @@
-"""Structural zeros in exact likelihood: which models are fitted with them, and what they leave of the parameters."""
+"""Structural zeros in exact likelihood: which models are fitted with them, and which parameters they leave determined.
+
+States are the combinations of levels of all predictors; structural zeros say which of them cannot occur.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def check_zeros(layout: Layout) -> None:
 
 
 def determined_by_states(layout: Layout) -> np.ndarray:
-    """Return which parameters (size,) the states that can occur tell apart, whatever is observed."""
+    """Return which parameters (size,) rows could determine at all: those that the states that can occur tell apart."""
     determined = np.ones(layout.size, dtype=bool)
     for positions, covariances in _with_zeros(layout):
         determined[positions] = rank(covariances)[1]
@@ -39,7 +42,7 @@ def determined_by_states(layout: Layout) -> np.ndarray:
 
 
 def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
-    """Return how many parameters the states that can occur tell apart; those with a penalty `ridge` (size,) count."""
+    """Return how many parameters are determined by the states that can occur, or by a penalty `ridge` (size,)."""
     total = layout.size
     for positions, covariances in _with_zeros(layout):
         basis, _ = rank(covariances + np.diag((ridge[positions] > 0.0).astype(float)))
@@ -48,9 +51,12 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
 
 
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the parameters of each component with structural zeros, and their covariances in even states."""
+    """Yield, for each component with structural zeros, the positions of its parameters and their covariances.
+
+    The covariances are those of the indicators if all states that can occur are equally probable.
+    """
     for component in components(layout):
         if component.layout.support is not None:
             table = StateTable(component.layout)
-            even = table.spread(1.0)
-            yield component.positions, table.covariances(even, table.moments(even))
+            even_p = table.spread(1.0)
+            yield component.positions, table.covariances(even_p, table.moments(even_p))

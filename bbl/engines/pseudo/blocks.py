@@ -16,7 +16,7 @@ import numpy as np
 
 from bbl._ext.pseudo.pseudo import CONVERGED, STUCK, PseudoProblem
 from bbl.engines.engine_fit import NoProgress
-from bbl.engines.pseudo.solvers import FINEST, FLOOR, Sites, by_lbfgs, prepared
+from bbl.engines.pseudo.solvers import FINEST, FLOOR, Sites, by_lbfgs, prepare_problem
 from bbl.memory import available_memory
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
@@ -41,11 +41,11 @@ STALL_ROUNDS = 2  # slow rounds in a row after which a larger sample is drawn
 SAMPLE_GROWTH = 4  # factor of the sample size after a stall
 MEMORY_SHARE = 0.5  # share of the free memory that a sample may take
 MAX_ROUNDS = 100  # rounds at one penalty
-PAIRS = 4  # curvature pairs of L-BFGS: steps and changes of the gradient
+PAIRS = 4  # curvature pairs that L-BFGS keeps: a step and the change of the gradient along it
 
 
 def sample_size(layout: Layout) -> int:
-    """Return the number of rows to draw; with them a round reduces the error to about 2 sqrt(D / rows) of it."""
+    """Return the number of rows to draw; a round then reduces the error to about 2 sqrt(D / rows) times what it was."""
     return max(MIN_SAMPLE, ROWS_PER_COLUMN * regressors(layout).D)
 
 
@@ -61,9 +61,16 @@ def rounds_memory(layout: Layout) -> float:
 
 @dataclass
 class _Point:
-    """A solution, and the unpenalised objective of all rows there.
+    """A solution, and the unpenalised objectives of the sites there, over all rows.
 
-    Shapes: theta and gradient (layout.D, 1 + D); log_norm, the mean log normaliser, and value, the objective, (m,).
+    Attributes
+    ----------
+    theta : ndarray, shape (layout.D, 1 + D)
+    gradient : ndarray, shape (layout.D, 1 + D)
+    log_norm : ndarray, shape (m,)
+        Mean log normaliser of each site's conditional distribution.
+    value : ndarray, shape (m,)
+        Objective of each site: minus the mean log-likelihood given the other predictors.
     """
 
     theta: np.ndarray
@@ -72,10 +79,10 @@ class _Point:
     value: np.ndarray
 
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
-        """Copy some sites of another point, in place; masks `sites` (m,), and `rows` (layout.D,) of their levels."""
+        """Copy some sites of another point, in place: masks `sites` (m,), and `rows` (layout.D,) of their levels."""
         for name, values in vars(self).items():
-            selected = rows if values.ndim == 2 else sites
-            values[selected] = getattr(other, name)[selected]
+            mask = rows if values.ndim == 2 else sites
+            values[mask] = getattr(other, name)[mask]
 
 
 class Corrected:
@@ -103,78 +110,92 @@ class Corrected:
         Passes over all rows so far.
     sample : Sample
         The drawn rows, with the codes of the `Regressors`.
+    problem : PseudoProblem
+        The drawn rows as the kernel reads them.
+    moments : ndarray, shape (layout.D, 1 + D)
+        See `_moments`.
+    point : _Point or None
+        The best solution so far, site by site; None before the first round.
+    n_site_levels : ndarray of int, shape (m,)
+        Number of non-reference levels of each site, its rows of a solution.
     """
 
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
         self.engine, self.rows, self.layout, self.workers = engine, rows, layout, workers
-        self.passes, self.width = 0, np.diff(layout.start)  # width: non-reference levels of each site
-        self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))  # of prepared blocks
+        self.passes, self.n_site_levels = 0, np.diff(layout.start)
+        # prepared blocks are cached under this key
+        self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))
         self.moments = _moments(rows, layout, engine.prior_count, workers)
-        self.point: _Point | None = None  # the best solution so far, site by site
+        self.point: _Point | None = None
         self._draw(sample_size(layout))
 
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
         """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the iterations of all rounds.
 
-        A later fit, at another penalty, starts from the best solution of the last one.
+        A later fit, at another penalty, starts from the best solution of the last one. A round tries a solution, and
+        sites whose gradient norm over all rows falls by it take it. Sites are done at the tolerance, or where rounds no
+        longer help, or after `itmax` iterations.
         """
         m, tolerance = self.layout.m, max(self.engine.tolerance, FINEST[self.engine.precision])
         penalty = np.append(lambdah, penalties(self.layout, lambda_))  # of the columns (1 + D,)
+        # n_slow: slow rounds of each site in a row
         sites, n_slow, n_iter = Sites(m), np.zeros(m, dtype=int), np.zeros(m, dtype=np.int32)
-        norm = np.full(m, np.inf) if self.point is None else self._norms(self.point, penalty)
-        done, ratio = norm <= tolerance, np.full(m, LEAST_RATIO)  # ratio: norm after the next round to norm before
+        norm = np.full(m, np.inf) if self.point is None else self._gradient_norms(self.point, penalty)
+        is_done, ratio = norm <= tolerance, np.full(m, LEAST_RATIO)  # ratio: norm after the next round to norm before
         pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for _ in range(MAX_ROUNDS):
-            stalled = n_slow >= STALL_ROUNDS
-            done |= stalled & ((norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n))
-            done |= n_iter >= itmax
-            if done.all():
+            is_stalled = n_slow >= STALL_ROUNDS
+            # a site that stalls near rounding, or though the sample holds all rows, does not get better
+            is_done |= is_stalled & ((norm <= FLOOR[self.engine.precision]) | (len(self.sample.codes) == self.rows.n))
+            is_done |= n_iter >= itmax
+            if is_done.all():
                 break
-            if (stalled & ~done).any():
-                self._enlarge(int(np.argmax(np.where(done, -1.0, norm))), norm)
+            if (is_stalled & ~is_done).any():
+                self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
                 n_slow[:], pairs = 0, []
-            aim = np.full(m, FIRST_NORM) if self.point is None else np.where(done, np.inf, ratio * norm)
+            # gradient norm of the sample's objective at which the fit of each site ends
+            target_norm = np.full(m, FIRST_NORM) if self.point is None else np.where(is_done, np.inf, ratio * norm)
             solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites,
-                            tolerance=np.maximum(aim, 0.5 * tolerance), workers=self.workers)  # fmt: skip
+                            tolerance=np.maximum(target_norm, 0.5 * tolerance), workers=self.workers)  # fmt: skip
             trial = self._step(solve, theta, penalty, pairs)
-            n_iter += np.where(done, 0, sites.n_iter).astype(np.int32)
-            new = self._pass(trial, ~done)
-            new_norm = self._norms(new, penalty)
+            n_iter += np.where(is_done, 0, sites.n_iter).astype(np.int32)
+            new_point = self._evaluate(trial, ~is_done)
+            new_norm = self._gradient_norms(new_point, penalty)
             if self.point is not None:
-                step = new.theta - self.point.theta
-                change = new.gradient - self.point.gradient + penalty * step
-                product = self._by_site(step * change)
-                is_convex = product > 0.0
-                inverse = np.where(is_convex, 1.0 / np.where(is_convex, product, 1.0), 0.0)
+                step = new_point.theta - self.point.theta
+                change = new_point.gradient - self.point.gradient + penalty * step
+                curvature = self._sum_by_site(step * change)
+                is_convex = curvature > 0.0  # else the step is zero or rounding, and the site leaves this pair out
+                inverse = np.where(is_convex, 1.0 / np.where(is_convex, curvature, 1.0), 0.0)
                 pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]
             ratio = np.clip(TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
-            is_better = ~done & (new_norm < norm)
-            n_slow = np.where(done | (new_norm <= SLOW_RATIO * norm), 0, n_slow + 1)
+            is_better = ~is_done & (new_norm < norm)
+            n_slow = np.where(is_done | (new_norm <= SLOW_RATIO * norm), 0, n_slow + 1)
             if self.point is None:
-                self.point = new
+                self.point = new_point
             else:
-                self.point.take(new, is_better, np.repeat(is_better, self.width))
+                self.point.take(new_point, is_better, np.repeat(is_better, self.n_site_levels))
             norm = np.where(is_better, new_norm, norm)
-            done |= norm <= tolerance
+            is_done |= norm <= tolerance
         assert self.point is not None  # noqa: S101  # a first round took place
         theta[:] = self.point.theta
         sites.norm, sites.n_iter = norm, n_iter
-        sites.value = self.point.value + 0.5 * self._by_site(theta**2 * penalty)
+        sites.value = self.point.value + 0.5 * self._sum_by_site(theta**2 * penalty)
         sites.status[:] = np.where(norm <= max(tolerance, FLOOR[self.engine.precision]), CONVERGED, STUCK)
         return sites
 
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
         """Return the function ``normaliser(half)`` of eq. (31) over all rows at the last fit's solution `theta`.
 
-        With ``half=True``, the factor 1/k of terms of k predictors in eq. (31), a call takes a pass over all rows.
+        ``half=True`` is for the factor 1/k of terms of k predictors in eq. (31); it takes a pass over all rows.
         """
         assert self.point is not None  # noqa: S101  # there was a fit
         log_norm_sum = float(self.point.log_norm.sum())
 
-        def normaliser(half: bool) -> float:
+        def normaliser(half: bool) -> float:  # ln Z by eq. (31)
             if not half:
                 return log_norm_sum
-            return self.rows.summed(self._staged(_block_normaliser, theta), self.workers) / self.rows.total
+            return self.rows.summed(self._stage(_block_normaliser, theta), self.workers) / self.rows.total
 
         return normaliser
 
@@ -183,70 +204,82 @@ class Corrected:
         numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
         return {"streamed": np.array(numbers)}
 
-    def _staged(self, function: Callable, *arguments: object) -> Staged:
-        """Return the function that prepares a block and calls ``function(layout, *arguments, problem, block)``."""
+    def _stage(self, function: Callable, *arguments: object) -> Staged:
+        """Return the function that prepares a block and calls ``function(layout, *arguments, problem, block)``.
+
+        `problem` is the block as the kernel reads it.
+        """
         prepare = partial(_prepare_block, self.layout, self.engine.precision)
         return Staged(self.key, prepare, partial(function, self.layout, *arguments))
 
-    def _by_site(self, values: np.ndarray) -> np.ndarray:
+    def _sum_by_site(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (m,) of `values` (layout.D, 1 + D) over the parameters of each site."""
-        sums = np.append(values.sum(axis=1), 0.0)
-        return np.where(self.width > 0, np.add.reduceat(sums, self.layout.start[:-1]), 0.0)
+        row_sums = np.append(values.sum(axis=1), 0.0)  # one more, for a start behind the last row
+        return np.where(self.n_site_levels > 0, np.add.reduceat(row_sums, self.layout.start[:-1]), 0.0)
 
-    def _norms(self, point: _Point, penalty: np.ndarray) -> np.ndarray:
-        """Return the norm (m,) of each site's penalised gradient."""
-        return np.sqrt(self._by_site((point.gradient + penalty * point.theta) ** 2))
+    def _gradient_norms(self, point: _Point, penalty: np.ndarray) -> np.ndarray:
+        """Return the norm (m,) of each site's gradient at a point, with the penalties (1 + D,) of the columns."""
+        return np.sqrt(self._sum_by_site((point.gradient + penalty * point.theta) ** 2))
 
-    def _pass(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
-        """Return the point `theta` with the objective of all rows, at least for the sites of a mask `sites` (m,)."""
+    def _evaluate(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
+        """Return `theta` with the objectives over all rows, which a pass computes for the sites of a mask (m,)."""
         self.passes += 1
+        # the kernel evaluates whole tasks of `lanes` sites each
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
-        measure = self._staged(_block_objective, theta, tasks)
+        measure = self._stage(_block_objective, theta, tasks)
         log_norm, gradient = (row_sums / self.rows.total for row_sums in self.rows.summed(measure, self.workers))
-        return _Point(theta, gradient - self.moments, log_norm, log_norm - self._by_site(theta * self.moments))
+        return _Point(theta, gradient - self.moments, log_norm, log_norm - self._sum_by_site(theta * self.moments))
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
         """Return the solution to evaluate next: the L-BFGS step with the sample's fit as initial inverse Hessian.
 
-        `pairs` holds steps, changes of the penalised gradient, both (layout.D, 1 + D), and the inverses (m,) of their
-        inner products, the oldest first. The first time it is the minimum of the sample from `theta`.
+        `solve` fits the sample; `penalty` (1 + D,) holds the penalties of the columns. `pairs` holds steps, changes of
+        the penalised gradient, both (layout.D, 1 + D), and the inverses (m,) of their inner products, the oldest first.
+        The first time the result is the minimum of the sample's objective, found from `theta`.
         """
         if self.point is None:
             trial = theta.copy()
             solve(site_theta=trial)
             return trial
+        # the two loops of L-BFGS; between them minimising the sample's objective, with a linear term that gives it the
+        # gradient q, is nearly to multiply q with its inverse Hessian
         point, factors = self.point, []
-        correction = point.gradient + penalty * point.theta
+        q = point.gradient + penalty * point.theta
         for step, change, inverse in reversed(pairs):
-            factors.append(inverse * self._by_site(step * correction))
-            correction -= np.repeat(factors[-1], self.width)[:, None] * change
+            factors.append(inverse * self._sum_by_site(step * q))
+            q -= np.repeat(factors[-1], self.n_site_levels)[:, None] * change
+        # 0.0, 0.0: without penalties, which are added for each column
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
-        solve(site_theta=trial, linear=sample_gradient - correction)
+        solve(site_theta=trial, linear=sample_gradient - q)
         trial -= point.theta
         for (step, change, inverse), factor in zip(pairs, reversed(factors), strict=True):
-            second_factor = factor + inverse * self._by_site(change * trial)
-            trial -= np.repeat(second_factor, self.width)[:, None] * step
+            second_factor = factor + inverse * self._sum_by_site(change * trial)
+            trial -= np.repeat(second_factor, self.n_site_levels)[:, None] * step
         return trial + point.theta
 
     def _draw(self, size: int) -> None:
         """Draw a sample of `size` rows, or take all if there are few more, and prepare the solver for it."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
-        rng = np.random.default_rng(0)
-        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, None if takes_all else self._rare(size))
+        rng = np.random.default_rng(0)  # fits of the same rows are the same
+        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size))
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
-        self.problem = prepared(self.sample, self.layout, self.engine.precision, self.engine.prior_count)
+        self.problem = prepare_problem(self.sample, self.layout, self.engine.precision, self.engine.prior_count)
         self.solve = by_lbfgs(self.problem, self.engine.precision)
 
-    def _rare(self, size: int) -> list[np.ndarray] | None:
-        """Return the rare levels of each predictor, all of whose rows join the sample of `size`; None without any."""
+    def _rare_levels(self, size: int) -> list[np.ndarray] | None:
+        """Return the rare levels of each predictor, all of whose rows join the sample of `size`; None without any.
+
+        They are the levels of least weight: together in at most half of `size` rows, and each expected in fewer than
+        RARE_LEVEL_ROWS rows of a sample that is drawn without regard to levels.
+        """
         level_weights = level_counts(self.rows, self.layout.n_levels)
-        counts = np.sort(np.concatenate(level_weights))
-        counts = counts[np.cumsum(counts) <= size / 2]
-        largest_rare = counts[counts < RARE_LEVEL_ROWS * self.rows.total / size].max(initial=0.0)
-        if not largest_rare:
+        sorted_weights = np.sort(np.concatenate(level_weights))
+        sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
+        max_rare_weight = sorted_weights[sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size].max(initial=0.0)
+        if not max_rare_weight:
             return None
-        return [np.flatnonzero((weights > 0) & (weights <= largest_rare)) for weights in level_weights]
+        return [np.flatnonzero((weights > 0) & (weights <= max_rare_weight)) for weights in level_weights]
 
     def _enlarge(self, predictor: int, norm: np.ndarray) -> None:
         """Draw a larger sample; raise a NoProgress error about the `predictor` if there is no memory for it."""
@@ -258,7 +291,11 @@ class Corrected:
 
 
 def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: int) -> np.ndarray:
-    """Return the mean derivatives (layout.D, 1 + D) of the log numerator by theta, mixed with a `prior_count`."""
+    """Return the means over rows (layout.D, 1 + D) of products of a site's level with a column or the constant.
+
+    They are the derivatives by theta of the log numerators of the conditional distributions. A `prior_count` mixes a
+    site's levels with equal shares. Entries of columns that are no regressors of the site are 0.
+    """
     wide = regressors(layout)
     if wide.D == layout.D:
         counts = pair_counts(rows, layout, workers) / rows.total
@@ -280,21 +317,27 @@ def _term_key(layout: Layout) -> tuple[bytes, ...]:
 
 
 def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
-    """Return the counts (D, D) of pairs of columns in a block."""
+    """Return the weighted counts (D, D) of pairs of the `Regressors`' columns in a block."""
     wide = regressors(layout)
     return pair_counts(Sample(wide.codes(block.codes), block.weights), wide)
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:
     """Return a block as the kernel reads it."""
-    return prepared(Sample(regressors(layout).codes(block.codes), block.weights), layout, precision, counted=False)
+    return prepare_problem(
+        Sample(regressors(layout).codes(block.codes), block.weights), layout, precision, count_moments=False
+    )
 
 
 def _block_objective(layout: Layout, theta: np.ndarray, tasks: list, problem: PseudoProblem, block: Sample) -> list:
-    """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1 + D)."""
+    """Return the sums over a block of the log normalisers (m,) and of their gradients (layout.D, 1 + D).
+
+    Only the sites of the kernel's `tasks` are evaluated.
+    """
+    # 0.0, 0.0: without penalties
     return [block.total * mean for mean in problem.objective(theta, 0.0, 0.0, tasks=tasks)]
 
 
 def _block_normaliser(layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample) -> float:
     """Return the sum over a block of the normaliser of eq. (31) with its factor."""
-    return block.total * log_normaliser(problem, layout, theta, True)
+    return block.total * log_normaliser(problem, layout, theta, half=True)

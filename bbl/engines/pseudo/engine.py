@@ -105,7 +105,7 @@ class PseudoLikelihood(Engine):
     needs = "neighbours"
     solves = True
     weights = "real"
-    # small enough to leave wide data alone, large enough for levels that a class never has
+    # small enough to change little in data of many predictors, large enough to bound fields of levels without rows
     classifier: ClassVar[dict[str, Any]] = {"lambdah": 1e-4}
     log_z = "half"
     streams = True
@@ -165,6 +165,7 @@ class PseudoLikelihood(Engine):
         """Return whether fits cost more than the comparison of penalties."""
         if not sample.in_memory:
             return True
+        # distinct rows, in which missing values count as a level
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
         return not is_small(min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout)
 
@@ -193,16 +194,16 @@ class PseudoLikelihood(Engine):
         if not sample.n or self.prior_count or has_bounded_fields:
             return sample
         if sample.missing is None:
-            first = sample.codes[0]
-            varies = (sample.codes != first).any(axis=0)
+            first_codes = sample.codes[0]
+            varies = (sample.codes != first_codes).any(axis=0)
         else:
             usable = usable_rows(sample, layout)
-            first = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
-            varies = ((sample.codes != first) & usable).any(axis=0)
+            first_codes = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]  # of each predictor's usable rows
+            varies = ((sample.codes != first_codes) & usable).any(axis=0)
         constant = ~varies & (layout.n_levels > 1)
         if not constant.any():
             return sample
-        extra = np.where(constant & (first == 0), 1, 0).astype(sample.codes.dtype)
+        extra = np.where(constant & (first_codes == 0), 1, 0).astype(sample.codes.dtype)
         missing = None if sample.missing is None else np.vstack([sample.missing, np.zeros(layout.m, dtype=bool)])
         return Sample(np.vstack([sample.codes, extra]), np.append(sample.weights, 1.0), missing=missing)
 
@@ -216,8 +217,8 @@ class PseudoLikelihood(Engine):
                 argument="missing",
             )
         if few_enough(rows.n, layout):
-            drawn = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
-            return rows.spread(cast(Sample, self.prepare(drawn, layout)))
+            all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
+            return rows.spread(cast(Sample, self.prepare(all_rows, layout)))
         if self.prior_count:
             return rows
         level_weights = level_counts(rows, layout.n_levels)
@@ -275,7 +276,7 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None = None,
         start: np.ndarray | None = None,
     ) -> list[EngineFit]:
-        """Fit as `path` or, with `warm_starts`, as `compare`."""
+        """Fit as `path` or, with `warm_starts`, as `compare`; `start` (layout.size,) is where the first fit begins."""
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
         if not sample.in_memory:
@@ -287,24 +288,27 @@ class PseudoLikelihood(Engine):
         fitted_rows, counts = sample, None
         if sample.missing is None:
             counts = None if warm_starts else level_counts(sample, layout.n_levels)
-            solved = solve_complete(self, sample, layout, grid, workers, warm_starts, counts, site_start)
+            solutions = solve_complete(self, sample, layout, grid, workers, warm_starts, counts, site_start)
         else:
             usable = usable_rows(sample, layout)
-            solved = solve_available(self, sample, layout, usable, grid, workers, warm_starts, site_start)
-            sample = replace(sample, missing=~usable)
-        absent: tuple[Note, ...] = ()
-        if warm_starts is None and self.bare(min(grid)):
+            solutions = solve_available(self, sample, layout, usable, grid, workers, warm_starts, site_start)
+            sample = replace(sample, missing=~usable)  # of each site, for the search of unbounded parameters
+        absent: tuple[Note, ...] = ()  # notes on levels that never occur
+        if warm_starts is None and self.diverges(min(grid)):
             absent = absent_levels(counts or level_counts(sample, layout.n_levels), "give lambdah > 0")
         fits = [
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
-            for lambda_, (site_theta, sites, normaliser) in zip(grid, solved, strict=True)
+            for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)
         ]
-        if (shares := n_shares(sample)) > 1:
-            fits = [replace(fit, state={"shared": np.array([shares])}) for fit in fits]
+        if (share_count := n_shares(sample)) > 1:
+            fits = [replace(fit, state={"shared": np.array([share_count])}) for fit in fits]
         return [self._symmetrise_zero_sum(fitted_rows, layout, fit) for fit in fits] if self.zero_sum else fits
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum gauge."""
+        """Return a fit whose solutions are averaged, and whose ln Z is computed, in the zero-sum gauge.
+
+        In this gauge tables sum to zero along each axis; `theta` is still stored in the reference gauge.
+        """
         assert fit.site_theta is not None  # noqa: S101  # as of all fits of this engine
         theta = fit.theta.copy()
         theta[: layout.D] = reference_fields(layout, fit.theta, fit.site_theta)
@@ -319,14 +323,18 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file at each penalty of `grid`, falling, by the rounds of `Corrected`."""
+        """Fit rows in a file at each penalty of `grid`, falling, by the rounds of `Corrected`.
+
+        The first fit begins at the solution `start` (layout.D, 1 + D), by default at naive Bayes with a prior count of
+        1; with `warm_starts`, at an extrapolation of these.
+        """
         out: list[Any] = [None] * len(grid)
         engine = self if warm_starts is None else replace(self, tolerance=max(self.tolerance, CLOSE_COMPARISON_NORM))
         counts = level_counts(rows, layout.n_levels)
-        absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.bare(min(grid)) else ()
+        absent = absent_levels(counts, "give lambdah > 0") if warm_starts is None and self.diverges(min(grid)) else ()
         site_theta = extrapolate(warm_starts, max(grid)) if warm_starts else start
         if site_theta is None:
-            shares = [(of_levels + 1.0 / len(of_levels)) / (of_levels.sum() + 1.0) for of_levels in counts]
+            shares = [(weights + 1.0 / len(weights)) / (weights.sum() + 1.0) for weights in counts]
             site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
             site_theta[:, 0] = np.concatenate([log_ratio(level_shares) for level_shares in shares])
         rounds = Corrected(engine, rows, layout, workers)
@@ -337,12 +345,15 @@ class PseudoLikelihood(Engine):
             out[k] = replace(fit, state=rounds.state())
         return out
 
-    def bare(self, lambda_) -> bool:
-        """Return whether the fields of absent levels diverge, having neither penalty nor prior count."""
+    def diverges(self, lambda_) -> bool:
+        """Return whether the fields of absent levels diverge at this penalty of couplings.
+
+        They do if there is neither a penalty of fields nor a prior count.
+        """
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
-        """Return the penalty of fields that goes with a penalty of couplings."""
+        """Return the penalty of fields that goes with a penalty of couplings: the same, or a fixed one."""
         first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(first_lambda) if self.lambdah is None else self.lambdah
 
@@ -356,9 +367,12 @@ class PseudoLikelihood(Engine):
         normaliser: Callable | None,
         absent: tuple[Note, ...],
     ) -> EngineFit:
-        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on `absent` levels."""
+        """Return the symmetrised fit (eq. 18), with notes on sites that did not converge and on `absent` levels.
+
+        `sites` are the reports on the fits, `normaliser` is that of a `Solution`.
+        """
         theta = from_sites(layout, site_theta, self.symmetrize)
-        notes = absent if self.bare(lambda_) else ()
+        notes = absent if self.diverges(lambda_) else ()
         for i in np.flatnonzero((sites.status != CONVERGED) & ~(sites.norm <= HARMLESS)):
             detail = f"gradient norm {sites.norm[i]:.2g} after {sites.n_iter[i]} iterations"
             notes += (Note(int(i), -1, "did not converge; raise itmax, tolerance or lambda_", detail),)

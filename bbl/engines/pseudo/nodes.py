@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bbl.engines.pseudo.solvers import Sites, by_lbfgs, prepared
+from bbl.engines.pseudo.solvers import Sites, by_lbfgs, prepare_problem
 from bbl.model.layout import Layout
 from bbl.model.logz import log_normaliser
 from bbl.parallel import serial_blas
@@ -26,15 +26,22 @@ def n_shares(sample: Sample) -> int:
 
 
 def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float) -> Callable:
-    """Return the solver of `by_lbfgs` with predictors shared out to the workers; fits are the same to the bit."""
-    client, plain_sample = sample.client, Sample(sample.codes, sample.weights)
-    rows, shares = remote_value(client, plain_sample), n_shares(sample)
+    """Return the solver of `by_lbfgs` with predictors shared out to the workers; fits are the same to the bit.
+
+    `sample` holds the codes of the `Regressors` and the ``client`` of the cluster.
+    """
+    client, plain_sample = sample.client, Sample(sample.codes, sample.weights)  # without the client, to be sent
+    remote_rows, share_count = remote_value(client, plain_sample), n_shares(sample)
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
-        """Fit all sites in place; return the normaliser of a `Solution`."""
-        problem = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
-        tasks = [call(client, _solve_share, rows, problem, prior_count, (k, shares)) for k in range(shares)]
+        """Fit all sites in place; return the normaliser of a `Solution`. `sample` and `workers` are not used."""
+        arguments = remote_value(client, (engine, layout, precision, lambda_, lambdah, site_theta.copy()))
+        tasks = [
+            call(client, _solve_share, remote_rows, arguments, prior_count, (k, share_count))
+            for k in range(share_count)
+        ]
         for predictors, theta, share_sites in client.gather(tasks):
+            # rows of the solution are levels, several for each predictor
             site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)] = theta
             for name, values in vars(share_sites).items():
                 getattr(sites, name)[predictors] = values[predictors]
@@ -42,7 +49,9 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
         def normaliser(half: bool) -> float:
             """Return eq. (31) on the rows, with its factor of couplings if `half`."""
             with serial_blas():
-                return log_normaliser(prepared(plain_sample, layout, precision, prior_count), layout, site_theta, half)
+                return log_normaliser(
+                    prepare_problem(plain_sample, layout, precision, prior_count), layout, site_theta, half
+                )
 
         return normaliser
 
@@ -52,13 +61,14 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
 def _solve_share(
     rows: Sample, arguments: tuple, prior_count: float, share: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, Sites]:
-    """Fit share ``k`` of ``(k, shares)`` on a worker; return its predictors, their rows of the solution, and reports.
+    """Fit one share of the predictors on a worker; return these, their rows of the solution, and reports (m,).
 
-    `arguments` holds the engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
+    `share` is ``(k, n_shares)`` as in `by_lbfgs`, `rows` holds the codes of the `Regressors`; `arguments` holds the
+    engine, layout, precision, both penalties and the solution (layout.D, 1 + D) to start from.
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta, sites = start.copy(), Sites(layout.m)
-    problem = prepared(rows, layout, precision, prior_count)
+    problem = prepare_problem(rows, layout, precision, prior_count)
     by_lbfgs(problem, precision, share)(engine, rows, layout, lambda_, lambdah, theta, sites, 1)
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[share[0] :: share[1]]
     predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))

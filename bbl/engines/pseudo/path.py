@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bbl.engines.pseudo.nodes import by_nodes, n_shares
-from bbl.engines.pseudo.solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepared
+from bbl.engines.pseudo.solvers import Sites, Solution, by_lbfgs, by_newton, is_small, prepare_problem
 from bbl.engines.warm_starts import WarmStarts
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts, log_ratio, smoothed
@@ -42,37 +42,42 @@ def solve_available(
     """Fit each site to its usable rows at each penalty of `grid`, sites with the same rows together.
 
     `usable` (n, m) marks the rows in which a site and its neighbours are known. `warm_starts` holds earlier solutions
-    by penalty; `start` is as of `solve_complete`.
+    by penalty; `start` is as in `solve_complete`.
     """
     all_columns = regressors(layout)
     out: list[Solution] = [(np.zeros((layout.D, 1 + all_columns.D)), Sites(layout.m), None) for _ in grid]
     sites_by_rows: dict[bytes, list[int]] = {}
     for i in range(layout.m):
         sites_by_rows.setdefault(usable[:, i].tobytes(), []).append(i)
-    for group in sites_by_rows.values():
-        # the model of these sites and their neighbours; the other solutions in it are not used
-        is_involved = np.array(layout.mask[group].any(axis=0))
-        is_involved[group] = True
-        involved, position = np.flatnonzero(is_involved), np.cumsum(is_involved) - 1
-        terms = [position[term_array[np.isin(term_array, group).any(axis=1)]] for term_array in layout.terms]
-        sub_layout = Layout(layout.n_levels[involved], terms)
-        rows = sample.rows(usable[:, group[0]])
-        sub_sample = Sample(np.ascontiguousarray(rows.codes[:, involved]), rows.weights).collapsed(sub_layout.n_levels)
-        entries = np.ix_(layout.columns(group), np.append(0, 1 + all_columns.positions(sub_layout, involved)))
-        sub_rows, share = sub_layout.columns(position[group]), sub_sample.total / sample.total
+    for site_group in sites_by_rows.values():
+        # a model of these sites and their neighbours: the solutions of the neighbours in it are not used
+        is_kept = np.array(layout.mask[site_group].any(axis=0))
+        is_kept[site_group] = True
+        # the predictors of this model, and the number of each in it
+        predictors, number = np.flatnonzero(is_kept), np.cumsum(is_kept) - 1
+        # the terms of the group's sites, in each order
+        terms = [number[term_array[np.isin(term_array, site_group).any(axis=1)]] for term_array in layout.terms]
+        sub_layout = Layout(layout.n_levels[predictors], terms)
+        rows = sample.rows(usable[:, site_group[0]])
+        sub_sample = Sample(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
+            sub_layout.n_levels
+        )
+        # entries of the whole solution, and rows of the group's solution, that belong to the sites of the group
+        entries = np.ix_(layout.columns(site_group), np.append(0, 1 + all_columns.positions(sub_layout, predictors)))
+        sub_rows, share = sub_layout.columns(number[site_group]), sub_sample.total / sample.total
 
-        def part(site_theta: np.ndarray) -> np.ndarray:
-            """Return the part of a solution that is of these sites; others begin at zero."""
+        def restrict(site_theta: np.ndarray) -> np.ndarray:
+            """Return the group's solution with the entries of its sites from a whole one, and zero for neighbours."""
             out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
             out[sub_rows] = site_theta[entries]  # noqa: B023
             return out
 
-        sub_starts = None if warm_starts is None else WarmStarts({k: part(v) for k, v in warm_starts.items()})
-        sub_start = None if start is None else part(start)
-        solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, None, sub_start)
+        sub_starts = None if warm_starts is None else WarmStarts({k: restrict(v) for k, v in warm_starts.items()})
+        sub_start = None if start is None else restrict(start)
+        solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, start=sub_start)
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
             site_theta[entries] = sub_theta[sub_rows]
-            sites.take(group, sub_sites, position[group], share)
+            sites.take(site_group, sub_sites, number[site_group], share)
     return out
 
 
@@ -89,34 +94,39 @@ def solve_complete(
     """Fit complete rows at each penalty of `grid`, falling, each fit starting from the one before.
 
     With `warm_starts`, fits are only good enough to compare penalties, see `PseudoLikelihood.compare`, and their
-    solutions are added to it. `counts` are the weights of each predictor's levels, if known. The first fit begins at
-    the solution `start` (layout.D, 1 + D), if it is given, else without couplings.
+    solutions are added to it. `counts` holds the weights (L_i,) of each predictor's levels, None to count them. The
+    first fit begins at the solution `start` (layout.D, 1 + D), if it is given, else without couplings. Solutions are
+    returned in the order of `grid`.
     """
     out: list[Any] = [None] * len(grid)
     solve: Any = None
+    # what does not depend on the penalty is computed once for all comparisons, if there is memory to keep it
     once = WarmStarts().once if warm_starts is None else warm_starts.once
-    small = once("small", partial(is_small, sample.n, layout))
+    takes_newton = once("small", partial(is_small, sample.n, layout))
     # without a penalty the field of an absent level falls until its gradient is well within the tolerance: start there
-    starts_at_stop = warm_starts is not None and not small and engine.bare(min(grid))
+    starts_at_stop = warm_starts is not None and not takes_newton and engine.diverges(min(grid))
     site_theta = np.empty((0, 0))
     if start is not None:
         site_theta = start.copy()
     elif not warm_starts:
         site_theta = _start(engine, counts or level_counts(sample, layout.n_levels), layout, starts_at_stop)
     sample = once("codes", partial(_joint_levels, sample, layout))
-    sites, fit_engine = None, engine
+    sites, fit_engine = None, engine  # fit_engine: the engine with the tolerance and precision of the last fit
     for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
         lambda_ = grid[k]
         if warm_starts is not None and (warm_starts or starts_at_stop):
             site_theta = extrapolate(warm_starts, lambda_) if warm_starts else site_theta
-            norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM
-            tolerance = max(engine.tolerance, norm)
+            comparison_norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM
+            tolerance = max(engine.tolerance, comparison_norm)
+            # a solver that has prepared the rows in double precision does not serve these fits
             solve = solve if fit_engine.precision == "single" else None
             fit_engine = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
         elif sites is not None:  # the last fit keeps its array
             site_theta = site_theta.copy()
         if solve is None:
-            solve = by_newton if small else once(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
+            solve = (
+                by_newton if takes_newton else once(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
+            )
         sites = Sites(layout.m)
         normaliser = solve(fit_engine, sample, layout, lambda_, engine.lambdah_at(lambda_), site_theta, sites, workers)
         if warm_starts is not None:
@@ -126,19 +136,19 @@ def solve_complete(
 
 
 def _start(engine: Any, counts: list[np.ndarray], layout: Layout, starts_at_stop: bool) -> np.ndarray:
-    """Return the solution without couplings, (layout.D, 1 + D), from the weights of each predictor's levels.
+    """Return the solution without couplings, (layout.D, 1 + D), from the weights (L_i,) of each predictor's levels.
 
-    Absent levels have a prior count or, if it `starts_at_stop`, the probability at which a solver would stop.
+    Levels have a prior count or, if it `starts_at_stop`, absent levels the probability at which a solver would stop.
     """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
-    least = engine.tolerance**ABSENT_POWER if starts_at_stop else 0.0
-    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(shares, least)) for shares in level_shares])
+    least_share = engine.tolerance**ABSENT_POWER if starts_at_stop else 0.0
+    site_theta[:, 0] = np.concatenate([log_ratio(np.maximum(shares, least_share)) for shares in level_shares])
     return site_theta
 
 
 def _joint_levels(sample: Sample, layout: Layout) -> Sample:
-    """Return the rows with the codes of the `Regressors`: joint levels are added for terms of three or more."""
+    """Return the rows with the codes of the `Regressors`, which are joint levels too for terms of three or more."""
     wide = regressors(layout)
     return replace(sample, codes=wide.codes(sample.codes)) if wide.sets else sample
 
@@ -147,7 +157,7 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
     """Return the L-BFGS solver of all sites, on a cluster if the rows have one."""
     if n_shares(sample) > 1:
         return by_nodes(sample, layout, engine.precision, engine.prior_count)
-    return by_lbfgs(prepared(sample, layout, engine.precision, engine.prior_count), engine.precision)
+    return by_lbfgs(prepare_problem(sample, layout, engine.precision, engine.prior_count), engine.precision)
 
 
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Solvers of the pseudo-likelihood: Newton's method and L-BFGS.
 
-A site is a predictor in the role of the response; each of m sites is fitted by itself, from and to its rows of a
-solution `site_theta` (layout.D, 1 + D): a row for each non-reference level of the site, with its field and its
-couplings to the D columns of the `Regressors`.
+A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution `site_theta` has
+shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
+columns of the `Regressors`. A fit starts from the site's rows of it and overwrites them. The kernel solves several
+sites together, as one task.
 """
 
 from __future__ import annotations
@@ -21,9 +22,19 @@ from bbl.model.regressors import penalties, regressors
 from bbl.parallel import run_tasks, serial_blas, stop_flag
 from bbl.rows.sample import Sample
 
-__all__ = ["FINEST", "FLOOR", "POLISH_SIZE", "Sites", "Solution", "by_lbfgs", "by_newton", "is_small", "prepared"]
+__all__ = [
+    "FINEST",
+    "FLOOR",
+    "POLISH_SIZE",
+    "Sites",
+    "Solution",
+    "by_lbfgs",
+    "by_newton",
+    "is_small",
+    "prepare_problem",
+]
 
-FINEST = {"double": 0.0, "single": 1e-5}  # least tolerance of the gradient norm in each precision
+FINEST = {"double": 0.0, "single": 1e-5}  # tolerance of the gradient norm below which none is taken, by precision
 FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit counts as converged
 NEWTON_WORK = 3e4  # multiplications for a site's Hessian up to which Newton's method is used alone
 NEWTON_SIZE = 256  # parameters of a site up to which Newton's method is used alone
@@ -31,37 +42,51 @@ POLISH_SIZE = 1024  # parameters of a site up to which Newton's method follows L
 
 
 class Sites:
-    """Reports on each site, (m,): objective, gradient norm, iterations, evaluations, and status of the kernel."""
+    """Reports on the fits of m sites, all of shape (m,).
+
+    Attributes
+    ----------
+    value : ndarray
+        Minimum of the objective: minus the mean log-likelihood of the site given the others, plus the penalty.
+    norm : ndarray
+        Norm of the gradient there.
+    n_iter, n_eval : ndarray of int32
+        Iterations, and evaluations of the objective.
+    status : ndarray of int32
+        CONVERGED, ITMAX or STUCK, as the kernel returns it.
+    """
 
     def __init__(self, m: int):
         self.value, self.norm = np.zeros(m), np.zeros(m)
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
-    def take(self, to: list[int], other: Sites, source: np.ndarray, share: float) -> None:
-        """Copy the reports of `other` on its sites `source` to sites `to`; their rows are a `share` of all rows."""
+    def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
+        """Copy the reports of `other` on its sites `other_sites` to `sites`; their rows are a `share` of all rows."""
         for name, values in vars(self).items():
-            values[to] = getattr(other, name)[source] * (share if name == "value" else 1)
+            values[sites] = getattr(other, name)[other_sites] * (share if name == "value" else 1)
 
 
-# site_theta, reports, and the function normaliser(half) of eq. (31) if the solver has one
+# site_theta, reports, and the function normaliser(half) that returns ln Z by eq. (31), None if the solver has none
 Solution = tuple[np.ndarray, Sites, Callable | None]
 
 
 def is_small(n: int, layout: Layout) -> bool:
     """Return whether Hessians of `n` rows are cheap enough for Newton's method (under a millisecond)."""
-    max_levels = float(layout.n_levels.max()) - 1.0
-    if n * max_levels**2 >= NEWTON_WORK:
+    max_site_levels = float(layout.n_levels.max()) - 1.0  # non-reference levels of a site
+    if n * max_site_levels**2 >= NEWTON_WORK:  # already without any regressors, which take long to list
         return False
     wide = regressors(layout)
-    max_regressors = 1.0 + wide.mask.sum(axis=1).max(initial=0)
-    max_parameters = max_levels * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
-    return n * (max_levels * max_regressors) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
+    max_nonzeros = 1.0 + wide.mask.sum(axis=1).max(initial=0)  # of a row's features: the constant, one per regressor
+    max_parameters = max_site_levels * (1.0 + (wide.mask @ (wide.n_levels - 1)).max(initial=0))
+    return n * (max_site_levels * max_nonzeros) ** 2 < NEWTON_WORK and max_parameters < NEWTON_SIZE
 
 
 def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, only=None, linear=None) -> None:
-    """Fit all sites, or those of `only`, by Newton's method, writing `site_theta` and `sites` in place.
+    """Fit all sites, or those numbered in `only`, by Newton's method, writing `site_theta` and `sites` in place.
 
-    The codes of `sample` are those of the `Regressors`; `linear` (layout.D, 1 + D) is subtracted from the gradients.
+    The codes of `sample` are those of the `Regressors`. `lambda_` and `lambdah` are the penalties of couplings and of
+    fields. `workers` is not used: it is there because `by_lbfgs` returns functions with the same arguments. `linear`
+    (layout.D, 1 + D), if given, is subtracted from the gradients.
     """
     fitted_sites, wide = np.arange(layout.m) if only is None else only, regressors(layout)
     newton.solve_sites(
@@ -71,6 +96,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         wide.start,
         wide.mask.view(np.uint8),
         fitted_sites.astype(np.int32),
+        # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at the end
         np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
         engine.prior_count,
         engine.tolerance,
@@ -85,41 +111,58 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
     )
 
 
-def _solve_task(problem: PseudoProblem, task: int, settings: tuple, out: dict) -> None:
-    """Fit the sites of a task by L-BFGS; `out` holds options and the arrays for the reports."""
+def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
+    """Fit the sites of a task by L-BFGS.
+
+    `settings` are both penalties, the tolerance, the largest number of iterations, and the solution, which is written
+    in place; `keywords` are further arguments of the kernel, among them the arrays that it writes reports to.
+    """
     lambda_, lambdah, tolerance, itmax, theta = settings
-    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **out)
+    problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **keywords)
 
 
-def prepared(sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, counted: bool = True):
-    """Return the rows as the L-BFGS kernel reads them; the codes are those of the `Regressors`."""
+def prepare_problem(
+    sample: Sample, layout: Layout, precision: str, prior_count: float = 0.0, count_moments: bool = True
+) -> PseudoProblem:
+    """Return the rows as the L-BFGS kernel reads them; the codes are those of the `Regressors`.
+
+    Without `count_moments` the problem can only compute log normalisers, for rows whose moments are known: the kernel's
+    argument is called `counted`.
+    """
     wide = regressors(layout)
     with serial_blas():
         return PseudoProblem(
-            sample.codes, sample.weights, wide.n_levels, wide.mask, None, precision, prior_count, counted
+            sample.codes,
+            sample.weights,
+            wide.n_levels,
+            wide.mask,
+            width=None,  # the best vector instructions of this processor
+            precision=precision,
+            prior_count=prior_count,
+            counted=count_moments,
         )
 
 
 def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
-    """Return the function that fits all sites of `prepared` rows at given penalties, in place.
+    """Return the function ``solve`` that fits all sites of a prepared `problem` at given penalties, in place.
 
-    With ``share=(k, shares)`` it fits the sites of the tasks k, k + shares, ... alone. Its argument `tolerance` (m,)
-    replaces the engine's, `linear` (layout.D, 1 + D) is subtracted from the gradients. It returns the normaliser of a
-    `Solution`.
+    With ``share=(k, n_shares)`` it fits the sites of the tasks k, k + n_shares, ... alone. Its arguments are those of
+    `by_newton`; `tolerance` (m,) replaces the engine's. It returns the normaliser of a `Solution`.
     """
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
-        """Write `site_theta` and `sites` in place."""
+        """Write `site_theta` and `sites` in place; return the normaliser, None if the fit was interrupted."""
         wide = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])
         column_penalties = penalties(layout, lambda_)
         # the penalty of pairs: the columns of single predictors come first
         pair_penalty = float(column_penalties[0]) if len(column_penalties) else 0.0
-        out = {
+        keywords = {
             "linear": linear,
             "zero_sum": engine.zero_sum,
+            # the penalties of columns less that of pairs: terms of higher order may have others
             "more": None if (column_penalties == pair_penalty).all() else column_penalties - pair_penalty,
             "grad_norm": sites.norm,
             "n_iter": sites.n_iter,
@@ -128,8 +171,12 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             "value": sites.value,
         }
         tasks = [
-            (task, (pair_penalty, lambdah, float(site_tolerance[members].min()), engine.itmax, site_theta), out)
-            for task, members in enumerate(task_sites)
+            (
+                task,
+                (pair_penalty, lambdah, float(site_tolerance[sites_of_task].min()), engine.itmax, site_theta),
+                keywords,
+            )
+            for task, sites_of_task in enumerate(task_sites)
         ]
         stop = stop_flag()
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)

@@ -1,6 +1,8 @@
 """Engine `PersistentVI`: approximate posterior of fields and couplings under sparse priors.
 
-Simplex coding has no reference level. A table holds the fields of a predictor or the couplings of a pair.
+Simplex coding represents levels by contrasts and has no reference level. A table holds the fields of a predictor or the
+couplings of a pair; the scale of its prior is learnt. `size` is the number of parameters of a group. sds are posterior
+standard deviations.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from bbl.engines.variational.persistent import (
     model_sums,
 )
 from bbl.engines.variational.priors import PRIORS, ScalePrior, slabbed
-from bbl.engines.variational.response import MOST_WORK, response_sd, work
+from bbl.engines.variational.response import MAX_MULTIPLICATIONS, count_multiplications, response_sd
 from bbl.engines.variational.scaled import Approximation, start
 from bbl.errors import OptionError
 from bbl.memory import check_memory
@@ -44,7 +46,7 @@ CHAIN_SHARE = 0.9  # least share of the requested chains that are run: packs hol
 LIKELIHOODS = ("sampled", "pseudo")
 SDS = ("factorised", "lrvb")
 MAX_CHANGE = 0.01  # relative change of the posterior mean at the end, above which there is a warning
-MAX_SCALE_CHANGE = 0.4  # the same for the log global scale of couplings over the second half of the iterations
+MAX_SCALE_CHANGE = 0.4  # change of the log global scale of couplings in the second half, above which there is a warning
 MIN_TRAVEL = 2.5  # least distance that Adam's steps must allow a log scale to go, else there is a warning
 WORTH = 1e7  # products of couplings and states that make a thread worthwhile; 100 binary predictors have 9e6
 
@@ -132,7 +134,7 @@ class PersistentVI(Engine):
     sd: str = "factorised"
     name = "pvi"
     tuned = Tuned(
-        "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "smaller",
+        "scale", "scale", r"$s$", r"Global scale $s$", (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), simpler="smaller",
         logarithmic=True,
     )  # fmt: skip
     needs = "pairs"
@@ -151,8 +153,8 @@ class PersistentVI(Engine):
                 "or sd='factorised'.",
                 argument="sd",
             )
-        for name, low, high in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
-            checked_value = real(name, getattr(self, name), low, high, open_low=True, finite=name != "slab")
+        for name, above, at_most in (("slab", 0.0, np.inf), ("lr", 0.0, 1.0), ("average", 0.0, 1.0)):
+            checked_value = real(name, getattr(self, name), above, at_most, open_low=True, finite=name != "slab")
             object.__setattr__(self, name, checked_value)
         for name in ("scale", "tol"):
             if getattr(self, name) is not None:
@@ -174,17 +176,17 @@ class PersistentVI(Engine):
 
     @property
     def _prior(self) -> ScalePrior:
-        """The prior of that name."""
+        """The prior of the scales that the option `prior` names."""
         return PRIORS[self.prior]
 
     @property
     def _slab(self) -> float:
-        """Upper bound of the scales: priors with light tails need none."""
+        """Upper bound of the scales; inf, for none, with priors of light tails."""
         return self.slab if self._prior.heavy else np.inf
 
     @property
     def n_chains(self) -> int:
-        """Chains of each draw."""
+        """Number of chains of each draw, a multiple of the chains of a pack."""
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
@@ -204,9 +206,10 @@ class PersistentVI(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit: approximation, moments of Adam, draws, chains and, for linear response, states."""
         D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
+        # parameters; if the layout has no pairs, as many as with all of them
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
-        states = min(work(layout), MOST_WORK) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        states = min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0) if self.sd == "lrvb" else 0.0
         return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
 
     def path(
@@ -240,20 +243,20 @@ class PersistentVI(Engine):
     def _fit(
         self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
     ) -> EngineFit:
-        """Fit one group."""
+        """Fit one group; `progress` is called with shares of the fit and a note."""
         begin = start(sample, layout, self._prior, self._slab, self.scale)
         if not layout.D:
             return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
-        outer, inner = self._threads(sample, layout, workers)
+        draw_threads, inner_threads = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
         with ExitStack() as stack:
             likelihood: Likelihood
             if self.likelihood == "sampled":
-                crews = [stack.enter_context(Crew(inner)) for _ in range(self.draws)]
+                crews = [stack.enter_context(Crew(inner_threads)) for _ in range(self.draws)]
                 likelihood = SampledGradient(sample, layout, self.n_chains, self.sweeps, rng, crews)
             else:
                 likelihood = PseudoLikelihoodGradient(sample, layout)
-            approximation, history = ascend(likelihood, begin, budget, rng, progress, outer)
+            approximation, history = ascend(likelihood, begin, budget, rng, progress, draw_threads)
         unsettled = self._unsettled(history)
         sd, sd_notes = self._sd(sample, layout, approximation)
         theta = approximation.theta
@@ -270,11 +273,12 @@ class PersistentVI(Engine):
         )
 
     def _check_response(self, layout: Layout) -> None:
-        """Raise an OptionError if linear response would take longer than seconds."""
-        if self.sd == "lrvb" and work(layout) > MOST_WORK:
+        """Raise an OptionError if linear response would sum over so many states that it takes longer than seconds."""
+        if self.sd == "lrvb" and count_multiplications(layout) > MAX_MULTIPLICATIONS:
             raise OptionError(
                 f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors with {layout.size:,} "
-                f"parameters take {work(layout):.1e} products at a time; the most is {MOST_WORK:.1e}, such as 14 "
+                f"parameters take {count_multiplications(layout):.1e} products at a time; the most is "
+                f"{MAX_MULTIPLICATIONS:.1e}, such as 14 "
                 "predictors of two levels with all pairs. Give sd='factorised', or draw by method='bayes'.",
                 argument="sd",
             )
@@ -287,30 +291,43 @@ class PersistentVI(Engine):
         if np.isfinite(sds).all():
             return sds, ()
         message = "there is no linear response, for the bound is flat along some scale; sds are the factorised ones"
-        return posterior.sd, (Note(-1, -1, f"{message}. prior='gaussian' has one"),)
+        return posterior.sd, (Note(predictor=-1, level=-1, what=f"{message}. prior='gaussian' has one"),)
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return the numbers of threads for the draws, and for the packs and blocks of each draw."""
-        states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
-        products = float(layout.D) ** 2 * states * self.draws
-        workers = min(workers, max(1, int(products / WORTH)))
+        """Return the numbers of threads that share out the draws, and the packs and blocks of each draw.
+
+        Chains run in packs, parameters in blocks. A thread is used only if there is enough work for it.
+        """
+        n_states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
+        n_products = float(layout.D) ** 2 * n_states * self.draws
+        workers = min(workers, max(1, int(n_products / WORTH)))
         return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return a note if the fit has not converged."""
+        """Return a note if the fit has not converged, by the `history` of `ascend`."""
         t, scale = history["iteration"], history["scale_couplings"]
         scale_at_half, last_scale = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
-        first, last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]  # beyond the slab nothing changes
-        is_settled = history["change"][-1] <= MAX_CHANGE and abs(np.log(last / first)) <= MAX_SCALE_CHANGE
-        travel = self.lr * t[-1] / 2.0  # the sum of steps, which fall to zero
-        if is_settled and travel >= MIN_TRAVEL:
+        # scales beyond the slab have the bound of the slab, so that their changes do not matter
+        bounded_at_half, bounded_last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]
+        is_settled = (
+            history["change"][-1] <= MAX_CHANGE and abs(np.log(bounded_last / bounded_at_half)) <= MAX_SCALE_CHANGE
+        )
+        max_travel = self.lr * t[-1] / 2.0  # of a log scale: the sum of step sizes, which fall linearly to zero
+        if is_settled and max_travel >= MIN_TRAVEL:
             return ()
         scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
         detail = f"after {t[-1]:.0f} iterations; the global scale of couplings went {scales}"
-        return (Note(-1, -1, "the approximation had not settled; raise n_iter, or give a scale", detail),)
+        return (
+            Note(
+                predictor=-1,
+                level=-1,
+                what="the approximation had not settled; raise n_iter, or give a scale",
+                detail=detail,
+            ),
+        )
 
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
-        """Return the approximate posterior of a fit."""
+        """Return the approximate posterior of a fit; a ValueError if what it stores does not fit the layout."""
         mean, log_sd = fit.state["mean"], fit.state["log_sd"]
         if len(mean) != Approximation.length(layout, self._prior, self.scale) or len(log_sd) != len(mean):
             raise ValueError("the approximation is of another model")
@@ -336,26 +353,27 @@ def _mean_log_pseudo_likelihood(sample: Sample, layout: Layout, theta: np.ndarra
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     """Return a note for each predictor that another one determines and that determines the other.
 
-    Two predictors with k > 1 observed levels determine each other if only k of their cells have rows.
+    Two predictors with k > 1 observed levels determine each other if only k cells of their table have rows.
     """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
-    counts, levels = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
-    n_observed = np.array([(n > 0).sum() for n in levels])  # levels of each predictor
-    reference = np.concatenate([n[:1] for n in levels])  # counts of the reference levels
+    counts, level_weights = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
+    n_observed = np.array([(n > 0).sum() for n in level_weights])  # levels of each predictor
+    reference_weights = np.concatenate([n[:1] for n in level_weights])  # counts of the reference levels
     separated: set[int] = set()
-    for positions, _, a, b in equal_tables(layout):  # pairs of a by b levels
+    for positions, _, a, b in equal_tables(layout):  # pairs of a by b levels, T of them
         i, j = layout.pairs[positions].T
         if a < 2 or b < 2:
             continue
         rows, columns = layout.start[i, None] + np.arange(a - 1), layout.start[j, None] + np.arange(b - 1)
-        inner = counts[rows[:, :, None], columns[:, None, :]]  # cells without reference levels
-        levels_i, levels_j = np.stack([levels[k][1:] for k in i]), np.stack([levels[k][1:] for k in j])
+        # weights of the cells of each table: without reference levels (T, a - 1, b - 1), with one of them, with both
+        inner = counts[rows[:, :, None], columns[:, None, :]]
+        levels_i, levels_j = np.stack([level_weights[k][1:] for k in i]), np.stack([level_weights[k][1:] for k in j])
         reference_j, reference_i = levels_i - inner.sum(axis=2), levels_j - inner.sum(axis=1)
-        corner = reference[i] - reference_i.sum(axis=1)
-        edges = (reference_j > 0).sum(axis=1) + (reference_i > 0).sum(axis=1) + (corner > 0)
-        cells = (inner > 0).sum(axis=(1, 2)) + edges
-        for k in np.flatnonzero((cells == n_observed[i]) & (cells == n_observed[j]) & (cells > 1)):
+        corner = reference_weights[i] - reference_i.sum(axis=1)
+        n_edge_cells = (reference_j > 0).sum(axis=1) + (reference_i > 0).sum(axis=1) + (corner > 0)
+        n_cells = (inner > 0).sum(axis=(1, 2)) + n_edge_cells
+        for k in np.flatnonzero((n_cells == n_observed[i]) & (n_cells == n_observed[j]) & (n_cells > 1)):
             separated |= {int(i[k]), int(j[k])}
     message = "is determined by another predictor and determines it; the prior alone keeps their couplings finite"
-    return tuple(Note(i, -1, message) for i in sorted(separated))
+    return tuple(Note(predictor=i, level=-1, what=message) for i in sorted(separated))

@@ -4,6 +4,9 @@ In each iteration the parameters are drawn Q times from the approximation (`bbl.
 gradient of the likelihood at a draw takes expectations of the model, from Gibbs chains of that draw which go on from
 iteration to iteration (Ingraham & Marks 2017, Algorithm 2). Simplex coding has no reference level; features are the
 products of contrasts that its parameters multiply. In the reference gauge, parameters of reference levels are zero.
+A table holds the fields of one of m predictors, or the couplings of a pair; its parameters are a group, of G, with one
+scale. `size` is the number of parameters, D that of the non-reference levels of all predictors. The n numbers of the
+approximation are z (size,), u (G,), the log scales, and v (2,), the log global scales; u and v may be absent.
 
 Threads share out the draws and, for each draw, packs of chains and blocks of tables. Blocks depend on the model alone
 and their sums are added in order, so that the result does not depend on the number of threads.
@@ -30,9 +33,9 @@ __all__ = ["Budget", "Likelihood", "PseudoLikelihoodGradient", "SampledGradient"
 
 FIRST_DECAY = 0.99  # decay of Adam's first moment; it falls to zero with the step size
 SECOND_DECAY = 0.999  # decay of Adam's second moment
-LOWEST_LOG_SCALE = -30.0
-HIGHEST_LOG_SCALE = 10.0
-RECORDS = 40  # records of the history
+LOWEST_LOG_SCALE = -30.0  # lower bound of log scales
+HIGHEST_LOG_SCALE = 10.0  # upper bound of log scales
+RECORDS = 40  # records of the history, if the ascent runs to its end
 SMOOTHING = 0.9  # weight of earlier records in the exponentially smoothed posterior mean
 CHUNK = 2048  # rows whose conditional probabilities are held at a time
 BLOCK = 2**15  # parameters of a block, which one thread takes
@@ -54,25 +57,27 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     Where values are missing, a predictor or pair has the mean feature of the rows in which it is known, times the
     weight of all rows.
     """
-    out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total
+    out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total  # counts (D, D)
     if sample.missing is None:
         tables.features(counts, total, out)
         return out
+    # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
     predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)
     scale = total / np.maximum(known_weight, 1e-300)
     scaled_counts = counts * scale[np.ix_(predictor, predictor)]
-    tables.features(scaled_counts, total, out)  # right for fields; the margins of a pair are those of its known rows
+    tables.features(scaled_counts, total, out)  # the sums of fields; those of pairs are replaced
     for i, j in layout.pairs:
         levels_i, levels_j = slice(*layout.start[i : i + 2]), slice(*layout.start[j : j + 2])
         levels = np.r_[levels_i, levels_j]
         table_counts = scaled_counts[np.ix_(levels, levels)]
+        # counts of single levels, on the diagonal, have to be those in the rows where both predictors are known
         margins = np.r_[known_margins[levels_i, j], known_margins[levels_j, i]]
         np.fill_diagonal(table_counts, margins * scale[i, j])
-        pair = Layout(layout.n_levels[[i, j]])
-        sums = np.empty(pair.size)
-        _tables(pair).features(np.ascontiguousarray(table_counts), total, sums)
-        layout.table(out, int(i), int(j))[...] = pair.table(sums, 0, 1)
+        pair_layout = Layout(layout.n_levels[[i, j]])
+        pair_sums = np.empty(pair_layout.size)
+        _tables(pair_layout).features(np.ascontiguousarray(table_counts), total, pair_sums)
+        layout.table(out, int(i), int(j))[...] = pair_layout.table(pair_sums, 0, 1)
     return out
 
 
@@ -88,9 +93,10 @@ def _tables(layout: Layout) -> kernel.Tables:
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of runs of tables of about `BLOCK` parameters; `ends` holds each table's end."""
+    """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters stop before `ends`."""
     if not len(ends):
         return [(0, 0)]
+    # the tables in which every BLOCK-th parameter lies
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
     cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
@@ -119,13 +125,12 @@ class SampledGradient:
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` (size,) to `out` (size,) after sweeps of the chains of draw q."""
         chains, crew, h, J = self.chains[q], self.crews[q], self.h[q], self.J[q]
-        # each block adds its fields to a row of h, and writes its couplings
-        blocks = zip(h, self.blocks, strict=True)
+        blocks = zip(h, self.blocks, strict=True)  # each adds its fields to a row of h, and writes its couplings to J
         crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
-        bits, n = chains.sweep_bits(self.sweeps, crew)
-        crew.run(self.tables.features_of_bits, [(bits, n, out, *block) for block in self.blocks])
-        out *= -self.total / n
+        bits, n_states = chains.sweep_bits(self.sweeps, crew)  # the states of all chains after each sweep
+        crew.run(self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks])
+        out *= -self.total / n_states  # sums over the rows, less those expected by the model
         out += self.sums
 
 
@@ -149,9 +154,10 @@ class PseudoLikelihoodGradient:
                 residual = (X - P) * chunk.weights[:, None]
                 field_gradient += residual.sum(axis=0)
                 coupling_gradient += residual.T @ X
+        # a coupling is in the conditional distributions of both predictors; the kernel takes fields on the diagonal
         coupling_gradient += coupling_gradient.T.copy()
         np.fill_diagonal(coupling_gradient, field_gradient)
-        self.tables.features(coupling_gradient, 0.0, out)
+        self.tables.features(coupling_gradient, 0.0, out)  # from the reference gauge to simplex coding
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change of the posterior mean (see `ascend`) below which the step size falls to zero soon.
+        Relative change of the posterior mean (see `ascend`) below which `_Schedule.finish` is called; None for never.
     draws : int
         Draws of the parameters in each iteration.
     lr : float
@@ -223,18 +229,18 @@ def ascend(
                 if budget.tol is not None and change < budget.tol:
                     schedule.finish()
                 if progress is not None:
-                    progress(history.every / budget.n_iter, f"change {change:.1e}")
+                    progress(history.interval / budget.n_iter, f"change {change:.1e}")
     return state.averaged, history.columns
 
 
 class _Schedule:
-    """Iteration t, its step size (a share of the first one, falling linearly to zero at `end`), and the end."""
+    """Iterations and step sizes: those of iteration t fall linearly to zero at iteration `end`."""
 
     def __init__(self, budget: Budget):
         self.budget, self.t, self.end = budget, 0, budget.n_iter
-        self.first_share, self.since = 1.0, 0  # the share of the step size at iteration `since`
+        self.share_at_since, self.since = 1.0, 0  # the share of the first step size at iteration `since`
         self.first_weight = 0.0  # sum of the weights of all gradients in Adam's first moment
-        self.finishing = False
+        self.finishing = False  # whether `finish` has brought the end forward
 
     @property
     def running(self) -> bool:
@@ -243,16 +249,16 @@ class _Schedule:
 
     @property
     def average_from(self) -> float:
-        """Iteration after which the approximation is averaged."""
+        """Iteration after which the approximation is averaged: a share of those since the start, or since `finish`."""
         return self.end - max(1.0, self.budget.average * (self.end - (self.since if self.finishing else 0)))
 
     @property
     def share(self) -> float:
         """Share of the first step size."""
-        return self.first_share * (1.0 - (self.t - self.since) / (self.end - self.since))
+        return self.share_at_since * (1.0 - (self.t - self.since) / (self.end - self.since))
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
-        """Advance; return step size, decays of both moments, and the factors that remove the moments' bias."""
+        """Advance; return Adam's step size, decays of both moments, and factors that remove the moments' bias."""
         share = self.share
         decay = FIRST_DECAY * share
         self.t += 1
@@ -263,23 +269,23 @@ class _Schedule:
         """Let the step size fall to zero over a tenth of the iterations, if that is before the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
-            self.first_share, self.since, self.end, self.finishing = self.share, self.t, end, True
+            self.share_at_since, self.since, self.end, self.finishing = self.share, self.t, end, True
 
 
 class _History:
     """Records of the ascent, see `ascend`."""
 
     def __init__(self, n_iter: int, begin: Approximation):
-        self.every = max(1, n_iter // RECORDS)
-        self.smoothed_mean = begin.simplex
+        self.interval = max(1, n_iter // RECORDS)  # iterations between records
+        self.smoothed_mean = begin.simplex  # posterior mean (size,), smoothed over records
         self.size = max(begin.layout.size, 1)
-        self.mean_square = 0.0  # of the gradient, summed over iterations since the last record
-        self.records: list[tuple] = []
+        self.mean_square = 0.0  # mean square of the gradient, summed over iterations since the last record
+        self.records: list[tuple] = []  # the columns of the history, record by record
 
     def is_due(self, t: int, squared_gradient: float) -> bool:
-        """Add the squared gradient of iteration t, and return whether a record is due."""
+        """Add the squared norm of the gradient at iteration t, and return whether a record is due."""
         self.mean_square += squared_gradient / self.size
-        return t % self.every == 0
+        return t % self.interval == 0
 
     def record(self, t: int, current: Approximation) -> float:
         """Add a record and return the relative change of the smoothed posterior mean."""
@@ -299,25 +305,28 @@ class _History:
 
 
 class _State:
-    """The current approximation, the moments of Adam, and scratch arrays for Q draws of its n numbers.
+    """The current approximation, the moments of Adam, and scratch arrays for Q draws.
 
-    The n numbers are z (size,), u (G,) and v (2,), of which u and v may be absent; see `Approximation`.
+    `mean`, `log_sd` and `sd` (n,) are those of the approximation, `noise` (Q, n) is that of the draws; `simplex` and
+    `gradient` (Q, size) are the parameters of each draw and the gradient of the log-likelihood by them, `scale` (Q, G)
+    its scales, `scale_gradient` (Q, n - size) the gradient of the log posterior by u and v. `first_moments` and
+    `second_moments` (2, n) are Adam's of the gradients by means and by log sds; `sums` (2, n) adds up what is averaged.
     """
 
     def __init__(self, begin: Approximation, likelihood: Likelihood, draws: int, rng: np.random.Generator, crew: Crew):
         n, size, groups = len(begin.mean), begin.layout.size, begin.groups
         self.begin, self.likelihood, self.groups, self.size = begin, likelihood, groups, size
         self.crew, self.blocks = crew, _blocks(groups.cuts[1:])
-        # of each draw's noise: streams of four words, not all zero
+        # random states of each draw's noise: streams of four words, not all zero
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
-        self.first, self.second = np.zeros((2, n)), np.zeros((2, n))
+        self.first_moments, self.second_moments = np.zeros((2, n)), np.zeros((2, n))
         self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))
-        self.scale_gradient = np.empty((draws, n - size))  # by u and v
-        self.sum, self.n_summed = np.zeros((2, n)), 0
+        self.scale_gradient = np.empty((draws, n - size))
+        self.sums, self.n_summed = np.zeros((2, n)), 0
 
     @property
     def current(self) -> Approximation:
@@ -328,17 +337,17 @@ class _State:
     @property
     def averaged(self) -> Approximation:
         """The average of the approximations that were added to it."""
-        b, (mean, log_sd) = self.begin, self.sum / self.n_summed
+        b, (mean, log_sd) = self.begin, self.sums / self.n_summed
         return Approximation(b.layout, b.prior, b.slab, b.scale, mean, log_sd)
 
     def add_to_average(self) -> None:
         """Add the current means and log sds to the average."""
-        self.sum[0] += self.mean
-        self.sum[1] += self.log_sd
+        self.sums[0] += self.mean
+        self.sums[1] += self.log_sd
         self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step of Adam; return the sum of the squared gradients by the means of z."""
+        """Take one step with Adam's numbers `adam`; return the sum of the squared gradients by the means of z."""
         self.crew.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.crew.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
         self.step_scales(adam)
@@ -348,11 +357,12 @@ class _State:
         """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by v."""
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
         kernel.normal(self.streams[q], noise)
-        entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
+        u_entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
+        # log scales, their differences from v, and derivatives by u: of the log of the bounded scale, of the posterior
         u, w, log_slope, by_u = np.empty((4, len(groups)))
         bounds = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE)
-        kernel.log_scales(groups.fields, self.mean[entries], self.sd[entries], noise[entries], v, *bounds, u, w)
+        kernel.log_scales(groups.fields, self.mean[u_entries], self.sd[u_entries], noise[u_entries], v, *bounds, u, w)
         scale = np.exp(u, out=self.scale[q])
         kernel.slab(b.slab, scale, log_slope)
         kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
@@ -363,18 +373,18 @@ class _State:
         by_u *= scale
         by_u *= log_slope
         if prior.slope:
-            slope = prior.slope(w)
-            np.add(by_u, slope, out=self.scale_gradient[q, : len(groups)])
-            by_u = np.negative(slope, out=by_u)
+            prior_slope = prior.slope(w)
+            np.add(by_u, prior_slope, out=self.scale_gradient[q, : len(groups)])
+            by_u = np.negative(prior_slope, out=by_u)  # as w = u - v, the gradient by v is minus that by u
         if b.scale is None:
-            self.scale_gradient[q, -2:] = groups.by_kind(by_u) + prior.hyper_slope(v)
+            self.scale_gradient[q, -2:] = groups.sum_by_kind(by_u) + prior.hyper_slope(v)
 
     def step_block(self, adam: tuple, k: int) -> None:
-        """Take the step of the z in block k."""
-        lo, hi = self.blocks[k]
+        """Take the step of the z in block k, a run of groups."""
+        first, end = self.blocks[k]
         arrays = (self.groups.cuts, self.noise, self.scale, self.gradient, self.sd, self.mean, self.log_sd)
-        self.squared_gradients[k] = kernel.step(adam, *arrays, self.first, self.second, lo, hi)
-        block = slice(self.groups.cuts[lo], self.groups.cuts[hi])
+        self.squared_gradients[k] = kernel.step(adam, *arrays, self.first_moments, self.second_moments, first, end)
+        block = slice(self.groups.cuts[first], self.groups.cuts[end])
         np.exp(self.log_sd[block], out=self.sd[block])
 
     def step_scales(self, adam: tuple) -> None:
@@ -382,7 +392,7 @@ class _State:
         if not self.scale_gradient.size:
             return
         numbers = (self.sd, self.mean, self.log_sd)
-        kernel.step_scales(adam, self.noise, self.scale_gradient, *numbers, self.first, self.second)
+        kernel.step_scales(adam, self.noise, self.scale_gradient, *numbers, self.first_moments, self.second_moments)
         if self.begin.prior.slope:
             u_mean = self.mean[self.size : self.size + len(self.groups)]
             np.clip(u_mean, LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE, out=u_mean)

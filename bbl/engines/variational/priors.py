@@ -3,6 +3,7 @@
 A group of parameters (the fields of a predictor or the couplings of a pair, in simplex coding, where no level is the
 reference) is ``sigma z`` with standard normal z. The density of the log scale ``u = ln sigma`` depends on ``w = u - v``
 alone, where ``v = ln s`` and s is the global scale of all fields or of all couplings (Ingraham & Marks 2017, Table 1).
+There are G groups.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ class ScalePrior:
     Attributes
     ----------
     name : str
-    log_density, slope : callable, or None
-        ``ln p(u | v)`` as a function of ``w = u - v``, and its derivative; None if all groups have the global scale.
-    log_hyper, hyper_slope : callable
-        ``ln p(v)`` and its derivative.
+    log_density : callable, or None
+        ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups have the global scale.
+    slope : callable, or None
+        Derivative of `log_density` by w.
+    log_hyper : callable
+        ``ln p(v)``, the log hyperprior.
+    hyper_slope : callable
+        Its derivative by v.
     heavy : bool
         Whether tails are so heavy that parameters without a finite optimum would diverge without a slab.
     """
@@ -51,7 +56,7 @@ def _half_cauchy_slope(w: np.ndarray) -> np.ndarray:
 
 
 def _student(w: np.ndarray) -> np.ndarray:
-    """Return the log density of w for the Student prior."""
+    """Return the log density of w for the Student prior: ``exp(2 w)`` is inverse gamma with shape and rate a."""
     from scipy.special import gammaln
 
     a = STUDENT_SHAPE
@@ -62,7 +67,7 @@ PRIORS = {
     prior.name: prior
     for prior in (
         # sigma ~ C+(0, s), s ~ C+(0, 1) (Carvalho, Polson & Scott 2010)
-        ScalePrior("horseshoe", _half_cauchy, _half_cauchy_slope, _half_cauchy, _half_cauchy_slope, True),
+        ScalePrior("horseshoe", _half_cauchy, _half_cauchy_slope, _half_cauchy, _half_cauchy_slope, heavy=True),
         # sigma^2 exponential with rate 1/s^2, which is C+(0, 1): Laplace, for several parameters the multivariate one
         # of Eltoft, Kim & Lee (2006)
         ScalePrior(
@@ -71,7 +76,7 @@ PRIORS = {
             lambda w: 2.0 - 2.0 * np.exp(2.0 * w),
             lambda v: np.log(2.0) + _half_cauchy(-2.0 * v),
             lambda v: -2.0 * _half_cauchy_slope(-2.0 * v),
-            False,
+            heavy=False,
         ),
         # sigma^2 inverse gamma: Student's t with 3 degrees of freedom and scale s, s ~ C+(0, 1)
         ScalePrior(
@@ -80,10 +85,12 @@ PRIORS = {
             lambda w: 2.0 * STUDENT_SHAPE * np.expm1(-2.0 * w),
             _half_cauchy,
             _half_cauchy_slope,
-            True,
+            heavy=True,
         ),
         # sigma = s for all groups, ln s standard normal
-        ScalePrior("gaussian", None, None, lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi), lambda v: -v, False),
+        ScalePrior(
+            "gaussian", None, None, lambda v: -0.5 * v**2 - 0.5 * np.log(2.0 * np.pi), lambda v: -v, heavy=False
+        ),
     )
 }
 
@@ -97,11 +104,11 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
     sigma = np.exp(u)
     if np.isinf(slab):
         return sigma, np.ones_like(sigma)
-    log_slope = 1.0 / (1.0 + (sigma / slab) ** 2)
+    log_slope = 1.0 / (1.0 + (sigma / slab) ** 2)  # d ln f / du
     return sigma * np.sqrt(log_slope), log_slope
 
 
-# Gauss-Hermite quadrature for the standard normal distribution
+# Gauss-Hermite quadrature: the mean of g(x) over standard normal x is about NODE_WEIGHTS @ g(NODES)
 _RULE = np.polynomial.hermite_e.hermegauss(15)
 NODES = _RULE[0]
 NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()

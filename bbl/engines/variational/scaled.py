@@ -2,7 +2,9 @@
 
 Parameters in simplex coding, where no level is the reference, are ``theta = sigma z``. The parameters of a table (the
 fields of one of m predictors, the couplings of one of P pairs) are a group with one scale sigma; s is the global scale
-of all fields or of all couplings, the two kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``.
+of all fields or of all couplings, the two kinds. The approximation is over z, ``u = ln sigma`` and ``v = ln s``. A slab
+bounds the scales (see `bbl.engines.variational.priors.slabbed`). In the reference gauge, parameters of reference levels
+are zero.
 """
 
 from __future__ import annotations
@@ -32,27 +34,27 @@ class Groups:
         Position of each group's first parameter, and the number of parameters.
     fields : int
         Number of groups of fields.
-    of : ndarray of intp, shape (size,)
+    of_parameter : ndarray of intp, shape (size,)
         Group of each parameter.
     table : ndarray of intp, shape (G,)
         Table of each group: fields 0..m-1, couplings m..m+P-1.
     """
 
     def __init__(self, layout: Layout):
-        ends = np.concatenate([layout.start, layout.pair_start[1:]])
-        self.table = np.flatnonzero(np.diff(ends))
-        self.cuts = np.append(ends[self.table], layout.size).astype(np.intp)
+        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+        self.table = np.flatnonzero(np.diff(table_cuts))
+        self.cuts = np.append(table_cuts[self.table], layout.size).astype(np.intp)
         self.fields = int((self.table < layout.m).sum())
-        self.of = np.repeat(np.arange(len(self.table)), np.diff(self.cuts))
+        self.of_parameter = np.repeat(np.arange(len(self.table)), np.diff(self.cuts))
 
     def __len__(self) -> int:
         return len(self.table)
 
-    def by_kind(self, values: np.ndarray) -> np.ndarray:
+    def sum_by_kind(self, values: np.ndarray) -> np.ndarray:
         """Return the sums (2,) of `values` (G,) over fields and over couplings."""
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
-    def of_kind(self, values: np.ndarray) -> np.ndarray:
+    def repeat_by_kind(self, values: np.ndarray) -> np.ndarray:
         """Return for each group (G,) the entry of `values` (2,) of its kind, fields or couplings."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
@@ -66,6 +68,7 @@ class Approximation:
     layout : Layout
     prior : ScalePrior
     slab : float
+        Upper bound of the scales; inf for none.
     scale : float or None
         The global scale; None if it is learnt.
     mean, log_sd : ndarray, shape (n,)
@@ -103,17 +106,17 @@ class Approximation:
             return self.mean[u], np.exp(self.log_sd[u])
         if self.scale is not None:
             return np.full(len(self.groups), np.log(self.scale)), np.zeros(len(self.groups))
-        return self.groups.of_kind(self.mean[-2:]), self.groups.of_kind(np.exp(self.log_sd[-2:]))
+        return self.groups.repeat_by_kind(self.mean[-2:]), self.groups.repeat_by_kind(np.exp(self.log_sd[-2:]))
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """First two moments, (G,) each, of the scales under the slab."""
+        """Mean and mean square, (G,) each, of the scales under the slab."""
         return scale_moments(*self.log_scales, self.slab)
 
     @property
     def simplex(self) -> np.ndarray:
         """Posterior means (layout.size,) in simplex coding."""
-        return self.mean[: self.layout.size] * self._scales[0][self.groups.of]
+        return self.mean[: self.layout.size] * self._scales[0][self.groups.of_parameter]
 
     @property
     def theta(self) -> np.ndarray:
@@ -123,50 +126,57 @@ class Approximation:
     @property
     def simplex_variance(self) -> np.ndarray:
         """Posterior variances (layout.size,) in simplex coding."""
-        z, noise = self.mean[: self.layout.size], np.exp(2.0 * self.log_sd[: self.layout.size])
-        first, second = (moment[self.groups.of] for moment in self._scales)
-        return second * (z**2 + noise) - (first * z) ** 2
+        z_mean, z_variance = self.mean[: self.layout.size], np.exp(2.0 * self.log_sd[: self.layout.size])
+        scale_mean, scale_square = (moment[self.groups.of_parameter] for moment in self._scales)
+        return scale_square * (z_mean**2 + z_variance) - (scale_mean * z_mean) ** 2
 
     @property
     def sd(self) -> np.ndarray:
         """Posterior sds (layout.size,) in the reference gauge, in which reference levels have zero parameters."""
         layout = self.layout
-        z, noise = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
-        first, second = self._scales
-        variance = reference_variance(layout, second[self.groups.of] * noise)
-        group_variance = np.maximum(second - first**2, 0.0)  # of the scales
+        z_mean, z_variance = self.mean[: layout.size], np.exp(2.0 * self.log_sd[: layout.size])
+        scale_mean, scale_square = self._scales
+        # independent over parameters: the variance of z times the mean square of the scale
+        variance = reference_variance(layout, scale_square[self.groups.of_parameter] * z_variance)
+        # shared by the parameters of a scale: the variance of the scale times the squared mean of z
+        group_variance = np.maximum(scale_square - scale_mean**2, 0.0)
         if self.prior.slope is None:  # one scale for all groups of a kind
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
-                kind_z[positions] = z[positions]
+                kind_z[positions] = z_mean[positions]
                 if kind_z.any():
                     variance += group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
         else:
             table_variance = np.zeros(layout.m + len(layout.pairs))
             table_variance[self.groups.table] = group_variance
-            variance += scale_variance(layout, z, table_variance)
+            variance += scale_variance(layout, z_mean, table_variance)
         return np.sqrt(variance)
 
     def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
         """Return draws (n, P) of the strengths of all pairs: Frobenius norms in the zero-sum gauge."""
         layout, groups = self.layout, self.groups
-        z, sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
-        log_mean, log_sd = self.log_scales
+        z_mean, z_sd = self.mean[: layout.size], np.exp(self.log_sd[: layout.size])
+        u_mean, u_sd = self.log_scales
         out = np.zeros((n, layout.m + len(layout.pairs)))
+        # noise of the two global scales, repeated for each group; used if groups have no scales of their own
         kind_noise = np.repeat(rng.standard_normal((n, 2)), (groups.fields, len(groups) - groups.fields), axis=1)
         for k in range(n):
             noise = rng.standard_normal(len(groups)) if self.prior.slope else kind_noise[k]
-            scale, _ = slabbed(log_mean + log_sd * noise, self.slab)
-            square = (z + sd * rng.standard_normal(layout.size)) ** 2
+            scale, _ = slabbed(u_mean + u_sd * noise, self.slab)
+            square = (z_mean + z_sd * rng.standard_normal(layout.size)) ** 2
             out[k, groups.table] = scale * np.sqrt(np.add.reduceat(square, groups.cuts[:-1]))
+        # from the norm of a pair's coefficients in simplex coding to that of its table in the zero-sum gauge
         L = layout.n_levels[layout.pairs].astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
-            norm = np.sqrt(np.where(L > 1, L / (L - 1.0), 0.0).prod(axis=1))
-        return out[:, layout.m :] * norm
+            norm_ratio = np.sqrt(np.where(L > 1, L / (L - 1.0), 0.0).prod(axis=1))
+        return out[:, layout.m :] * norm_ratio
 
 
 def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale: float | None) -> Approximation:
-    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham & Marks' Ising code."""
+    """Return the first approximation: fields of naive Bayes, no couplings, scales of Ingraham & Marks' Ising code.
+
+    `prior`, `slab` and `scale` are as in `Approximation`.
+    """
     n, groups = Approximation.length(layout, prior, scale), Groups(layout)
     mean, log_sd = np.zeros(n), np.full(n, -3.0)
     if prior.slope:
@@ -178,5 +188,5 @@ def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale:
     naive = np.zeros(layout.size)
     if layout.D:
         naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
-    mean[: layout.size] = to_simplex(layout, naive) / approximation._scales[0][groups.of]
+    mean[: layout.size] = to_simplex(layout, naive) / approximation._scales[0][groups.of_parameter]
     return Approximation(layout, prior, slab, scale, mean, log_sd)

@@ -13,6 +13,7 @@ from bbl._ext.conditional.conditional import Climber
 from bbl._ext.conditional.multinomial import Regression
 from bbl.engines import Conditional
 from bbl.engines.conditional import engine as engine_module
+from bbl.engines.conditional import many_rows
 from bbl.engines.conditional.discriminative import JointFit, bounded, minibatches, solve
 from bbl.engines.conditional.folds import EARLY
 from bbl.engines.conditional.kernel import make_basis, to_tables
@@ -345,7 +346,7 @@ def test_many_rows_reach_the_optimum_that_few_rows_have(monkeypatch, ridge):
 
 def test_a_fit_that_has_not_converged_tells_its_gradient(monkeypatch, tmp_path):
     monkeypatch.setattr(engine_module, "ROWS", 50)
-    monkeypatch.setattr(engine_module, "FINISHED", engine_module.FINISHED._replace(rounds=2))
+    monkeypatch.setattr(many_rows, "FINISHED", many_rows.FINISHED._replace(rounds=2))
     frame, options = make_frame(600), {"method": "conditional", "ridge": 1e-6, "verbose": 0}
     with pytest.warns(ConvergenceWarning, match=r"raise ridge \(largest gradient [\d.e-]+ in scaled parameters\)"):
         fit = bbl.bbl("y ~ a * b + b * c + d", frame, "w", **options)

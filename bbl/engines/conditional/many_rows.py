@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,13 @@ from bbl.engines.traits import OutOfFoldScores
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
-if TYPE_CHECKING:
-    from bbl.engines.conditional.engine import Conditional
-
 __all__ = ["fit_many_rows"]
 
 FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows
 
 
 def fit_many_rows(
-    engine: Conditional,
+    engine: Any,
     sample: Sample,
     layout: Layout,
     K: int,
@@ -34,7 +31,7 @@ def fit_many_rows(
     oof_scores: OutOfFoldScores | None,
     rng: np.random.Generator,
 ) -> list[JointFit]:
-    """Fit all K groups at each of `ridges`, from the largest on.
+    """Fit all K groups at each of `ridges` of an engine `Conditional`, from the largest on.
 
     The first fit begins by minibatches, and each other one at the fit before; with ``early_stopping`` each begins by
     minibatches, and ends there. Minibatches have a parameter for each level: where predictors in order have another

@@ -48,19 +48,19 @@ class Factor:
 
     @cached_property
     def _codes(self) -> dict[tuple[str, Any], int]:
-        """The code of each level, by its `level_key`."""
+        """The code of each level, by the `level_key` of its kind and value."""
         return {level_key(kind, value): a for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))}
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
-        """The ends and the code of each level, if all levels are intervals; else empty."""
+        """The ends and the code of each level, if the levels are intervals of numbers; else empty."""
         return interval_codes(self.levels, self.kinds)
 
     @property
     def has_known_order(self) -> bool:
         """Whether users can know the order of the levels: they declared it, or levels are numbers or booleans."""
-        is_natural = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
-        return self.declared or self.ordered or is_natural
+        has_natural_order = len(self.levels) < 2 or set(self.kinds) in ({"number"}, {"bool"})
+        return self.declared or self.ordered or has_natural_order
 
     @property
     def binned(self) -> bool:
@@ -69,10 +69,18 @@ class Factor:
 
     @classmethod
     def collect(cls, column: Column | Counted, *, keep_order: bool = False, unused: bool = False) -> Factor:
-        """Return the factor of the levels that occur in a column; with `unused`, of all its declared levels in order.
+        """Return the factor of the levels that occur in a column, without the level of missing values.
 
-        Declared levels keep their order if they are declared as ordered, or with `keep_order` (the response).
-        Other levels are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
+        Declared levels keep their order if they are declared as ordered, or with `keep_order` or `unused`. Other levels
+        are sorted: numbers by value, strings by code point, and booleans before numbers before strings.
+
+        Parameters
+        ----------
+        column : Column or Counted
+        keep_order : bool, default False
+            Whether declared levels keep their order in any case, as those of the response do.
+        unused : bool, default False
+            Whether declared levels that do not occur are levels, too.
 
         Raises
         ------
@@ -82,8 +90,8 @@ class Factor:
         LevelError
             If the column holds a boolean and its number, or another value and its text.
         """
-        used = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
-        levels = [(column.kinds[k], column.values[k]) for k in used if column.kinds[k] != "missing"]
+        positions = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
+        levels = [(column.kinds[k], column.values[k]) for k in positions if column.kinds[k] != "missing"]
         _check_distinguishable(column.name, levels, "data")
         if not column.declared:
             check_discrete(column.name, levels, column.n)
@@ -109,7 +117,7 @@ class Factor:
         values = list(levels)
         if any(is_missing(v) for v in values):
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
-        typed_levels = [plain_level(name, v, True) for v in values]
+        typed_levels = [plain_level(name, v, True) for v in values]  # (kind, value)
         factor = cls(name, tuple(v for _, v in typed_levels), tuple(kind for kind, _ in typed_levels), declared=True)
         if len(factor._codes) < len(typed_levels):
             raise LevelError(
@@ -121,7 +129,7 @@ class Factor:
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor; one with a single level gets a second level ``"(other)"``, which never occurs."""
+        """Return the factor; with a single level it gets a second one, ``"(other)"``, which never occurs."""
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:
@@ -142,18 +150,18 @@ class Factor:
         skip_missing: bool = False,
         remedy: str = UNSEEN_REMEDY,
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the codes of a column.
+        """Return the codes of a column's rows: the positions of their values among the levels.
 
         Parameters
         ----------
         column : Column
-            See `factorise`.
+            The distinct values and their positions in the rows, as from `factorise`.
         unseen : {"raise", "ignore"}, default "raise"
             Whether a value that is no level is an error, or is coded 0 and marked in `is_unseen`.
         argument : str, default "data"
             Name of the argument that holds the column, for messages.
         skip_missing : bool, default False
-            Whether missing values are coded 0 and not marked; else they are values like all others.
+            Whether missing values are coded 0 and not marked in `is_unseen`; else they are values like all others.
         remedy : str, optional
             Advice in the error of unseen values.
 
@@ -171,17 +179,17 @@ class Factor:
         code_of_value = np.array(
             [self._code(k, v, skip_missing) for k, v in zip(column.kinds, column.values, strict=True)], dtype=np.int64
         )
-        unseen_value = code_of_value < 0
+        value_is_unseen = code_of_value < 0  # of each distinct value; only those that occur matter
         if skip_missing and "missing" in column.kinds:
-            unseen_value[-1] = False
-        if unseen_value.any() and (unseen_value := unseen_value & column.used()).any() and unseen == "raise":
-            values = [v for v, is_unseen in zip(column.values, unseen_value, strict=True) if is_unseen]
+            value_is_unseen[-1] = False  # missing values are the last value of a column
+        if value_is_unseen.any() and (value_is_unseen := value_is_unseen & column.used()).any() and unseen == "raise":
+            values = [v for v, is_unseen in zip(column.values, value_is_unseen, strict=True) if is_unseen]
             self._raise_unseen(values, argument, remedy)
-        if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # usual for declared levels
+        if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # values are levels in order: no lookup
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
             codes = np.maximum(code_of_value, 0).astype(code_dtype(len(self.levels)))[column.codes]
-        return codes, unseen_value[column.codes] if unseen_value.any() else None
+        return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of a value: that of its level, of its interval, or of the level ``"(rare)"``; else -1."""
@@ -193,7 +201,7 @@ class Factor:
         return code
 
     def _raise_unseen(self, values: list, argument: str, remedy: str) -> NoReturn:
-        """Raise the error of `values` that are no levels."""
+        """Raise the error of `values` that are no levels; `argument` and `remedy` as in `encode`."""
         values = ["missing values" if v is None else repr(v) for v in values]
         shown = ", ".join(values[:MAX_SHOWN]) + (f", and {len(values) - MAX_SHOWN} more" * (len(values) > MAX_SHOWN))
         shown_levels = ", ".join(map(repr, self.levels[:MAX_SHOWN])) + (", and more" * (len(self.levels) > MAX_SHOWN))
@@ -206,7 +214,11 @@ class Factor:
 
 
 def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argument: str) -> None:
-    """Refuse True beside 1, and an interval beside its text, in levels (kind, value): as labels they are the same."""
+    """Refuse levels (kind, value) that look the same as labels: True beside 1, or an interval beside its text.
+
+    `argument` is "xlevels" if the user lists the levels there, for the message.
+    """
+    # a value of kind "other" is compared with strings by its text; a boolean equals its number in a dict
     values_of_kind = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
     for kind, value in levels:
         label, other_kind = (str(value), "string") if kind == "other" else (value, "number")
@@ -221,7 +233,7 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
 
 
 def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return levels (kind, value) by kind and then by value; by text if values of kind "other" have no order."""
+    """Return levels (kind, value) sorted by kind and then by value; by text if values of kind "other" have no order."""
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
     except TypeError:

@@ -14,7 +14,7 @@ from bbl._ext.conditional.multinomial import Regression
 from bbl.engines import Conditional
 from bbl.engines.conditional import engine as engine_module
 from bbl.engines.conditional import many_rows
-from bbl.engines.conditional.discriminative import JointFit, bounded, minibatches, solve
+from bbl.engines.conditional.discriminative import JointFit, bound_scores, fit_minibatches, solve
 from bbl.engines.conditional.folds import EARLY
 from bbl.engines.conditional.kernel import make_basis, to_tables
 from bbl.errors import BBLTypeError, ConvergenceWarning, OptionError
@@ -312,7 +312,7 @@ def test_shuffled_minibatches_come_close():
     truth = np.exp(log_probabilities(basis(codes) @ found.weights + found.offset))
     error = []
     for epochs in (20, 400):
-        near = minibatches(codes, y, w, layout, 3, 0.5, 1e-3, epochs, np.random.default_rng(0))
+        near = fit_minibatches(codes, y, w, layout, 3, 0.5, 1e-3, epochs, np.random.default_rng(0))
         assert isinstance(near, JointFit) and not near.converged and np.isnan(near.gradient)
         p = np.exp(log_probabilities(energies(codes, layout, near.theta) + near.constant))
         error.append(np.abs(p - truth).max())
@@ -324,7 +324,7 @@ def test_minibatches_do_not_diverge_where_the_penalty_is_steeper_than_the_loss(r
     """As of many independent predictors, whose kernel has no large eigenvalue."""
     rng = np.random.default_rng(0)
     codes, y, layout = rng.integers(0, 4, (2000, 20)).astype(np.uint8), rng.integers(0, 2, 2000), Layout([4] * 20)
-    found = minibatches(codes, y, np.ones(2000), layout, 2, 0.5, ridge, 8, rng)
+    found = fit_minibatches(codes, y, np.ones(2000), layout, 2, 0.5, ridge, 8, rng)
     assert np.abs(found.theta).max() < 0.1 / ridge
 
 
@@ -364,7 +364,7 @@ def test_minibatches_that_stop_early_are_left_as_they_are(monkeypatch):
     (codes, y, w), layout, engine = make_rows(300), Layout(LEVELS), Conditional(1e-4, early_stopping=True)
     monkeypatch.setattr(engine_module, "ROWS", 50)
     (found,) = engine.fit_groups(Sample(codes, w, y), layout, 3, None, None, np.random.default_rng(1))
-    alone = minibatches(codes, y, w, layout, 3, 0.5, 1e-4, 8, np.random.default_rng(1))
+    alone = fit_minibatches(codes, y, w, layout, 3, 0.5, 1e-4, 8, np.random.default_rng(1))
     np.testing.assert_array_equal(found.theta, alone.theta)
     np.testing.assert_array_equal(found.constant, alone.constant)
     log_p = log_probabilities(energies(codes, layout, found.theta) + found.constant)
@@ -416,7 +416,7 @@ def test_scores_of_the_start_are_out_of_fold(monkeypatch):
 
 
 def test_bounded_scores_keep_absent_groups_finite():
-    np.testing.assert_array_equal(bounded(np.array([[1.0, -np.inf, 0.0]])), [[1.0, -49.0, 0.0]])
+    np.testing.assert_array_equal(bound_scores(np.array([[1.0, -np.inf, 0.0]])), [[1.0, -49.0, 0.0]])
 
 
 @pytest.mark.parametrize(

@@ -183,11 +183,13 @@ def test_features_of_rows_and_levels_agree(ordered):
     layout = Layout([4, 3, 2, 5], n_ordered=[4, 2, 2, 4])
     coding = coding_of(layout, ordered)
     codes = np.array([[3, 2, 1, 4], [0, 0, 0, 0]], dtype=np.uint8)
-    rows = coding.rows(codes)
+    rows = coding.row_features(codes)
     for i, columns in enumerate(coding.columns):
         distance = coding.squared_distances(i, rows[1, columns])[codes[0, i]]
         assert distance == pytest.approx(2.0)  # of the last level from the first, whatever the coding
-        np.testing.assert_allclose(coding.of_levels(i, rows[0, columns])[codes[0, i]], (rows[0, columns] ** 2).sum())
+        np.testing.assert_allclose(
+            coding.values_at_levels(i, rows[0, columns])[codes[0, i]], (rows[0, columns] ** 2).sum()
+        )
 
 
 def test_cross_validation_chooses_slopes_where_there_are_slopes(tmp_path):

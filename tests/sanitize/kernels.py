@@ -21,7 +21,7 @@ from bbl.biclustering.methods import Genetic, Mcmc, Prototype
 from bbl.engines import MeanField, PersistentVI, PseudoLikelihood
 from bbl.engines.bayes.posterior import Problem as Posterior
 from bbl.engines.bayes.posterior import adjustment, draw_chains, mode
-from bbl.engines.conditional.discriminative import minibatches, solve
+from bbl.engines.conditional.discriminative import fit_minibatches, solve
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.conditional.kernel import make_basis
 from bbl.model.chains import Chains
@@ -148,7 +148,7 @@ def climbs(rows, dtype, K):
     y, given = rng.integers(0, K, rows), rng.normal(size=(rows, K))
     found = []
     for own, scores in ((layout, None), (layout, given), (Layout(layout.n_levels, []), None)):
-        near = minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
+        near = fit_minibatches(data.codes, y, data.weights, own, K, 0.5, 1e-3, 2, np.random.default_rng(9), scores)
         full = FullBatch(data.codes, y, data.weights, own, K, 0.5, 1e-3, 1e-8, scores)
         found += [near.theta, full.minimise(full.unknowns(near.theta, near.constant), 1e-4, 3)]
     return found

@@ -3,10 +3,16 @@
    The score of group y at row x is f_y(x) = b + sum_i u_i (o_i - m_i) + sum_{i<j} (o_i - m_i)' J_ij (o_j - m_j). The
    o_i are the indicators of the non-reference levels of predictor i ("columns", D in all), the m_i their means. So J
    are also the couplings of the reference gauge (tables that are 0 at reference levels), and its fields are h = u -
-   sum_j J_ij m_j. The residual of a row is weight (P(g | row) - 1[y = g]).
+   sum_j J_ij m_j. So f_y(x) = b + shift + sum_i h_i o_i + sum_{i<j} o_i' J_ij o_j with a constant `shift`. The residual
+   of a row, the derivative of its loss by f_g, is weight (P(g | row) - 1[y = g]).
 
-   The gradient is taken in the squared norm of the centred indicators of all levels: with P = I + 11', the gradient g
-   of a pair of predictors becomes P_i g P_j. Arrays end with the K groups; a (D, D, K) array uses [c][d] with c < d. */
+   Steps are gradient steps in parameters of all levels, whose squared norm is penalised. In the parameters of the
+   non-reference levels, with P = I + 11', they turn the gradient g of a pair of predictors into P_i g P_j. Arrays end
+   with the K groups; a (D, D, K) array uses [c][d] with c < d. In names, `a` and `b` are columns of the first and of
+   the second predictor of a pair (but b alone, with K numbers, are the offsets).
+
+   Nesterov's method: a parameter x with the gradient g has a velocity v, the decaying sum of its past steps; a step
+   sets v to momentum v - rate g and adds momentum v - rate g, with the new v, to x. */
 #ifndef CONDITIONAL_H
 #define CONDITIONAL_H
 #include <math.h>
@@ -16,32 +22,33 @@
 typedef struct {
     ptrdiff_t D, K, m, n_pairs;               /* columns, groups, predictors, pairs of predictors */
     const ptrdiff_t *start;                   /* (m + 1) first column of each predictor */
-    const ptrdiff_t *first, *second;          /* (n_pairs) predictors of each pair */
+    const ptrdiff_t *first_predictor, *second_predictor; /* (n_pairs) predictors of each pair, first < second */
     const double *means;                      /* (D) */
-    double scale[2];                          /* factors of the gradients of u and of J */
+    double kernel_factors[2];                 /* factors of the gradients of u and of J */
     float *J, *J_velocity, *pair_sums;        /* (D, D, K); pair_sums: residuals summed over rows with both columns */
     double *u, *u_velocity, *h, *level_sums;  /* (D, K); level_sums: residuals summed over the rows with a column */
     double *b, *b_velocity, *total_sums;      /* (K); total_sums: residuals summed over all rows */
     double *shift;                            /* (K) score of the row of reference levels, less b */
-    float *level_sums_f, *h_drop;             /* (D, K) scratch: level_sums rounded; the decrease of h by a step */
-    float *scratch;                           /* (2, K) */
+    float *rounded_sums, *h_decrease;         /* (D, K) scratch: rounded level_sums; sum_i J_ij m_i, which lowers h_j */
+    float *scratch;                           /* (2, K), for conditional_step_row */
 } conditional_model;
 
-/* Batch of n rows. Row k has the columns columns[row_start[k] .. row_start[k + 1]), rising. Sorted by column, the
-   entries column_start[d] .. column_start[d + 1] have column d; entry_row is the row and entry_at the index in
-   `columns` of an entry. A loop over sorted entries reads one row J[d] of the table at a time, which stays in the
-   nearest cache. */
+/* Batch of n rows. Row k has the columns columns[row_start[k] .. row_start[k + 1]), rising: its non-reference levels.
+   An entry is a row with one of its columns. conditional_sort lists the entries by column: those of column d are
+   column_start[d] .. column_start[d + 1]; of each, entry_row is the row and entry_index the index in `columns`. A
+   loop over sorted entries reads one row J[d] of the table at a time, which stays in the nearest cache. */
 typedef struct {
     ptrdiff_t n;
-    ptrdiff_t *columns, *row_start;                 /* (n m), (n + 1) */
-    ptrdiff_t *column_start, *entry_at, *entry_row; /* (D + 1), (n m), (n m) */
-    float *values;                                  /* (n, K): sums of couplings, later the residuals */
-    double *residual;                               /* (n, K) */
+    ptrdiff_t *columns, *row_start;                       /* (n m), (n + 1) */
+    ptrdiff_t *column_start, *entry_index, *entry_row;    /* (D + 1), (n m), (n m) */
+    float *values;                                        /* (n, K): sums of each row's couplings, later residuals */
+    double *residual;                                     /* (n, K) */
 } conditional_batch;
 
-#define CONDITIONAL_EACH(K_) for (ptrdiff_t g = 0; g < K_; g++)
+/* Loop over groups g; K_ is K, as a constant where the compiler shall unroll the loop. */
+#define CONDITIONAL_EACH_GROUP(K_) for (ptrdiff_t g = 0; g < K_; g++)
 
-/* Sort the entries of a batch by column; rows rise within a column. */
+/* Sort the entries of a batch by column, by counting; rows rise within a column. */
 static void conditional_sort(const conditional_model *c, const conditional_batch *batch)
 {
     for (ptrdiff_t d = 0; d <= c->D; d++)
@@ -53,86 +60,89 @@ static void conditional_sort(const conditional_model *c, const conditional_batch
     for (ptrdiff_t k = 0; k < batch->n; k++)
         for (ptrdiff_t e = batch->row_start[k]; e < batch->row_start[k + 1]; e++) {
             const ptrdiff_t position = batch->column_start[batch->columns[e]]++;
-            batch->entry_at[position] = e;
+            batch->entry_index[position] = e;
             batch->entry_row[position] = k;
         }
+    /* each column_start[d] has advanced to the start of column d + 1 */
     for (ptrdiff_t d = c->D; d > 0; d--)
         batch->column_start[d] = batch->column_start[d - 1];
     batch->column_start[0] = 0;
 }
 
-/* Define a loop over the pairs of columns d < *other of every row of a batch, with the statements PAIR_ for each pair
-   and AFTER_ for each d: `sums` are copies in registers of the row's K values, `cell` is ARRAY_[d][*other] (K). */
-#define CONDITIONAL_PAIRS(NAME_, ARRAY_, PAIR_, AFTER_)                                            \
-    CPU_INLINE void NAME_(const conditional_model *c, const conditional_batch *batch, ptrdiff_t K_)\
-    {                                                                                              \
-        for (ptrdiff_t d = 0; d < c->D; d++) {                                                     \
-            float *restrict table_row = c->ARRAY_ + d * c->D * K_;                                 \
-            for (ptrdiff_t e = batch->column_start[d]; e < batch->column_start[d + 1]; e++) {      \
-                const ptrdiff_t k = batch->entry_row[e];                                           \
-                float *restrict values = batch->values + k * K_;                                   \
-                const ptrdiff_t *restrict other = batch->columns + batch->entry_at[e] + 1;         \
-                const ptrdiff_t *end = batch->columns + batch->row_start[k + 1];                   \
-                float sums[CONDITIONAL_FEW];                                                       \
-                CONDITIONAL_EACH(K_) sums[g] = values[g];                                          \
-                for (; other < end; other++) {                                                     \
-                    float *restrict cell = table_row + *other * K_;                                \
-                    PAIR_                                                                          \
-                }                                                                                  \
-                AFTER_                                                                             \
-            }                                                                                      \
-        }                                                                                          \
+/* Define a function NAME_ that visits the pairs of columns d < *other of every row of a batch, with the statements
+   PAIR_ for each pair and AFTER_ after the pairs of d. `other` points to the columns of the row that follow d. The
+   statements use `sums`, copies in registers of the row's K `values`, and `cell`, the K numbers ARRAY_[d][*other] of
+   the model's (D, D, K) array ARRAY_. */
+#define CONDITIONAL_PAIRS(NAME_, ARRAY_, PAIR_, AFTER_)                                             \
+    CPU_INLINE void NAME_(const conditional_model *c, const conditional_batch *batch, ptrdiff_t K_) \
+    {                                                                                               \
+        for (ptrdiff_t d = 0; d < c->D; d++) {                                                      \
+            float *restrict table_row = c->ARRAY_ + d * c->D * K_;                                  \
+            for (ptrdiff_t e = batch->column_start[d]; e < batch->column_start[d + 1]; e++) {       \
+                const ptrdiff_t k = batch->entry_row[e];                                            \
+                float *restrict values = batch->values + k * K_;                                    \
+                const ptrdiff_t *restrict other = batch->columns + batch->entry_index[e] + 1;       \
+                const ptrdiff_t *end = batch->columns + batch->row_start[k + 1];                    \
+                float sums[CONDITIONAL_MAX_UNROLLED];                                               \
+                CONDITIONAL_EACH_GROUP(K_) sums[g] = values[g];                                     \
+                for (; other < end; other++) {                                                      \
+                    float *restrict cell = table_row + *other * K_;                                 \
+                    PAIR_                                                                           \
+                }                                                                                   \
+                AFTER_                                                                              \
+            }                                                                                       \
+        }                                                                                           \
     }
-#define CONDITIONAL_FEW 16 /* most groups whose values fit into registers */
-/* Two loops, because compilers vectorise them only if all loads come before any store */
-#define CONDITIONAL_ADD(K_)                                  \
-    float new_cell[CONDITIONAL_FEW];                         \
-    CONDITIONAL_EACH(K_) new_cell[g] = cell[g] + sums[g];    \
-    CONDITIONAL_EACH(K_) cell[g] = new_cell[g];
-/* Add the couplings of each row to values; add values to pair_sums */
-CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH(K_) sums[g] += cell[g];,
-                  CONDITIONAL_EACH(K_) values[g] = sums[g];)
+#define CONDITIONAL_MAX_UNROLLED 16 /* most groups whose values fit into registers at once */
+/* Add `sums` to `cell`, for PAIR_. Two loops: compilers vectorise them only if all loads come before any store */
+#define CONDITIONAL_ADD(K_)                                     \
+    float new_cell[CONDITIONAL_MAX_UNROLLED];                   \
+    CONDITIONAL_EACH_GROUP(K_) new_cell[g] = cell[g] + sums[g]; \
+    CONDITIONAL_EACH_GROUP(K_) cell[g] = new_cell[g];
+/* lookup: add the couplings of each row to its values; collect: add its values to pair_sums */
+CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH_GROUP(K_) sums[g] += cell[g];,
+                  CONDITIONAL_EACH_GROUP(K_) values[g] = sums[g];)
 CONDITIONAL_PAIRS(conditional_collect_few, pair_sums, CONDITIONAL_ADD(K_), )
 
-/* Either of the two for any number of groups: pair_sums += values if `collect`, else values += J */
-static void conditional_many(const conditional_model *c, const conditional_batch *batch, int collect)
+/* Either of the two for any number of groups: collect if `collect`, else lookup. */
+static void conditional_many_groups(const conditional_model *c, const conditional_batch *batch, int collect)
 {
     const ptrdiff_t K = c->K;
     for (ptrdiff_t d = 0; d < c->D; d++) {
         float *table_row = (collect ? c->pair_sums : c->J) + d * c->D * K;
         for (ptrdiff_t e = batch->column_start[d]; e < batch->column_start[d + 1]; e++) {
             float *restrict values = batch->values + batch->entry_row[e] * K;
-            for (ptrdiff_t q = batch->entry_at[e] + 1; q < batch->row_start[batch->entry_row[e] + 1]; q++) {
+            for (ptrdiff_t q = batch->entry_index[e] + 1; q < batch->row_start[batch->entry_row[e] + 1]; q++) {
                 float *restrict cell = table_row + batch->columns[q] * K;
                 if (collect)
-                    CONDITIONAL_EACH(K) cell[g] += values[g];
+                    CONDITIONAL_EACH_GROUP(K) cell[g] += values[g];
                 else
-                    CONDITIONAL_EACH(K) values[g] += cell[g];
+                    CONDITIONAL_EACH_GROUP(K) values[g] += cell[g];
             }
         }
     }
 }
 
-/* Call f with loops unrolled for common numbers of groups, conditional_many for others */
-#define CONDITIONAL_CALL(f, collect, c, batch)       \
-    switch ((c)->K) {                                \
-    case 2: f(c, batch, 2); break;                   \
-    case 3: f(c, batch, 3); break;                   \
-    case 4: f(c, batch, 4); break;                   \
-    case 5: f(c, batch, 5); break;                   \
-    case 6: f(c, batch, 6); break;                   \
-    case 8: f(c, batch, 8); break;                   \
-    case 10: f(c, batch, 10); break;                 \
-    default: conditional_many(c, batch, collect);    \
+/* Call f (lookup or collect) with loops unrolled for common numbers of groups, conditional_many_groups for others */
+#define CONDITIONAL_CALL(f, collect, c, batch)           \
+    switch ((c)->K) {                                    \
+    case 2: f(c, batch, 2); break;                       \
+    case 3: f(c, batch, 3); break;                       \
+    case 4: f(c, batch, 4); break;                       \
+    case 5: f(c, batch, 5); break;                       \
+    case 6: f(c, batch, 6); break;                       \
+    case 8: f(c, batch, 8); break;                       \
+    case 10: f(c, batch, 10); break;                     \
+    default: conditional_many_groups(c, batch, collect); \
     }
 
 /* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses.
 
-   row_index (n) are the batch's rows in given_scores (rows, K), which are added to the scores and may be NULL, in the
-   groups y and in the weights, which are multiplied by `scale`. */
+   row_index (n) holds the numbers of the batch's rows among all rows. Of all rows are fixed_scores (rows, K), which are
+   added to the scores and may be NULL, the groups y (rows), and the weights (rows), multiplied by weight_factor. */
 CPU_INLINE double conditional_residuals_of(const conditional_model *c, const conditional_batch *batch,
-                                           const ptrdiff_t *row_index, const double *given_scores, const ptrdiff_t *y,
-                                           const double *weights, double scale)
+                                           const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
+                                           const double *weights, double weight_factor)
 {
     const ptrdiff_t K = c->K;
     double loss = 0.0;
@@ -143,162 +153,165 @@ CPU_INLINE double conditional_residuals_of(const conditional_model *c, const con
         CONDITIONAL_CALL(conditional_lookup_few, 0, c, batch);
     }
     for (ptrdiff_t k = 0; k < batch->n; k++) {
-        const ptrdiff_t index = row_index[k];
-        const double weight = weights[index] * scale;
+        const ptrdiff_t row = row_index[k];
+        const double weight = weights[row] * weight_factor;
         double *residual = batch->residual + k * K, largest = -INFINITY, total = 0.0, score_y;
         float *values = batch->values + k * K;
-        CONDITIONAL_EACH(K)
-            residual[g] = c->b[g] + c->shift[g] + values[g] + (given_scores ? given_scores[index * K + g] : 0.0);
+        CONDITIONAL_EACH_GROUP(K)
+            residual[g] = c->b[g] + c->shift[g] + values[g] + (fixed_scores ? fixed_scores[row * K + g] : 0.0);
         for (ptrdiff_t e = batch->row_start[k]; e < batch->row_start[k + 1]; e++)
-            CONDITIONAL_EACH(K) residual[g] += c->h[batch->columns[e] * K + g];
-        CONDITIONAL_EACH(K) largest = residual[g] > largest ? residual[g] : largest;
-        score_y = residual[y[index]] - largest;
-        CONDITIONAL_EACH(K) total += residual[g] = exp(residual[g] - largest);
-        CONDITIONAL_EACH(K) residual[g] *= weight / total;
-        residual[y[index]] -= weight;
+            CONDITIONAL_EACH_GROUP(K) residual[g] += c->h[batch->columns[e] * K + g];
+        CONDITIONAL_EACH_GROUP(K) largest = residual[g] > largest ? residual[g] : largest;
+        score_y = residual[y[row]] - largest;
+        CONDITIONAL_EACH_GROUP(K) total += residual[g] = exp(residual[g] - largest);
+        CONDITIONAL_EACH_GROUP(K) residual[g] *= weight / total;
+        residual[y[row]] -= weight;
         loss += weight * (log(total) - score_y);
-        CONDITIONAL_EACH(K) {
+        CONDITIONAL_EACH_GROUP(K) {
             c->total_sums[g] += residual[g];
             values[g] = (float)residual[g];
         }
         for (ptrdiff_t e = batch->row_start[k]; e < batch->row_start[k + 1]; e++)
-            CONDITIONAL_EACH(K) c->level_sums[batch->columns[e] * K + g] += residual[g];
+            CONDITIONAL_EACH_GROUP(K) c->level_sums[batch->columns[e] * K + g] += residual[g];
     }
     if (c->n_pairs)
         CONDITIONAL_CALL(conditional_collect_few, 1, c, batch);
     return loss;
 }
 
-/* Return x after a step of Nesterov's method, x being the point at which the gradient was taken. */
+/* Return x after a step of Nesterov's method from x, where the gradient was taken; updates the velocity. */
 static inline double conditional_move(double x, double *velocity, double gradient, double rate, double momentum)
 {
     *velocity = momentum * *velocity - rate * gradient;
     return x + momentum * *velocity - rate * gradient;
 }
 
-/* Centre the pair sums of predictors (i, j) and replace them by P_i g P_j, in place; scratch is (K). */
-CPU_INLINE void conditional_transform_pair(const conditional_model *c, ptrdiff_t i, ptrdiff_t j,
+/* Replace the pair sums of predictors (i, j), in place, by sums over products of centred indicators, the gradient g of
+   J_ij, and these by P_i g P_j; scratch is (K). */
+CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrdiff_t i, ptrdiff_t j,
                                            double *restrict scratch)
 {
     const ptrdiff_t K = c->K, D = c->D, a0 = c->start[i], a1 = c->start[i + 1], b0 = c->start[j], b1 = c->start[j + 1];
     const double *restrict m = c->means;
     for (ptrdiff_t a = a0; a < a1; a++) {
-        CONDITIONAL_EACH(K) scratch[g] = 0.0;
+        CONDITIONAL_EACH_GROUP(K) scratch[g] = 0.0;
         for (ptrdiff_t b = b0; b < b1; b++) {
             float *restrict sums = c->pair_sums + (a * D + b) * K;
-            CONDITIONAL_EACH(K) {
+            CONDITIONAL_EACH_GROUP(K) {
                 sums[g] += (float)(c->total_sums[g] * m[a] * m[b] - c->level_sums[a * K + g] * m[b]
                                    - c->level_sums[b * K + g] * m[a]);
                 scratch[g] += sums[g];
             }
         }
-        for (ptrdiff_t b = b0; b < b1; b++)
-            CONDITIONAL_EACH(K) c->pair_sums[(a * D + b) * K + g] += (float)scratch[g];
+        for (ptrdiff_t b = b0; b < b1; b++) /* g P_j: add the sum over columns b to each */
+            CONDITIONAL_EACH_GROUP(K) c->pair_sums[(a * D + b) * K + g] += (float)scratch[g];
     }
-    for (ptrdiff_t b = b0; b < b1; b++) {
-        CONDITIONAL_EACH(K) scratch[g] = 0.0;
+    for (ptrdiff_t b = b0; b < b1; b++) { /* P_i (g P_j): add the sum over columns a to each */
+        CONDITIONAL_EACH_GROUP(K) scratch[g] = 0.0;
         for (ptrdiff_t a = a0; a < a1; a++)
-            CONDITIONAL_EACH(K) scratch[g] += c->pair_sums[(a * D + b) * K + g];
+            CONDITIONAL_EACH_GROUP(K) scratch[g] += c->pair_sums[(a * D + b) * K + g];
         for (ptrdiff_t a = a0; a < a1; a++)
-            CONDITIONAL_EACH(K) c->pair_sums[(a * D + b) * K + g] += (float)scratch[g];
+            CONDITIONAL_EACH_GROUP(K) c->pair_sums[(a * D + b) * K + g] += (float)scratch[g];
     }
 }
 
 /* Step of the couplings J[a][b0 .. b1), in single precision as J is; clears their pair sums.
 
-   h_a and shift are updated; the decrease of h_b is added to h_drop. `binary` says that both predictors have
-   two levels: then pair sums are still to be centred, and P_i g P_j = 4 g. */
-CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int binary,
+   h_a and shift are updated for the new couplings; what h_b is to be lowered by, J_ab m_a, is added to h_decrease.
+   is_binary says that both predictors have two levels: then pair sums are still to be centred, and P_i g P_j = 4 g. */
+CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, ptrdiff_t b0, ptrdiff_t b1, int is_binary,
                                      ptrdiff_t K_, double rate_, double momentum_, double ridge_)
 {
     const float rate = (float)rate_, momentum = (float)momentum_, ridge = (float)ridge_, mean_a = (float)c->means[a];
-    const float factor = (float)(binary ? 4.0 * c->scale[1] : c->scale[1]);
-    const ptrdiff_t cell = (a * c->D + b0) * K_;
-    float *restrict J = c->J + cell, *restrict velocity = c->J_velocity + cell, *restrict sums = c->pair_sums + cell;
-    float *restrict centring = c->scratch, *restrict h_a_drop = c->scratch + K_;
-    const float *restrict level_sums_b = c->level_sums_f + b0 * K_;
-    float *restrict h_b_drop = c->h_drop + b0 * K_;
-    CONDITIONAL_EACH(K_) {
-        centring[g] = binary ? (float)(c->total_sums[g] * c->means[a] - c->level_sums[a * K_ + g]) : 0.0f;
-        h_a_drop[g] = 0.0f;
+    const float factor = (float)(is_binary ? 4.0 * c->kernel_factors[1] : c->kernel_factors[1]);
+    const ptrdiff_t offset = (a * c->D + b0) * K_;
+    float *restrict J = c->J + offset, *restrict velocity = c->J_velocity + offset,
+          *restrict sums = c->pair_sums + offset;
+    float *restrict centring = c->scratch, *restrict h_a_decrease = c->scratch + K_;
+    const float *restrict rounded_sums_b = c->rounded_sums + b0 * K_;
+    float *restrict h_b_decrease = c->h_decrease + b0 * K_;
+    CONDITIONAL_EACH_GROUP(K_) {
+        centring[g] = is_binary ? (float)(c->total_sums[g] * c->means[a] - c->level_sums[a * K_ + g]) : 0.0f;
+        h_a_decrease[g] = 0.0f;
     }
     for (ptrdiff_t b = b0; b < b1; b++) {
         const float mean_b = (float)c->means[b];
-        for (ptrdiff_t g0 = 0; g0 < K_; g0 += CONDITIONAL_FEW) {
-            const ptrdiff_t n_groups = K_ - g0 < CONDITIONAL_FEW ? K_ - g0 : CONDITIONAL_FEW;
-            float new_velocity[CONDITIONAL_FEW], new_J[CONDITIONAL_FEW];
-            float new_a_drop[CONDITIONAL_FEW], new_b_drop[CONDITIONAL_FEW];
-            CONDITIONAL_EACH(n_groups) {
+        for (ptrdiff_t g0 = 0; g0 < K_; g0 += CONDITIONAL_MAX_UNROLLED) {
+            const ptrdiff_t n_groups = K_ - g0 < CONDITIONAL_MAX_UNROLLED ? K_ - g0 : CONDITIONAL_MAX_UNROLLED;
+            float new_velocity[CONDITIONAL_MAX_UNROLLED], new_J[CONDITIONAL_MAX_UNROLLED];
+            float new_a_decrease[CONDITIONAL_MAX_UNROLLED], new_b_decrease[CONDITIONAL_MAX_UNROLLED];
+            CONDITIONAL_EACH_GROUP(n_groups) {
                 const ptrdiff_t k = g0 + g;
-                const float sum = binary ? sums[k] + centring[k] * mean_b - level_sums_b[k] * mean_a : sums[k];
+                const float sum = is_binary ? sums[k] + centring[k] * mean_b - rounded_sums_b[k] * mean_a : sums[k];
                 const float gradient = factor * sum + ridge * J[k];
                 new_velocity[g] = momentum * velocity[k] - rate * gradient;
                 new_J[g] = J[k] + momentum * new_velocity[g] - rate * gradient;
-                new_a_drop[g] = h_a_drop[k] + new_J[g] * mean_b;
-                new_b_drop[g] = h_b_drop[k] + new_J[g] * mean_a;
+                new_a_decrease[g] = h_a_decrease[k] + new_J[g] * mean_b;
+                new_b_decrease[g] = h_b_decrease[k] + new_J[g] * mean_a;
             }
-            CONDITIONAL_EACH(n_groups) velocity[g0 + g] = new_velocity[g];
-            CONDITIONAL_EACH(n_groups) J[g0 + g] = new_J[g];
-            CONDITIONAL_EACH(n_groups) sums[g0 + g] = 0.0f;
-            CONDITIONAL_EACH(n_groups) h_a_drop[g0 + g] = new_a_drop[g];
-            CONDITIONAL_EACH(n_groups) h_b_drop[g0 + g] = new_b_drop[g];
+            CONDITIONAL_EACH_GROUP(n_groups) velocity[g0 + g] = new_velocity[g];
+            CONDITIONAL_EACH_GROUP(n_groups) J[g0 + g] = new_J[g];
+            CONDITIONAL_EACH_GROUP(n_groups) sums[g0 + g] = 0.0f;
+            CONDITIONAL_EACH_GROUP(n_groups) h_a_decrease[g0 + g] = new_a_decrease[g];
+            CONDITIONAL_EACH_GROUP(n_groups) h_b_decrease[g0 + g] = new_b_decrease[g];
         }
-        J += K_, velocity += K_, sums += K_, level_sums_b += K_, h_b_drop += K_;
+        J += K_, velocity += K_, sums += K_, rounded_sums_b += K_, h_b_decrease += K_;
     }
-    CONDITIONAL_EACH(K_) {
-        c->h[a * K_ + g] -= h_a_drop[g];
-        c->shift[g] += c->means[a] * h_a_drop[g];
+    CONDITIONAL_EACH_GROUP(K_) {
+        c->h[a * K_ + g] -= h_a_decrease[g];
+        c->shift[g] += c->means[a] * h_a_decrease[g];
     }
 }
 
-/* Step of all couplings; scratch is (K). Pairs of binary predictors with the same first and consecutive second ones
-   are taken together. */
+/* Step of all couplings, which also lowers the fields h by sum_j J_ij m_j; scratch is (K). Pairs p .. q - 1 of binary
+   predictors with the same first and consecutive second predictors are adjacent columns and take one step together. */
 CPU_INLINE void conditional_step_pairs(const conditional_model *c, ptrdiff_t K_, double rate, double momentum,
                                        double ridge, double *scratch)
 {
-    const ptrdiff_t *start = c->start, *i = c->first, *j = c->second;
+    const ptrdiff_t *start = c->start, *i = c->first_predictor, *j = c->second_predictor;
     for (ptrdiff_t k = 0; k < c->D * K_; k++) {
-        c->level_sums_f[k] = (float)c->level_sums[k];
-        c->h_drop[k] = 0.0f;
+        c->rounded_sums[k] = (float)c->level_sums[k];
+        c->h_decrease[k] = 0.0f;
     }
     for (ptrdiff_t p = 0, q; p < c->n_pairs; p = q) {
-        const int binary = start[i[p] + 1] - start[i[p]] == 1 && start[j[p] + 1] - start[j[p]] == 1;
+        const int is_binary = start[i[p] + 1] - start[i[p]] == 1 && start[j[p] + 1] - start[j[p]] == 1;
         q = p + 1;
-        if (binary)
+        if (is_binary)
             while (q < c->n_pairs && i[q] == i[p] && j[q] == j[q - 1] + 1 && start[j[q] + 1] - start[j[q]] == 1)
                 q++;
         else
-            conditional_transform_pair(c, i[p], j[p], scratch);
+            conditional_transform_pair_sums(c, i[p], j[p], scratch);
         for (ptrdiff_t a = start[i[p]]; a < start[i[p] + 1]; a++)
-            if (binary)
+            if (is_binary)
                 conditional_step_row(c, a, start[j[p]], start[j[q - 1] + 1], 1, K_, rate, momentum, ridge);
             else
                 conditional_step_row(c, a, start[j[p]], start[j[p] + 1], 0, K_, rate, momentum, ridge);
     }
     for (ptrdiff_t k = 0; k < c->D * K_; k++)
-        c->h[k] -= c->h_drop[k];
+        c->h[k] -= c->h_decrease[k];
 }
 
-/* Move all parameters by one step along the gradient that the sums of a batch make up, and clear the sums.
+/* Move all parameters by one step of Nesterov's method, with the gradient from the sums of a batch; clear the sums.
 
-   scratch is (K); ridge is the factor of the squared norm of u and J. */
+   scratch is (K); ridge is the penalty of u and J, which adds ridge x to the gradient of x. First h = u and shift =
+   -sum_i u_i m_i; conditional_step_pairs then adds the terms of J. */
 CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, double momentum, double ridge,
                                     double *scratch)
 {
     const ptrdiff_t K = c->K;
-    CONDITIONAL_EACH(K) {
+    CONDITIONAL_EACH_GROUP(K) {
         c->b[g] = conditional_move(c->b[g], &c->b_velocity[g], c->total_sums[g], rate, momentum);
         c->shift[g] = 0.0;
     }
     for (ptrdiff_t i = 0; i < c->m; i++)
-        CONDITIONAL_EACH(K) {
+        CONDITIONAL_EACH_GROUP(K) {
             double centred_sum = 0.0;
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++)
                 centred_sum += c->level_sums[a * K + g] - c->total_sums[g] * c->means[a];
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++) {
                 const ptrdiff_t index = a * K + g;
                 const double centred = c->level_sums[index] - c->total_sums[g] * c->means[a];
-                const double gradient = c->scale[0] * (centred + centred_sum) + ridge * c->u[index];
+                const double gradient = c->kernel_factors[0] * (centred + centred_sum) + ridge * c->u[index];
                 c->u[index] = conditional_move(c->u[index], &c->u_velocity[index], gradient, rate, momentum);
                 c->h[index] = c->u[index];
                 c->shift[g] -= c->u[index] * c->means[a];
@@ -312,38 +325,40 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
     }
     for (ptrdiff_t k = 0; k < c->D * K; k++)
         c->level_sums[k] = 0.0;
-    CONDITIONAL_EACH(K) c->total_sums[g] = 0.0;
+    CONDITIONAL_EACH_GROUP(K) c->total_sums[g] = 0.0;
 }
 
-/* Compile both once for each vector width. */
-#define CONDITIONAL_WIDTH(SUFFIX, TARGET)                                                                            \
-    TARGET static double conditional_residuals_##SUFFIX(                                                             \
-        const conditional_model *c, const conditional_batch *batch, const ptrdiff_t *row_index,                      \
-        const double *given_scores, const ptrdiff_t *y, const double *weights, double scale)                         \
-    {                                                                                                                \
-        return conditional_residuals_of(c, batch, row_index, given_scores, y, weights, scale);                       \
-    }                                                                                                                \
-    TARGET static void conditional_step_##SUFFIX(const conditional_model *c, double rate, double momentum,           \
-                                                 double ridge, double *scratch)                                      \
-    {                                                                                                                \
-        conditional_step_of(c, rate, momentum, ridge, scratch);                                                      \
+/* Define conditional_residuals_of and conditional_step_of compiled for one vector width. */
+#define CONDITIONAL_WIDTH(SUFFIX, TARGET)                                                                  \
+    TARGET static double conditional_residuals_##SUFFIX(                                                   \
+        const conditional_model *c, const conditional_batch *batch, const ptrdiff_t *row_index,            \
+        const double *fixed_scores, const ptrdiff_t *y, const double *weights, double weight_factor)       \
+    {                                                                                                      \
+        return conditional_residuals_of(c, batch, row_index, fixed_scores, y, weights, weight_factor);     \
+    }                                                                                                      \
+    TARGET static void conditional_step_##SUFFIX(const conditional_model *c, double rate, double momentum, \
+                                                 double ridge, double *scratch)                            \
+    {                                                                                                      \
+        conditional_step_of(c, rate, momentum, ridge, scratch);                                            \
     }
 CONDITIONAL_WIDTH(plain, )
 #ifdef CPU_X86
 CONDITIONAL_WIDTH(32_bytes, CPU_32_BYTES)
 #endif
 
+/* conditional_residuals_of, by the widest vectors of this processor */
 static double conditional_residuals(const conditional_model *c, const conditional_batch *batch,
-                                    const ptrdiff_t *row_index, const double *given_scores, const ptrdiff_t *y,
-                                    const double *weights, double scale)
+                                    const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
+                                    const double *weights, double weight_factor)
 {
 #ifdef CPU_X86
     if (cpu_runs(32))
-        return conditional_residuals_32_bytes(c, batch, row_index, given_scores, y, weights, scale);
+        return conditional_residuals_32_bytes(c, batch, row_index, fixed_scores, y, weights, weight_factor);
 #endif
-    return conditional_residuals_plain(c, batch, row_index, given_scores, y, weights, scale);
+    return conditional_residuals_plain(c, batch, row_index, fixed_scores, y, weights, weight_factor);
 }
 
+/* conditional_step_of, by the widest vectors of this processor */
 static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *scratch)
 {
 #ifdef CPU_X86

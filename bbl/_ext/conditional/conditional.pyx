@@ -8,10 +8,10 @@ cdef extern from "conditional.h" nogil:
     ctypedef struct conditional_model:
         Py_ssize_t D, K, m, n_pairs
         const Py_ssize_t *start
-        const Py_ssize_t *first
-        const Py_ssize_t *second
+        const Py_ssize_t *first_predictor
+        const Py_ssize_t *second_predictor
         const double *means
-        double scale[2]
+        double kernel_factors[2]
         float *J
         float *J_velocity
         float *pair_sums
@@ -23,21 +23,21 @@ cdef extern from "conditional.h" nogil:
         double *b_velocity
         double *total_sums
         double *shift
-        float *level_sums_f
-        float *h_drop
+        float *rounded_sums
+        float *h_decrease
         float *scratch
     ctypedef struct conditional_batch:
         Py_ssize_t n
         Py_ssize_t *columns
         Py_ssize_t *row_start
         Py_ssize_t *column_start
-        Py_ssize_t *entry_at
+        Py_ssize_t *entry_index
         Py_ssize_t *entry_row
         float *values
         double *residual
     double conditional_residuals(const conditional_model *c, const conditional_batch *batch,
-                                 const Py_ssize_t *row_index, const double *given_scores, const Py_ssize_t *y,
-                                 const double *weights, double scale)
+                                 const Py_ssize_t *row_index, const double *fixed_scores, const Py_ssize_t *y,
+                                 const double *weights, double weight_factor)
     void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *scratch)
 
 ctypedef fused code_t:
@@ -47,35 +47,41 @@ ctypedef fused code_t:
 
 
 cdef double list_columns(const conditional_model *c, conditional_batch *batch, const code_t[:, ::1] codes,
-                         const double[::1] weights, const Py_ssize_t[::1] order, Py_ssize_t lo,
-                         Py_ssize_t hi) noexcept nogil:
-    """List the columns of the rows order[lo..hi) in a batch; return the sum of the rows' weights."""
-    cdef Py_ssize_t k, i, e = 0
+                         const double[::1] weights, const Py_ssize_t[::1] order, Py_ssize_t first,
+                         Py_ssize_t end) noexcept nogil:
+    """List the columns of the rows order[first..end) in a batch; return the sum of the rows' weights.
+
+    The columns of a row are its non-reference levels, numbered over all predictors.
+    """
+    cdef Py_ssize_t k, i, n_entries = 0
     cdef double weight_sum = 0.0
-    for k in range(lo, hi):
+    for k in range(first, end):
         weight_sum += weights[order[k]]
         for i in range(c.m):
             if codes[order[k], i]:
-                batch.columns[e] = c.start[i] + codes[order[k], i] - 1
-                e += 1
-        batch.row_start[k - lo + 1] = e
-    batch.n = hi - lo
+                batch.columns[n_entries] = c.start[i] + codes[order[k], i] - 1
+                n_entries += 1
+        batch.row_start[k - first + 1] = n_entries
+    batch.n = end - first
     return weight_sum
 
 
 cdef class Climber:
     """Fields and couplings of K groups on their way to the maximum of the conditional likelihood.
 
+    All are zero at first. A *column* is a non-reference level of a predictor; m predictors have D columns.
+
     Parameters
     ----------
     start : ndarray of intp, shape (m + 1,)
-        First column of each predictor among the D non-reference levels.
+        First column of each predictor, and D.
     pairs : ndarray of intp, shape (2, P)
-        First and second predictor of each pair, ``i < j``.
+        First and second predictor, ``i < j``, of each of P pairs.
     means : ndarray, shape (D,)
+        Means of the indicators of the columns.
     K : int
-    scale : (float, float)
-        Factors of the gradients of fields and of couplings.
+    kernel_factors : (float, float)
+        Factors of the gradients of fields and of couplings: those of the kernel, which scale their squared norm.
 
     Attributes
     ----------
@@ -90,11 +96,11 @@ cdef class Climber:
 
     cdef conditional_model c
     cdef readonly object J, h, b, shift
-    cdef object owners  # arrays that `c` points into
-    cdef double[::1] step_scratch  # (K,)
+    cdef object owners  # arrays that `c` points into, so that they live as long
+    cdef double[::1] step_scratch  # (K,), for conditional_step
 
     def __cinit__(self, const Py_ssize_t[::1] start, const Py_ssize_t[:, ::1] pairs, const double[::1] means,
-                  Py_ssize_t K, scale):
+                  Py_ssize_t K, kernel_factors):
         cdef Py_ssize_t m = start.shape[0] - 1, D = means.shape[0], P = pairs.shape[1], side = D if P else 0
         cdef float[:, :, ::1] J = np.zeros((side, side, K), np.float32)
         cdef float[:, :, ::1] J_velocity = np.zeros((side, side, K), np.float32)
@@ -102,52 +108,53 @@ cdef class Climber:
         cdef double[:, ::1] u = np.zeros((D, K)), u_velocity = np.zeros((D, K))
         cdef double[:, ::1] h = np.zeros((D, K)), level_sums = np.zeros((D, K))
         cdef double[::1] b = np.zeros(K), b_velocity = np.zeros(K), total_sums = np.zeros(K), shift = np.zeros(K)
-        cdef float[:, ::1] level_sums_f = np.zeros((D, K), np.float32), h_drop = np.zeros((D, K), np.float32)
+        cdef float[:, ::1] rounded_sums = np.zeros((D, K), np.float32), h_decrease = np.zeros((D, K), np.float32)
         cdef float[:, ::1] scratch = np.zeros((2, K), np.float32)
         self.owners = (start, pairs, means, J_velocity, pair_sums, u, u_velocity, level_sums, b_velocity, total_sums,
-                       level_sums_f, h_drop, scratch)
+                       rounded_sums, h_decrease, scratch)
         self.J, self.h = np.asarray(J), np.asarray(h)
         self.b, self.shift = np.asarray(b), np.asarray(shift)
         self.step_scratch = np.zeros(K)
         self.c.D, self.c.K, self.c.m, self.c.n_pairs = D, K, m, P
         self.c.start, self.c.means = &start[0], &means[0]
-        self.c.scale[0], self.c.scale[1] = scale
+        self.c.kernel_factors[0], self.c.kernel_factors[1] = kernel_factors
         if P:
-            self.c.first, self.c.second = &pairs[0, 0], &pairs[1, 0]
+            self.c.first_predictor, self.c.second_predictor = &pairs[0, 0], &pairs[1, 0]
             self.c.J, self.c.J_velocity = &J[0, 0, 0], &J_velocity[0, 0, 0]
             self.c.pair_sums = &pair_sums[0, 0, 0]
         self.c.u, self.c.u_velocity = &u[0, 0], &u_velocity[0, 0]
         self.c.h, self.c.level_sums = &h[0, 0], &level_sums[0, 0]
         self.c.b, self.c.b_velocity, self.c.total_sums, self.c.shift = &b[0], &b_velocity[0], &total_sums[0], &shift[0]
-        self.c.level_sums_f, self.c.h_drop, self.c.scratch = &level_sums_f[0, 0], &h_drop[0, 0], &scratch[0, 0]
+        self.c.rounded_sums, self.c.h_decrease, self.c.scratch = &rounded_sums[0, 0], &h_decrease[0, 0], &scratch[0, 0]
 
     cdef object allocate(self, conditional_batch *batch, Py_ssize_t max_rows):
-        """Allocate a batch of up to max_rows rows; return its arrays, which the caller must keep."""
+        """Allocate a batch of up to max_rows rows; return its arrays, which the caller must keep while it uses it."""
         cdef Py_ssize_t m = self.c.m, K = self.c.K
         cdef Py_ssize_t[::1] columns = np.empty(max_rows * m, np.intp), row_start = np.zeros(max_rows + 1, np.intp)
         cdef Py_ssize_t[::1] column_start = np.empty(self.c.D + 1, np.intp)
-        cdef Py_ssize_t[::1] entry_at = np.empty(max_rows * m, np.intp), entry_row = np.empty(max_rows * m, np.intp)
+        cdef Py_ssize_t[::1] entry_index = np.empty(max_rows * m, np.intp), entry_row = np.empty(max_rows * m, np.intp)
         cdef float[::1] values = np.empty(max_rows * K, np.float32)
         cdef double[::1] residual = np.empty(max_rows * K)
         batch.columns, batch.row_start, batch.column_start = &columns[0], &row_start[0], &column_start[0]
-        batch.entry_at, batch.entry_row = &entry_at[0], &entry_row[0]
+        batch.entry_index, batch.entry_row = &entry_index[0], &entry_row[0]
         batch.values, batch.residual = &values[0], &residual[0]
-        return columns, row_start, column_start, entry_at, entry_row, values, residual
+        return columns, row_start, column_start, entry_index, entry_row, values, residual
 
     def residual_sums(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
-                      const double[:, ::1] given_scores, Py_ssize_t batch_size, double[:, :, ::1] pairs_out,
+                      const double[:, ::1] fixed_scores, Py_ssize_t batch_size, double[:, :, ::1] pairs_out,
                       double[:, ::1] levels_out, double[::1] total_out, double[:, ::1] residuals_out):
         """Return the log-loss of all rows at h, J, b and shift, and write sums of their residuals.
 
-        Arguments as in `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, sums the residuals
-        over the rows that have both columns, levels_out (D, K) over the rows that have a column, total_out (K,) over
-        all rows. residuals_out is (n, K) for the residual of each row, or (0, K). pairs_out is summed in single
+        The residual of a row is its weight times P(group | row) less the indicator of its group, (K,). Arguments as in
+        `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, receives the sum over the rows that
+        have both columns, levels_out (D, K) over the rows that have a column, total_out (K,) over all rows.
+        residuals_out receives each row's residual if it is (n, K), and may be (0, K). pairs_out is summed in single
         precision within the batches, in double over them.
         """
         cdef Py_ssize_t n = codes.shape[0], K = self.c.K, n_cells = pairs_out.size, first = 0, end, k
         cdef Py_ssize_t[::1] order = np.arange(n, dtype=np.intp)
         cdef conditional_batch batch
-        cdef const double *given = &given_scores[0, 0] if given_scores.shape[0] else NULL
+        cdef const double *fixed_pointer = &fixed_scores[0, 0] if fixed_scores.shape[0] else NULL
         cdef double loss = 0.0
         cdef bint keep_residuals = residuals_out.shape[0] > 0
         _arrays = self.allocate(&batch, min(n, batch_size))
@@ -156,7 +163,7 @@ cdef class Climber:
             end = min(n, first + batch_size)
             with nogil:
                 list_columns(&self.c, &batch, codes, weights, order, first, end)
-                loss += conditional_residuals(&self.c, &batch, &order[first], given, &y[0], &weights[0], 1.0)
+                loss += conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0], &weights[0], 1.0)
                 for k in range(n_cells):
                     (&pairs_out[0, 0, 0])[k] += self.c.pair_sums[k]
                     self.c.pair_sums[k] = 0.0
@@ -174,24 +181,25 @@ cdef class Climber:
         return loss
 
     def epoch(self, const code_t[:, ::1] codes, const Py_ssize_t[::1] y, const double[::1] weights,
-              const double[:, ::1] given_scores, const Py_ssize_t[::1] order, Py_ssize_t batch_size, double rate,
+              const double[:, ::1] fixed_scores, const Py_ssize_t[::1] order, Py_ssize_t batch_size, double rate,
               double final_rate, double momentum, double ridge):
         """Visit the rows `order` once, with a step every batch_size rows; return their mean log-loss when visited.
 
-        Shapes: codes (n, m), groups y (n,), weights (n,) of mean 1, given_scores (n, K), added to scores, or (0, K).
-        The step size falls linearly from `rate` to `final_rate`.
+        Shapes: level codes (n, m), groups y (n,), weights (n,) of mean 1, fixed_scores (n, K) of another model, which
+        are added to the scores, or (0, K). The step size falls linearly from `rate` to `final_rate`. `momentum` is the
+        share of its velocity that a parameter keeps at a step, `ridge` the penalty of fields and couplings.
         """
         cdef Py_ssize_t n = order.shape[0], first = 0, end
         cdef conditional_batch batch
-        cdef const double *given = &given_scores[0, 0] if given_scores.shape[0] else NULL
+        cdef const double *fixed_pointer = &fixed_scores[0, 0] if fixed_scores.shape[0] else NULL
         cdef double loss = 0.0, weight_sum, current_rate
         _arrays = self.allocate(&batch, min(n, batch_size))
         while first < n:
             end = min(n, first + batch_size)
             with nogil:
                 weight_sum = list_columns(&self.c, &batch, codes, weights, order, first, end)
-                loss += weight_sum * conditional_residuals(&self.c, &batch, &order[first], given, &y[0], &weights[0],
-                                                           1.0 / weight_sum)
+                loss += weight_sum * conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0],
+                                                           &weights[0], 1.0 / weight_sum)
                 current_rate = rate + (final_rate - rate) * first / n
                 conditional_step(&self.c, current_rate, momentum, ridge, &self.step_scratch[0])
             first = end

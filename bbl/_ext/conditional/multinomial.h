@@ -1,9 +1,11 @@
 /* Penalised multinomial regression on dense functions of rows: residuals of rows, and directions of L-BFGS.
 
-   Conventions: K groups, n rows, r functions. Scores, residuals and hits (the weight of each group at each row) are
-   (K, n), the coefficients A of the functions (K, r), row_weight (n) the sums of hits over groups. n is a multiple of
-   MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill it up. The unknowns are A, the offsets b (K) and ln T, T
-   being the factor (inverse temperature, "heat") of given scores. */
+   Conventions: K groups, n rows, r functions. The score of group g at row k is T s_kg + b_g + sum_f A_gf F_kf. The
+   unknowns are the coefficients A (K, r) of the functions F, the offsets b (K) and ln T. T, `temperature` in the code,
+   is a factor of the scores s, `fixed_scores` (K, n), which come from another model and are not changed. group_weights
+   (K, n) is the weight of each group at each row, row_weight (n) its sum over groups, and the residuals (K, n) are
+   row_weight P(g | row) - group_weights. n is a multiple of MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill
+   it up. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"
@@ -29,24 +31,24 @@
 #define NAME(x) multinomial_base_##x
 #include "multinomial_rows.h"
 
-#define MULTINOMIAL_ROWS 8 /* n is a multiple of it: the numbers in the widest vector */
+#define MULTINOMIAL_ROWS 8 /* n is a multiple of it, as the widest vector holds 8 numbers */
 
-typedef double (*multinomial_residual)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
-                                       const double *, double *);
+typedef double (*multinomial_to_residuals)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
+                                           const double *, double *);
 
-/* Return the function of multinomial_rows.h for the widest vectors of this processor. */
-static multinomial_residual multinomial_choose(void)
+/* Return the variant of to_residuals in multinomial_rows.h for the widest vectors of this processor. */
+static multinomial_to_residuals multinomial_choose_width(void)
 {
 #ifdef CPU_X86
     if (cpu_runs(64))
-        return multinomial8_residual;
+        return multinomial8_to_residuals;
     if (cpu_runs(32))
-        return multinomial4_residual;
+        return multinomial4_to_residuals;
 #endif
-    return multinomial_base_residual;
+    return multinomial_base_to_residuals;
 }
 
-/* Return the dot product, in four partial sums. */
+/* Return the dot product of a and b (size). Four partial sums let additions overlap. */
 static double multinomial_dot(ptrdiff_t size, const double *restrict a, const double *restrict b)
 {
     double parts[4] = {0.0, 0.0, 0.0, 0.0};
@@ -59,34 +61,37 @@ static double multinomial_dot(ptrdiff_t size, const double *restrict a, const do
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-/* Write the L-BFGS direction, minus the approximate inverse Hessian times the gradient, to out (size).
+/* Write the L-BFGS direction, minus the approximate inverse Hessian times the gradient, to out (size): the two-loop
+   recursion over n_pairs curvature pairs, from the newest to the oldest and back.
 
-   The last n_pairs moves S and changes Y of the gradient, rows of (capacity, size) arrays used as a ring whose newest
-   row is `last`, make up the approximation; inverse (capacity) holds 1 / (S Y) of each row, alpha (capacity) is
-   scratch. */
-static void multinomial_direction(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t n_pairs, ptrdiff_t last,
-                                  const double *S, const double *Y, const double *inverse, const double *gradient,
-                                  double *alpha, double *out)
+   A curvature pair is a row of `moves`, a step of the unknowns, with the same row of `gradient_changes`, the change of
+   the gradient along it. Both are (capacity, size) and used as rings, in which row `newest` was written last.
+   inverse_curvature (capacity) holds 1 / (move . gradient change) of each pair. alpha (capacity) is scratch. */
+static void multinomial_direction(ptrdiff_t size, ptrdiff_t capacity, ptrdiff_t n_pairs, ptrdiff_t newest,
+                                  const double *moves, const double *gradient_changes,
+                                  const double *inverse_curvature, const double *gradient, double *alpha,
+                                  double *out)
 {
     for (ptrdiff_t k = 0; k < size; k++)
         out[k] = -gradient[k];
     for (ptrdiff_t age = 0; age < n_pairs; age++) {
-        const ptrdiff_t p = (last - age + capacity) % capacity;
-        alpha[p] = inverse[p] * multinomial_dot(size, S + p * size, out);
+        const ptrdiff_t p = (newest - age + capacity) % capacity;
+        alpha[p] = inverse_curvature[p] * multinomial_dot(size, moves + p * size, out);
         for (ptrdiff_t k = 0; k < size; k++)
-            out[k] -= alpha[p] * Y[p * size + k];
+            out[k] -= alpha[p] * gradient_changes[p * size + k];
     }
     if (n_pairs) {
-        const double *last_Y = Y + last * size;
-        const double scale = 1.0 / (inverse[last] * multinomial_dot(size, last_Y, last_Y));
+        const double *newest_change = gradient_changes + newest * size;
+        const double scale = 1.0 / (inverse_curvature[newest] * multinomial_dot(size, newest_change, newest_change));
         for (ptrdiff_t k = 0; k < size; k++)
             out[k] *= scale;
     }
     for (ptrdiff_t age = n_pairs - 1; age >= 0; age--) {
-        const ptrdiff_t p = (last - age + capacity) % capacity;
-        const double beta = alpha[p] - inverse[p] * multinomial_dot(size, Y + p * size, out);
+        const ptrdiff_t p = (newest - age + capacity) % capacity;
+        const double correction =
+            alpha[p] - inverse_curvature[p] * multinomial_dot(size, gradient_changes + p * size, out);
         for (ptrdiff_t k = 0; k < size; k++)
-            out[k] += beta * S[p * size + k];
+            out[k] += correction * moves[p * size + k];
     }
 }
 #endif

@@ -3,6 +3,7 @@
 from numpy import ndarray as Array
 
 class Regression:
-    def __init__(self, functions: Array, hits: Array, given_scores: Array, ridge: float, slight: float) -> None: ...
+    def __init__(self, functions: Array, group_weights: Array, fixed_scores: Array, ridge: float,
+                 offset_penalty: float) -> None: ...  # fmt: skip
     def minimise(self, x: Array, scale: Array, gtol: float, ftol: float, max_iterations: int,
                  stop: Array) -> tuple[float, float, int]: ...  # fmt: skip

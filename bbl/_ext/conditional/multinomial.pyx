@@ -7,111 +7,119 @@ from libc.stdint cimport int32_t
 import numpy as np
 
 cdef extern from "multinomial.h" nogil:
-    ctypedef double (*multinomial_residual)(Py_ssize_t n, Py_ssize_t K, const double *given_scores, double heat,
-                                            const double *b, const double *hits, const double *row_weight,
-                                            double *residual)
+    ctypedef double (*multinomial_to_residuals)(Py_ssize_t n, Py_ssize_t K, const double *fixed_scores,
+                                                double temperature, const double *b, const double *group_weights,
+                                                const double *row_weight, double *residuals)
     Py_ssize_t MULTINOMIAL_ROWS
-    multinomial_residual multinomial_choose()
+    multinomial_to_residuals multinomial_choose_width()
     double multinomial_dot(Py_ssize_t size, const double *a, const double *b)
-    void multinomial_direction(Py_ssize_t size, Py_ssize_t capacity, Py_ssize_t n_pairs, Py_ssize_t last,
-                               const double *S, const double *Y, const double *inverse, const double *gradient,
-                               double *alpha, double *out)
+    void multinomial_direction(Py_ssize_t size, Py_ssize_t capacity, Py_ssize_t n_pairs, Py_ssize_t newest,
+                               const double *moves, const double *gradient_changes, const double *inverse_curvature,
+                               const double *gradient, double *alpha, double *out)
 
 ctypedef void (*gemm_t)(char *transa, char *transb, int *m, int *n, int *k, double *alpha, double *a, int *lda,
                         double *b, int *ldb, double *beta, double *c, int *ldc) noexcept nogil
 
-cdef Py_ssize_t MEMORY = 10  # moves that L-BFGS keeps
+cdef Py_ssize_t MAX_PAIRS = 10  # curvature pairs that L-BFGS keeps
 cdef double MIN_DECREASE = 1e-4  # Armijo: least decrease of a step, as a share of step length times slope
 
 
 cdef class Regression:
-    """Objective ``-sum_kg hits_kg ln softmax(T s_k + b + F_k A)_g + ridge/2 |A|^2 + slight/2 (|b|^2 + (ln T)^2)``.
+    """Objective ``-sum_kg w_kg ln softmax(T s_k + b + F_k A)_g + ridge/2 |A|^2 + offset_penalty/2 (|b|^2 + (ln T)^2)``.
+
+    Minimised over the coefficients A (r, K) of r functions, the offsets b (K,) and ln T, for rows k and groups g.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
-        Values F of r functions at the rows k; Fortran order.
-    hits : ndarray, shape (n, K)
-        Weight of each group at each row; the sum over all is 1.
-    given_scores : ndarray, shape (n, K) or (0, K)
-        Scores s; with none, T stays 1.
-    ridge, slight : float
-        Penalties of A, and weak ones of b and ln T; an infinite ridge leaves A at 0.
+        Values F of the functions at the rows; Fortran order.
+    group_weights : ndarray, shape (n, K)
+        Weight w of each group at each row; the sum over all is 1.
+    fixed_scores : ndarray, shape (n, K) or (0, K)
+        Scores s of another model; with none, T stays 1.
+    ridge : float
+        Penalty of A; an infinite one leaves A at 0.
+    offset_penalty : float
+        Weak penalty of b and ln T.
     """
 
     cdef const double[::1, :] functions
-    cdef const double[:, ::1] hits, given_scores
-    cdef double[::1] row_weight
-    cdef double[:, ::1] residual
-    cdef double ridge, slight
-    cdef gemm_t gemm
-    cdef multinomial_residual residuals
+    cdef const double[:, ::1] group_weights, fixed_scores  # (K, N), N rows with padding
+    cdef double[::1] row_weight  # (N,)
+    cdef double[:, ::1] residuals  # (K, N) scratch of `value`
+    cdef double ridge, offset_penalty
+    cdef gemm_t gemm  # BLAS dgemm: product of matrices
+    cdef multinomial_to_residuals to_residuals
 
-    def __cinit__(self, const double[::1, :] functions, const double[:, ::1] hits, const double[:, ::1] given_scores,
-                  double ridge, double slight):
+    def __cinit__(self, const double[::1, :] functions, const double[:, ::1] group_weights,
+                  const double[:, ::1] fixed_scores, double ridge, double offset_penalty):
         from scipy.linalg.cython_blas import __pyx_capi__ as blas
         self.gemm = <gemm_t> PyCapsule_GetPointer(blas["dgemm"], PyCapsule_GetName(blas["dgemm"]))
-        self.residuals = multinomial_choose()
-        cdef Py_ssize_t n = hits.shape[0], n_added = (MULTINOMIAL_ROWS - n % MULTINOMIAL_ROWS) % MULTINOMIAL_ROWS
-        padding = ((0, n_added), (0, 0))
+        self.to_residuals = multinomial_choose_width()
+        cdef Py_ssize_t n = group_weights.shape[0], n_added = (MULTINOMIAL_ROWS
+                                                               - n % MULTINOMIAL_ROWS) % MULTINOMIAL_ROWS
+        padding = ((0, n_added), (0, 0))  # rows of weight 0 at the end
         self.functions = functions
-        self.hits = np.ascontiguousarray(np.pad(hits, padding).T)
-        scores = np.pad(given_scores, padding).T if given_scores.shape[0] else np.empty((0, 0))
-        self.given_scores = np.ascontiguousarray(scores)
-        self.row_weight = np.sum(self.hits, axis=0)
-        self.residual = np.zeros((hits.shape[1], n + n_added))
-        self.ridge, self.slight = ridge, slight
+        self.group_weights = np.ascontiguousarray(np.pad(group_weights, padding).T)
+        scores = np.pad(fixed_scores, padding).T if fixed_scores.shape[0] else np.empty((0, 0))
+        self.fixed_scores = np.ascontiguousarray(scores)
+        self.row_weight = np.sum(self.group_weights, axis=0)
+        self.residuals = np.zeros((group_weights.shape[1], n + n_added))
+        self.ridge, self.offset_penalty = ridge, offset_penalty
 
     cdef double value(self, const double[::1] x, double[::1] gradient_out) noexcept nogil:
-        """Return the objective at x, laid out as in `minimise`, and write its gradient.
+        """Return the objective at x, laid out as in `minimise`, and write its gradient (K r + K + 1).
 
-        N counts the rows and the padding; heat is T; residual (K, N) holds the linear predictors, then the residuals.
+        N counts the rows and the padding; residuals (K, N) holds the linear predictors F A, then the residuals.
         """
         cdef int n = <int> self.functions.shape[0], r = <int> self.functions.shape[1]
-        cdef int K = <int> self.residual.shape[0], N = <int> self.residual.shape[1]
+        cdef int K = <int> self.residuals.shape[0], N = <int> self.residuals.shape[1]
         cdef Py_ssize_t k, g, n_coefficients = <Py_ssize_t> r * K
-        cdef bint has_coefficients = self.ridge < 1e300, has_scores = self.given_scores.shape[0] > 0
-        cdef double heat = exp(x[n_coefficients + K]) if has_scores else 1.0, one = 1.0, zero = 0.0, objective
-        cdef double *residual = &self.residual[0, 0]
+        cdef bint is_free = self.ridge < 1e300, has_scores = self.fixed_scores.shape[0] > 0
+        cdef double temperature = exp(x[n_coefficients + K]) if has_scores else 1.0, one = 1.0, zero = 0.0, objective
+        cdef double *residuals = &self.residuals[0, 0]
         cdef double *F = <double *> &self.functions[0, 0] if r else NULL
-        cdef const double *given_scores = &self.given_scores[0, 0] if has_scores else NULL
-        if has_coefficients and r:
-            self.gemm(b"N", b"N", &n, &K, &r, &one, F, &n, <double *> &x[0], &r, &zero, residual, &N)
+        cdef const double *fixed_scores = &self.fixed_scores[0, 0] if has_scores else NULL
+        if is_free and r:
+            self.gemm(b"N", b"N", &n, &K, &r, &one, F, &n, <double *> &x[0], &r, &zero, residuals, &N)
         else:
             for k in range(<Py_ssize_t> N * K):
-                residual[k] = 0.0
-        objective = self.residuals(N, K, given_scores, heat, &x[n_coefficients], &self.hits[0, 0], &self.row_weight[0],
-                                   residual)
-        if has_coefficients and r:
-            self.gemm(b"T", b"N", &r, &K, &n, &one, F, &n, residual, &N, &zero, &gradient_out[0], &r)
+                residuals[k] = 0.0
+        objective = self.to_residuals(N, K, fixed_scores, temperature, &x[n_coefficients], &self.group_weights[0, 0],
+                                      &self.row_weight[0], residuals)
+        if is_free and r:
+            self.gemm(b"T", b"N", &r, &K, &n, &one, F, &n, residuals, &N, &zero, &gradient_out[0], &r)
             for k in range(n_coefficients):
                 gradient_out[k] += self.ridge * x[k]
             objective += 0.5 * self.ridge * multinomial_dot(n_coefficients, &x[0], &x[0])
         else:
             for k in range(n_coefficients):
                 gradient_out[k] = 0.0
-        for g in range(K + 1):
-            gradient_out[n_coefficients + g] = self.slight * x[n_coefficients + g]
+        for g in range(K + 1):  # offsets and ln T
+            gradient_out[n_coefficients + g] = self.offset_penalty * x[n_coefficients + g]
         for g in range(K):
             for k in range(N):
-                gradient_out[n_coefficients + g] += residual[g * N + k]
+                gradient_out[n_coefficients + g] += residuals[g * N + k]
         if has_scores:
-            gradient_out[n_coefficients + K] += heat * multinomial_dot(<Py_ssize_t> N * K, residual, given_scores)
-        return objective + 0.5 * self.slight * multinomial_dot(K + 1, &x[n_coefficients], &x[n_coefficients])
+            gradient_out[n_coefficients + K] += temperature * multinomial_dot(<Py_ssize_t> N * K, residuals,
+                                                                              fixed_scores)
+        return objective + 0.5 * self.offset_penalty * multinomial_dot(K + 1, &x[n_coefficients], &x[n_coefficients])
 
     def minimise(self, double[::1] x, const double[::1] scale, double gtol, double ftol, Py_ssize_t max_iterations,
                  const int32_t[::1] stop):
-        """Minimise from x (K r + K + 1), in place; return objective, largest scaled gradient, evaluations.
+        """Minimise from x (K r + K + 1), in place; return the objective, the largest gradient, the evaluations.
 
         x holds A group by group, b, and ln T. `scale`, of the same shape, are units in which the curvature is similar
-        in all directions. Stops when the largest scaled gradient is at most `gtol`, when a step gains at most `ftol`,
-        after max_iterations, or when another thread makes stop[0] non-zero.
+        in all directions: the unknowns are scale times scaled unknowns, the scaled gradient is scale times the
+        gradient. Stops when the largest component of the scaled gradient, which is returned, is at most `gtol`, when a
+        step lowers the objective by at most `ftol`, when no trial step lowers it enough, after max_iterations, or when
+        another thread makes stop[0] non-zero.
         """
-        cdef Py_ssize_t size = x.shape[0], k, n_pairs = 0, newest = MEMORY - 1, evaluations = 1, _attempt
-        cdef double[:, ::1] S = np.empty((MEMORY, size)), Y = np.empty((MEMORY, size))
-        cdef double[::1] inverse = np.zeros(MEMORY), alpha = np.zeros(MEMORY), gradient = np.empty(size)
+        cdef Py_ssize_t size = x.shape[0], k, n_pairs = 0, newest = MAX_PAIRS - 1, evaluations = 1, _attempt
+        cdef double[:, ::1] moves = np.empty((MAX_PAIRS, size)), gradient_changes = np.empty((MAX_PAIRS, size))
+        cdef double[::1] inverse_curvature = np.zeros(MAX_PAIRS), alpha = np.zeros(MAX_PAIRS), gradient = np.empty(size)
         cdef double[::1] direction = np.empty(size), trial = np.empty(size), trial_gradient = np.empty(size)
-        cdef double objective, trial_objective = 0.0, gain, slope, step, largest = 0.0, curvature
+        cdef double objective, trial_objective = 0.0, decrease, slope, step, largest_gradient = 0.0, curvature
         cdef bint is_accepted
         with nogil:
             objective = self.value(x, gradient)
@@ -122,13 +130,13 @@ cdef class Regression:
             if stop[0]:
                 break
             with nogil:
-                largest = 0.0
+                largest_gradient = 0.0
                 for k in range(size):
-                    largest = max(largest, fabs(gradient[k]))
-                if largest <= gtol:
+                    largest_gradient = max(largest_gradient, fabs(gradient[k]))
+                if largest_gradient <= gtol:
                     break
-                multinomial_direction(size, MEMORY, n_pairs, newest, &S[0, 0], &Y[0, 0], &inverse[0], &gradient[0],
-                                      &alpha[0], &direction[0])
+                multinomial_direction(size, MAX_PAIRS, n_pairs, newest, &moves[0, 0], &gradient_changes[0, 0],
+                                      &inverse_curvature[0], &gradient[0], &alpha[0], &direction[0])
                 slope = multinomial_dot(size, &direction[0], &gradient[0])
                 step, is_accepted = 1.0, False
                 for _attempt in range(40):
@@ -139,27 +147,27 @@ cdef class Regression:
                     if trial_objective <= objective + MIN_DECREASE * step * slope:
                         is_accepted = True
                         break
-                    # the lowest point of the parabola through both values and the slope
+                    # the lowest point of the parabola through both values and the slope, at 0.1 to 0.5 of the step
                     step *= min(0.5, max(0.1, -0.5 * step * slope / (trial_objective - objective - step * slope)))
                 if not is_accepted:
                     break
-                newest = (newest + 1) % MEMORY
+                newest = (newest + 1) % MAX_PAIRS
                 for k in range(size):
                     trial_gradient[k] *= scale[k]
-                    S[newest, k] = step * direction[k]
-                    Y[newest, k] = trial_gradient[k] - gradient[k]
+                    moves[newest, k] = step * direction[k]
+                    gradient_changes[newest, k] = trial_gradient[k] - gradient[k]
                     x[k] = trial[k]
                     gradient[k] = trial_gradient[k]
-                curvature = multinomial_dot(size, &S[newest, 0], &Y[newest, 0])
+                curvature = multinomial_dot(size, &moves[newest, 0], &gradient_changes[newest, 0])
                 if curvature > 1e-300:
-                    inverse[newest] = 1.0 / curvature
-                    n_pairs = min(n_pairs + 1, MEMORY)
+                    inverse_curvature[newest] = 1.0 / curvature
+                    n_pairs = min(n_pairs + 1, MAX_PAIRS)
                 else:  # the objective is not convex here: discard all pairs
                     n_pairs = 0
-                gain, objective = objective - trial_objective, trial_objective
-                if gain <= ftol:
-                    largest = 0.0
+                decrease, objective = objective - trial_objective, trial_objective
+                if decrease <= ftol:
+                    largest_gradient = 0.0
                     for k in range(size):
-                        largest = max(largest, fabs(gradient[k]))
+                        largest_gradient = max(largest_gradient, fabs(gradient[k]))
                     break
-        return objective, largest, evaluations
+        return objective, largest_gradient, evaluations

@@ -1,40 +1,43 @@
 /* Residuals of rows, LANES rows at a time, for one vector width; multinomial.h includes this file once for each width.
 
-   Set before inclusion: the names that vector.h asks for. Conventions: those of multinomial.h. */
+   Before inclusion define LANES, TARGET (the attribute of functions for the vector width) and NAME(x) (their prefix),
+   as vector.h asks. Conventions: those of multinomial.h. A `vec` holds the numbers of LANES rows. */
 
 #include "vector.h"
 #include "vector_math.h"
 
-/* Replace the scores (K, n) in `residual` by row_weight P(g | row) - hits; return the log-loss, the sum of - hits ln P.
+/* Turn scores into residuals, in place, and return the log-loss, the sum of -group_weights ln P(g | row).
 
-   Before, heat given_scores + b is added to the scores; given_scores may be NULL. */
-TARGET static double NAME(residual)(ptrdiff_t n, ptrdiff_t K, const double *given_scores, double heat, const double *b,
-                                    const double *hits, const double *row_weight, double *residual)
+   On entry `residuals` (K, n) holds the scores without b (K) and without temperature fixed_scores, which are added
+   here; on return it holds row_weight P(g | row) - group_weights. fixed_scores may be NULL. */
+TARGET static double NAME(to_residuals)(ptrdiff_t n, ptrdiff_t K, const double *fixed_scores, double temperature,
+                                        const double *b, const double *group_weights, const double *row_weight,
+                                        double *residuals)
 {
     double lane_loss[LANES], sum = 0.0;
     vec loss = vec_fill(0.0);
     ptrdiff_t k, g;
     for (k = 0; k < n; k += LANES) {
-        vec largest = vec_fill(-INFINITY), total = vec_fill(0.0), hits_score = vec_fill(0.0), scale;
+        vec largest = vec_fill(-INFINITY), total = vec_fill(0.0), observed_score = vec_fill(0.0), scale;
         for (g = 0; g < K; g++) {
-            double *cell = residual + g * n + k;
+            double *cell = residuals + g * n + k;
             const vec fitted = vec_load(cell) + b[g];
-            const vec score = given_scores ? fitted + heat * vec_load(given_scores + g * n + k) : fitted;
+            const vec score = fixed_scores ? fitted + temperature * vec_load(fixed_scores + g * n + k) : fitted;
             vec_store(cell, score);
             largest = NAME(larger)(score, largest);
         }
         for (g = 0; g < K; g++) {
-            double *cell = residual + g * n + k;
+            double *cell = residuals + g * n + k;
             const vec shifted = vec_load(cell) - largest, exps = NAME(exp)(shifted);
-            hits_score += vec_load(hits + g * n + k) * shifted;
+            observed_score += vec_load(group_weights + g * n + k) * shifted;
             total += exps;
             vec_store(cell, exps);
         }
-        loss += vec_load(row_weight + k) * NAME(log)(total) - hits_score;
+        loss += vec_load(row_weight + k) * NAME(log)(total) - observed_score;
         scale = vec_load(row_weight + k) / total;
         for (g = 0; g < K; g++) {
-            double *cell = residual + g * n + k;
-            vec_store(cell, vec_load(cell) * scale - vec_load(hits + g * n + k));
+            double *cell = residuals + g * n + k;
+            vec_store(cell, vec_load(cell) * scale - vec_load(group_weights + g * n + k));
         }
     }
     memcpy(lane_loss, &loss, sizeof loss);

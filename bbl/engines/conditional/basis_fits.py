@@ -27,9 +27,27 @@ def fit_by_basis(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges`, from the largest on; each fit starts from the one before.
 
-    Without a `tolerance` fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
-    `ordered` is the coding of predictors in order, as in `make_basis`.
+    Parameters
+    ----------
+    sample : Sample
+    layout : Layout
+    K : int
+    scale : float
+        Weight of couplings against fields.
+    ridges : list of float
+    oof_scores : OutOfFoldScores or None
+        Class scores that the fit is added to, of rows of the sample.
+    tolerance : Tolerance or None
+        Without it, fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
+    ordered : {"nominal", "linear", "cumulative"}
+        Coding of predictors whose levels are in order.
+
+    Returns
+    -------
+    list of JointFit
+        In the order of `ridges`.
     """
+    # weights (n, K) are those of each group at each row
     if oof_scores is None:  # merge equal rows and sort: neither repetition nor order make a difference
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(distinct_row.ravel(), len(codes), sample.response, sample.weights, K)
@@ -39,7 +57,7 @@ def fit_by_basis(
         weights = np.zeros((len(codes), K))
         weights[np.arange(len(codes)), sample.response[oof_scores.rows]] = oof_scores.weights
     basis = make_basis(codes, weights.sum(axis=1), layout, scale, RANK, ordered)
-    order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)
+    order = sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True)  # positions, the largest ridge first
     if tolerance is None:
         paths = [falling_ridges(ridges[k]) for k in order]
         solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
@@ -47,9 +65,9 @@ def fit_by_basis(
         solutions = solve(basis.functions, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)
-    fits: dict[int, JointFit] = {}
-    for k, fit, tables, c in zip(order, solutions, theta, constant, strict=True):
-        converged = fit.gradient <= HARMLESS if tolerance is None else fit.converged
-        scalars = fit.temperature, fit.loss, fit.gradient, fit.evaluations
-        fits[k] = JointFit(tables, c + fit.offset, *scalars, converged)
+    fits: dict[int, JointFit] = {}  # by position in `ridges`
+    for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
+        converged = solution.gradient <= HARMLESS if tolerance is None else solution.converged
+        summary = solution.temperature, solution.loss, solution.gradient, solution.evaluations
+        fits[k] = JointFit(tables, constants + solution.offset, *summary, converged)
     return [fits[k] for k in range(len(ridges))]

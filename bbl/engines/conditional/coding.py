@@ -2,7 +2,10 @@
 
 The *features* of a level are the numbers that stand for it. A nominal predictor has an indicator for each level. One in
 order has, with a linear coding, a score that rises in equal steps, or with a cumulative coding an indicator for each
-threshold between levels. L levels have d features; m predictors have F features in all.
+threshold between levels. L levels have d features; m predictors have F features in all, in the order of predictors.
+
+A *contrast* of levels is a number for each level, of which only differences matter. D counts the non-reference levels
+of all predictors; the reference level of a predictor is its first.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class Coding:
     Attributes
     ----------
     n_levels : ndarray, shape (m,)
+        Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
         Features of the levels of each predictor; None stands for the identity: an indicator for each level.
     """
@@ -44,24 +48,27 @@ class Coding:
 
     @cached_property
     def columns(self) -> list[slice]:
-        """The columns of each predictor's features among those of all predictors."""
+        """Which columns of the F features are those of each predictor."""
         ends = np.cumsum(self.widths).tolist()
         return [slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)]
 
     @cached_property
     def is_nominal(self) -> bool:
-        """Whether every predictor has indicators."""
+        """Whether every predictor has an indicator for each level."""
         return all(features is None for features in self.features)
 
     def n_parameters(self, layout: Layout) -> int:
-        """Return the number of parameters of a group: fields and couplings of a layout that levels in order share."""
+        """Return the number of parameters of a group: fields of contrasts of features, and couplings of such contrasts.
+
+        A nominal predictor has L_i - 1 contrasts, another as many as its centred features have dimensions.
+        """
         n_contrasts = [
             max(int(L) - 1, 0) if features is None else int(np.linalg.matrix_rank(features - features.mean(axis=0)))
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]
         return Layout(np.array(n_contrasts, dtype=np.intp) + 1, layout.terms).size
 
-    def rows(self, codes: np.ndarray) -> np.ndarray:
+    def row_features(self, codes: np.ndarray) -> np.ndarray:
         """Return the features (n, F) of encoded rows (n, m)."""
         out = np.zeros((len(codes), int(self.widths.sum())))
         row = np.arange(len(codes))
@@ -72,13 +79,13 @@ class Coding:
                 out[:, columns] = features[codes[:, i]]
         return out
 
-    def means(self, level_shares: list[np.ndarray]) -> np.ndarray:
-        """Return the means (F,) of all features, from the shares (L_i,) of each predictor's levels."""
+    def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
+        """Return the means (F,) of all features, from each predictor's shares (L_i,) of rows with its levels."""
         pairs = zip(level_shares, self.features, strict=True)
         return np.concatenate([shares if features is None else shares @ features for shares, features in pairs])
 
-    def of_levels(self, i: int, values: np.ndarray) -> np.ndarray:
-        """Return ``values @ features.T`` of predictor i: from features (..., d_i) to levels (..., L_i)."""
+    def values_at_levels(self, i: int, values: np.ndarray) -> np.ndarray:
+        """Return ``values @ features.T`` of predictor i: from slopes of features (..., d_i) to levels (..., L_i)."""
         features = self.features[i]
         return values if features is None else values @ features.T
 
@@ -86,7 +93,7 @@ class Coding:
         """Return the squared distances (L_i,) of the features of predictor i's levels from a point (d_i,)."""
         features = self.features[i]
         if features is None:
-            return 1.0 - 2.0 * point + point @ point
+            return 1.0 - 2.0 * point + point @ point  # |e_a - point|^2 of the indicators e_a of level a
         return ((features - point) ** 2).sum(axis=1)
 
     def squared_steps(self) -> np.ndarray:
@@ -97,31 +104,33 @@ class Coding:
         ]
         return np.concatenate([np.empty(0), *steps])
 
-    def uncorrelated(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return contrasts of predictor i's levels that span its features, and their variances (r,) over the rows.
 
-        The contrasts (L_i - 1, r) are values at the non-reference levels less that at the reference level. They are
-        uncorrelated over rows with level shares (L_i,), and orthonormal in the kernel.
+        The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at the reference level.
+        They are uncorrelated over rows, of which `shares` (L_i,) have each level, and orthonormal in the kernel.
         """
         features, L = self.features[i], len(shares)
         if features is None:
-            spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)
+            spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)  # (L_i, r): simplex contrasts with columns of unit norm
         else:
-            left, size, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-            is_spanned = size > 1e-9 * size.max(initial=0.0)
-            spanning = left[:, is_spanned] * size[is_spanned]
+            left, singular_values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+            is_nonzero = singular_values > 1e-9 * singular_values.max(initial=0.0)
+            spanning = left[:, is_nonzero] * singular_values[is_nonzero]
         mean = shares @ spanning
+        # rotated to the eigenvectors of their covariance over the rows
         variance, rotation = np.linalg.eigh((spanning * shares[:, None]).T @ spanning - np.outer(mean, mean))
         values = spanning @ rotation
         return values[1:] - values[0], np.maximum(variance, 0.0)
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout's predictors: `ordered` of those in order, indicators of the others.
+    """Return the coding of a layout's predictors: `ordered` of those with levels in order, indicators of the others.
 
-    The first and the last of k levels in order are as far apart as two levels of a nominal predictor, so that a
-    predictor of two levels is the same with each coding. A level behind those in order, of missing values, has an
-    indicator and is as far from the first and from the last.
+    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` counts the levels in order of each predictor,
+    which come first; with fewer than three, all codings are the same. The first and the last of k levels in order are
+    as far apart as two levels of a nominal predictor, so that a predictor of two levels is the same with each coding. A
+    level behind those in order, of missing values, has an indicator and is as far from the first and from the last.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
@@ -140,11 +149,13 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
     >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
     [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
     """
+    # scaled so that the first and the last level are at a distance of sqrt(2), as the indicators of two levels are
     position = np.arange(k)
     if ordered == "linear":
         in_order = np.sqrt(2.0) * (position / (k - 1.0) - 0.5)[:, None]
     else:
         in_order = np.where(position[:, None] > np.arange(k - 1), 0.5, -0.5) * np.sqrt(2.0 / (k - 1.0))
+    # levels behind: an indicator, at a squared distance of 1/2 + 3/2 = 2 from the first and the last in order
     features = np.zeros((L, in_order.shape[1] + L - k))
     features[:k, : in_order.shape[1]] = in_order
     features[k:, in_order.shape[1] :] = np.sqrt(1.5) * np.eye(L - k)

@@ -15,13 +15,14 @@ def coefficient_covariance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, and which of them the rows determine.
 
-    A group's coefficients are its intercept, in column 0, and its parameters. The covariance is that of their
-    deviations from the mean over groups, ``H^-1 I H^-1`` with the multinomial information I and the penalised one H.
+    The coefficients of each of K groups are its intercept, in column 0, and its `size` parameters. The covariance is
+    that of their deviations from the mean over groups, ``H^-1 I H^-1``, where I is the multinomial information about
+    the weights of the r basis functions and of the constant, and H is I plus the penalties.
 
     Parameters
     ----------
     basis : Basis
-        Functions at the distinct rows that were fitted.
+        Of the fit: r functions, at the n distinct rows that were fitted.
     p : ndarray, shape (n, K)
         Fitted probabilities of the groups.
     weights : ndarray, shape (n,)
@@ -33,6 +34,7 @@ def coefficient_covariance(
     -------
     covariance : ndarray, shape (K, 1 + size, K, 1 + size)
     is_determined : ndarray of bool, shape (1 + size,)
+        Whether the rows determine a coefficient, rather than the penalty.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -42,10 +44,12 @@ def coefficient_covariance(
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
     tables, constants = to_tables(basis, np.eye(r))
-    coefficients = np.zeros((r + 1, 1 + tables.shape[1]))  # of each function, and of the constant one
+    # intercept and parameters of each basis function, and of the constant one, the last row
+    coefficients = np.zeros((r + 1, 1 + tables.shape[1]))
     coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
-    by_group = np.kron(contrasts(K), coefficients.T)  # (K (1 + size), (K - 1) (r + 1))
-    solved = cho_solve(cho_factor(H), by_group.T)
+    # from weights of functions in contrasts of groups to coefficients of groups: (K (1 + size), (K - 1) (r + 1))
+    to_groups = np.kron(contrasts(K), coefficients.T)
+    solved = cho_solve(cho_factor(H), to_groups.T)
     covariance = solved.T @ (fisher @ solved) / total
     is_determined = np.append(True, determined(basis, tables, weights))
     return covariance.reshape(K, 1 + tables.shape[1], K, -1), is_determined

@@ -2,6 +2,9 @@
 
 The log-odds f are functions of the kernel k of `bbl.engines.conditional.kernel`, penalised by their squared norm. A sum
 of ``k(x_p, .)`` over chosen rows x_p equals a table of fields for each predictor and of couplings for each pair.
+
+Letters: n rows, m predictors, r basis functions, K groups. Fixed scores s are class scores of another model, to which
+the fit is added; their factor T is the temperature.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ __all__ = [
     "OFFSET_PENALTY",
     "Solution",
     "Tolerance",
-    "bounded",
-    "minibatches",
+    "bound_scores",
+    "fit_minibatches",
     "solve",
 ]
 
@@ -37,14 +40,24 @@ OFFSET_PENALTY = 1e-8  # keeps the offsets of groups without rows finite
 SCORE_RANGE = 50.0  # scores further below the highest of their row are raised to this distance
 BATCH = 500  # rows of a minibatch
 PROBE = 500  # rows from which the largest eigenvalue of the kernel is estimated
-MIN_MEMORY = 10.0  # steps over which a velocity decays, where the scores explain nothing
-MAX_MEMORY = 40.0  # the same where the scores explain nearly all
+MIN_DECAY_STEPS = 10.0  # steps over which Nesterov's velocity decays where fixed scores explain nothing
+MAX_DECAY_STEPS = 40.0  # the same where fixed scores explain nearly all
 RATE = 1.0  # step in units of the inverse of the kernel's largest eigenvalue
-HARMLESS = 1e-5  # gradient that moves probabilities in the fifth decimal at most
+HARMLESS = 1e-5  # a gradient that is no larger moves probabilities in the fifth decimal at most
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule: largest gradient component in scaled parameters, least gain of a step, largest number of steps."""
+    """Stopping rule of a fit: it ends at the first of these.
+
+    Attributes
+    ----------
+    gradient : float
+        No component of the gradient by scaled parameters exceeds it.
+    gain : float
+        A step lowers the objective by no more.
+    rounds : int
+        Number of steps.
+    """
 
     gradient: float
     gain: float
@@ -65,7 +78,7 @@ class Solution(NamedTuple):
         Weights of the r basis functions in each group.
     offset : ndarray, shape (K,)
     temperature : float
-        Factor T of the given scores; 1 without them.
+        Factor T of the fixed scores; 1 without them.
     loss : float
         Log-loss on the rows, without the penalty.
     gradient : float
@@ -108,10 +121,10 @@ def solve(
     group_weights : ndarray, shape (n, K)
         Weight of each group at each row.
     ridges : sequence of float
-        Falling; each fit starts from the one before. ``inf`` leaves f out.
+        Penalties, falling; each fit starts from the one before. ``inf`` leaves f out.
     scores : ndarray, shape (n, K), optional
-        Out-of-fold class scores s; without them T is 1. Offsets and ln T are then penalised by the weight of one
-        observation, as in `bbl.stats.calibration`.
+        Fixed class scores s, out of fold; without them T is 1. With them, offsets and ln T have a penalty of the weight
+        of one observation, as in `bbl.stats.calibration`.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
         ``unknowns`` of an earlier solution.
@@ -124,36 +137,39 @@ def solve(
     r, K = functions.shape[1], group_weights.shape[1]
     total, functions = group_weights.sum(), np.asfortranarray(functions)
     shares = group_weights / total
-    kernel_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
+    fixed_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
     if scores is not None:
-        kernel_scores, offset_penalty = np.ascontiguousarray(bounded(scores)), 1.0 / total
-        centred = kernel_scores - kernel_scores.mean(axis=1, keepdims=True)
+        fixed_scores, offset_penalty = np.ascontiguousarray(bound_scores(scores)), 1.0 / total
+        # along ln T, at T = 1 and equal probabilities of the groups, and 1 so that it is not zero
+        centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
         temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
     x = np.zeros(K * r + K + 1) if start is None else start.copy()
     fits = []
     for ridge in ridges:
-        has_functions = bool(np.isfinite(ridge))
-        # near the solution the Hessian is about ridge + spectrum p (1 - p), and 1 / K stands for p
-        curvature = (ridge if has_functions else 1.0) + spectrum * (K - 1.0) / K**2
+        fits_f = bool(np.isfinite(ridge))
+        # near the solution the Hessian by weights is about ridge + spectrum p (1 - p), and 1 / K stands for p
+        curvature = (ridge if fits_f else 1.0) + spectrum * (K - 1.0) / K**2
         weight_scale = np.tile(1.0 / np.sqrt(curvature), K)
+        # inverse roots of the curvatures: units of the unknowns in which the objective is about equally curved
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
-        regression = Regression(functions, shares, kernel_scores, float(ridge), offset_penalty)
-        value, gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
+        regression = Regression(functions, shares, fixed_scores, float(ridge), offset_penalty)
+        value, largest_gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
+        # the loss is the objective without its penalties
         loss = value - 0.5 * offset_penalty * float(x[r * K :] @ x[r * K :])
-        loss -= 0.5 * ridge * float((weights * weights).sum()) if has_functions else 0.0
+        loss -= 0.5 * ridge * float((weights * weights).sum()) if fits_f else 0.0
         temperature = float(np.exp(x[-1])) if scores is not None else 1.0
-        converged = bool(gradient <= max(10.0 * tolerance.gradient, HARMLESS))
-        fits.append(Solution(weights, offset, temperature, loss, gradient, evaluations, converged, x.copy()))
+        converged = bool(largest_gradient <= max(10.0 * tolerance.gradient, HARMLESS))
+        fits.append(Solution(weights, offset, temperature, loss, largest_gradient, evaluations, converged, x.copy()))
     return fits
 
 
-def bounded(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K), raised to at most 50 below the highest of their row."""
+def bound_scores(scores: np.ndarray) -> np.ndarray:
+    """Return class scores (n, K), raised to at most 50 below the highest of their row: those of -inf become finite."""
     return np.maximum(scores, scores.max(axis=1, keepdims=True) - SCORE_RANGE)
 
 
-def minibatches(
+def fit_minibatches(
     codes: np.ndarray,
     y: np.ndarray,
     weights: np.ndarray,
@@ -168,49 +184,84 @@ def minibatches(
     """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled rows.
 
     A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. The
-    step starts at the inverse of the kernel's largest eigenvalue, or of 2 `ridge` if that is smaller, and falls
-    linearly to zero: the loss has at most half the kernel's curvature. Couplings are in single precision.
+    step starts at the inverse of the kernel's largest eigenvalue, half of which bounds the curvature of the loss, or at
+    the inverse of 2 `ridge` if that is smaller, and falls linearly to zero. Couplings are in single precision.
 
-    The rows have `codes` (n, m), groups `y` (n,), `weights` (n,) and, optionally, class scores `scores` (n, K). `tau`
-    is the weight of couplings against fields, `ridge` the penalty, `epochs` the number of passes over the rows.
+    Parameters
+    ----------
+    codes : ndarray, shape (n, m)
+        Levels of the rows.
+    y : ndarray of int, shape (n,)
+        Groups.
+    weights : ndarray, shape (n,)
+    layout : Layout
+    K : int
+    tau : float
+        Weight of couplings against fields.
+    ridge : float
+        Penalty of f; inf leaves f and the offsets at 0.
+    epochs : int
+        Number of passes over the rows.
+    rng : Generator
+    scores : ndarray, shape (n, K), optional
+        Fixed class scores s.
+
+    Returns
+    -------
+    JointFit
+        Its loss is the mean over the last epoch, each row's when it was visited.
     """
     n = len(codes)
-    share = weights / weights.sum()
-    level_shares = [np.bincount(codes[:, i], share, L) for i, L in enumerate(layout.n_levels)]
+    row_shares = weights / weights.sum()
+    level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     nominal = coding_of(layout, "nominal")
-    factors = kernel_scale(*kernel_means(codes, share, nominal.means(level_shares), layout, nominal), tau)
+    kernel_factors = kernel_scale(
+        *kernel_means(codes, row_shares, nominal.feature_means(level_shares), layout, nominal), tau
+    )
     probe_rows = rng.permutation(n)[:PROBE]
-    largest = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
-    rate = RATE / max(float(largest), 2.0 * ridge if np.isfinite(ridge) else 0.0)
-    centres = np.concatenate([shares[1:] for shares in level_shares])
+    largest_eigenvalue = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
+    rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
+    means = np.concatenate([shares[1:] for shares in level_shares])  # of the indicators of non-reference levels, (D,)
     pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
-    climber = Climber(layout.start.astype(np.intp), pairs, centres, K, factors)
-    kernel_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
-    momentum = 1.0 - 1.0 / _memory(kernel_scores, y, share, K)
+    climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
+    fixed_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
+    momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)
     loss = np.nan
-    for e in range(epochs if np.isfinite(ridge) else 0):
-        first_step, last_step = rate * (1.0 - e / epochs), rate * (1.0 - (e + 1) / epochs)
+    for epoch in range(epochs if np.isfinite(ridge) else 0):
+        first_step, last_step = rate * (1.0 - epoch / epochs), rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)
-        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), kernel_scores, order, BATCH,
+        loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), fixed_scores, order, BATCH,
                              first_step, last_step, momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
     if layout.count(2):
         row, col = cells(layout)
         theta[:, layout.D :] = climber.J[row, col].T
-    return JointFit(theta, climber.b + climber.shift, 1.0, loss, np.nan, 0, False)
+    return JointFit(
+        theta, climber.b + climber.shift, temperature=1.0, loss=loss, gradient=np.nan, evaluations=0, converged=False
+    )
 
 
-def _memory(scores: np.ndarray, y: np.ndarray, share: np.ndarray, K: int) -> float:
-    """Return the number of steps over which a velocity decays, in inverse proportion to the variance left by scores.
+def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int) -> float:
+    """Return the number d of steps over which a velocity decays: momentum is 1 - 1/d.
 
-    That is the variance of the group given the `scores`, (n, K) or without rows, as a share of the variance without
-    them; the less is left, the less do batches differ. `share` (n,) holds the rows' shares of the weight.
+    d is in inverse proportion to the variance of the group given the fixed scores, as a share of its variance without
+    them: the less they leave to explain, the less do batches differ, and the longer is a mean over steps worth while.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n, K) or (0, K)
+        Fixed class scores; without rows, d is the least.
+    y : ndarray of int, shape (n,)
+        Groups.
+    row_shares : ndarray, shape (n,)
+        Shares of the rows in the weight.
+    K : int
     """
     if not len(scores):
-        return MIN_MEMORY
+        return MIN_DECAY_STEPS
     p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
-    group_shares = np.bincount(y, share, K)
-    unexplained = 1.0 - float(share @ (p**2).sum(axis=1))
-    memory = MIN_MEMORY * (1.0 - group_shares @ group_shares) / max(unexplained, 1e-300)
-    return float(np.clip(memory, MIN_MEMORY, MAX_MEMORY))
+    group_shares = np.bincount(y, row_shares, K)
+    unexplained = 1.0 - float(row_shares @ (p**2).sum(axis=1))
+    decay_steps = MIN_DECAY_STEPS * (1.0 - group_shares @ group_shares) / max(unexplained, 1e-300)
+    return float(np.clip(decay_steps, MIN_DECAY_STEPS, MAX_DECAY_STEPS))

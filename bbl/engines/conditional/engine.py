@@ -13,7 +13,7 @@ from bbl.engines.base import Engine
 from bbl.engines.conditional.basis_fits import fit_by_basis
 from bbl.engines.conditional.coding import CODINGS, coding_of
 from bbl.engines.conditional.coefficients import coefficient_covariance
-from bbl.engines.conditional.discriminative import FINAL, OFFSET_PENALTY, Tolerance, bounded, minibatches
+from bbl.engines.conditional.discriminative import FINAL, OFFSET_PENALTY, Tolerance, bound_scores, fit_minibatches
 from bbl.engines.conditional.folds import RANK, HeldOut, group_weights
 from bbl.engines.conditional.influence import ConditionalInfluence
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
@@ -36,9 +36,9 @@ __all__ = ["Conditional"]
 
 SINGLE_GROUPS = "Single groups of a conditional fit with ridge > 0 have no standard errors, and nothing has tests"
 NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
-SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries
-ROWS = 5000  # up to so many distinct rows fits use a basis of the kernel, above minibatches and L-BFGS
-COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits with a basis by which penalties are compared
+SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
+ROWS = 5000  # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
+COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits with a basis at several penalties, of which one is chosen
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ class Conditional(Engine):
 
     def _check_unpenalised(self) -> None:
         """Raise an OptionError for options that a fit without a penalty cannot have."""
-        for name, is_idle, advice in (
+        for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
             ("early_stopping", self.early_stopping, "early_stopping=False"),
             ("scale", self.scale in ("cv", 0.0), "scale=0.5, and leave interactions out of the formula if there are"),
         ):
-            if is_idle:
+            if is_given:
                 raise OptionError(
                     f"ridge=0 takes the maximum of the likelihood, which is the same for any {name}. Give {advice}, or "
                     "ridge > 0.",
@@ -157,13 +157,13 @@ class Conditional(Engine):
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engine with each `scale` to try."""
+        """Return the engines to compare: one for each scale and coding that "cv" tries."""
         scales = SCALES if self.scale == "cv" else (self.scale,)
         codings = CODINGS if self.ordered == "cv" else (self.ordered,)
         return tuple(replace(self, scale=scale, ordered=ordered) for scale in scales for ordered in codings)
 
     def for_order(self, layout: Layout) -> Engine:
-        """Return the engine for predictors that are in order, or not: without any there is nothing to choose from."""
+        """Return the engine for a layout: without levels in order, ``ordered="cv"`` is "nominal", others an error."""
         if self.ordered == "nominal" or (layout.n_ordered > 2).any():
             return self
         if self.ordered == "cv":
@@ -175,7 +175,7 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine of the `start` and the penalties to try (None: its own), or None without a start."""
+        """Return the engine of the `start` and the penalties to try (None: its own one), or None without a start."""
         if self.start is None:
             return None
         if isinstance(self.lambda_, str):
@@ -183,10 +183,11 @@ class Conditional(Engine):
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of a fit: basis functions at the rows, or tables of couplings for each group."""
+        """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single group."""
         rank = min(n, RANK)
-        if n <= ROWS:
+        if n <= ROWS:  # basis functions and features at the rows
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
+        # tables of couplings, three in single precision for minibatches, and what L-BFGS needs
         return (12.0 if self.early_stopping else 60.0) * layout.D**2 + 80.0 * layout.size
 
     @classmethod
@@ -198,13 +199,13 @@ class Conditional(Engine):
         errors = ("standard_errors", "covariances", "tests")
         del reasons["differences"]
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
-        alone = reasons["density"]
+        no_density = reasons["density"]
         return reasons | {
-            "likelihood": f"{alone}, whose likelihood is there with ridge=0",
+            "likelihood": f"{no_density}, whose likelihood is there with ridge=0",
             "pooled": f"method={cls.name!r} fits all groups at once, so there is no pooled fit to compare with",
             "survey": f"method={cls.name!r} has standard errors that know a sampling design with ridge=0 alone",
-            "composite_criteria": f"{alone}, which has no composite likelihood",
-            "odds_ratios": f"{alone}, not the odds of predictors against each other",
+            "composite_criteria": f"{no_density}, which has no composite likelihood",
+            "odds_ratios": f"{no_density}, not the odds of predictors against each other",
         }
 
     def check_equations(self) -> None:
@@ -219,7 +220,7 @@ class Conditional(Engine):
 
     def check_differences(self, n: int) -> None:
         """Raise an OptionError if a fit to `n` distinct rows has no standard errors of differences between groups."""
-        why = (
+        cause = (
             "It refines a generative fit, whose own uncertainty is not known here"
             if self.start is not None
             else f"It was fitted to {n} distinct rows (over {ROWS}), of which no information matrix is made"
@@ -230,10 +231,10 @@ class Conditional(Engine):
             if not np.isfinite(self.ridge)
             else None
         )
-        if why is not None:
+        if cause is not None:
             raise OptionError(
-                f"This conditional fit has no standard errors: {why}. Refit to resampled rows (the bootstrap), or take "
-                "start=None with up to 5,000 distinct rows, a finite ridge and no early_stopping.",
+                f"This conditional fit has no standard errors: {cause}. Refit to resampled rows (the bootstrap), or "
+                "take start=None with up to 5,000 distinct rows, a finite ridge and no early_stopping.",
                 argument="method",
             )
 
@@ -249,11 +250,12 @@ class Conditional(Engine):
         -------
         covariance : ndarray, shape (r, r)
         tables : ndarray, shape (r, layout.size)
-            Fields and couplings of each of r functions; those of reference levels are zero.
+            Fields and couplings of each of the r basis functions, in the reference gauge.
         determined : ndarray of bool, shape (layout.size,)
             Whether the rows determine a parameter, rather than the penalty.
         """
         rank, K = min(len(codes), RANK), p.shape[1]
+        # of a fit, of four matrices like the information of (rank + 1) (K - 1) weights, and of two like `tables`
         check_memory(
             self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2 + 16.0 * rank * layout.size,
             f"Standard errors of {layout.size} parameters in {K} groups",
@@ -302,7 +304,7 @@ class Conditional(Engine):
         rng: np.random.Generator,
         start: np.ndarray | None = None,
     ) -> list[JointFit]:
-        """Fit all groups; return a fit for each of `values` of the ridge, or for the engine's `ridge`."""
+        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own; see `JointTraits`."""
         if isinstance(self.scale, str):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
         if self.ordered == "cv":
@@ -320,7 +322,7 @@ class Conditional(Engine):
         fits: list[JointFit] = []
         with serial_blas():
             if len(penalised) < len(grid):
-                unpenalised = replace(self, ridge=0.0)._unpenalised(sample, layout, K, start)
+                unpenalised = replace(self, ridge=0.0)._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
                 tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
                 fits = fit_by_basis(
@@ -330,8 +332,9 @@ class Conditional(Engine):
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
-                limits = [Limit(coding.n_parameters(layout), (), ())] * K
-                fits = [fit._replace(limits=limits) for fit in fits]
+                # the coding may have fewer parameters than the layout
+                limits_of_groups = [Limit(coding.n_parameters(layout), (), ())] * K
+                fits = [fit._replace(limits=limits_of_groups) for fit in fits]
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
 
@@ -346,8 +349,8 @@ class Conditional(Engine):
             maximum = find_maximum(codes, weights, layout, start)
         return ConditionalInfluence(layout, maximum, codes, weights.sum(axis=1))
 
-    def _unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
-        """Fit all groups without a penalty; parameters are those of each group less those of the first with rows."""
+    def _fit_unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
+        """Return the fit without a penalty; parameters are those of each group less those of the first with rows."""
         optimum = self.maximum(sample, layout, K, start).maximum
         theta, constant = optimum.coefficients[:, 1:].copy(), optimum.coefficients[:, 0].copy()
         return JointFit(
@@ -362,9 +365,10 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores, or None if folds cannot share the basis of all rows."""
+        """Return a function for out-of-fold class scores, or None if the folds cannot share one basis of all rows."""
         if sample.n > ROWS or K < 2 or self.start is not None or sample.missing is not None:
             return None
+        # a basis for each kernel, as folds keep those of all scales and codings that are tried
         n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(
             n_kernels * self.memory(sample.n, layout),
@@ -376,14 +380,14 @@ class Conditional(Engine):
     def by_batches(
         self, sample: Sample, layout: Layout, K: int, oof_scores: OutOfFoldScores | None, rng: np.random.Generator
     ) -> JointFit:
-        """Fit all groups by minibatches, whatever the number of rows; arguments as of `fit_groups`."""
+        """Return the fit of all groups by minibatches, whatever the number of rows; arguments as of `fit_groups`."""
         if oof_scores is None:
-            return minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale), self.ridge,
-                               self.epochs, rng)  # fmt: skip
+            return fit_minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale),
+                                   self.ridge, self.epochs, rng)  # fmt: skip
         y = sample.response[oof_scores.rows]
         calibration = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
-        fit = minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
-                          self.ridge, self.epochs, rng, bounded(calibration(oof_scores.scores)))  # fmt: skip
+        fit = fit_minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
+                              self.ridge, self.epochs, rng, bound_scores(calibration(oof_scores.scores)))  # fmt: skip
         return fit._replace(constant=fit.constant + calibration.offset, temperature=calibration.temperature)
 
     joint: ClassVar[JointTraits] = JointTraits(

@@ -18,15 +18,16 @@ from bbl.rows.sample import Sample
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
 RANK = 600  # largest number of basis functions
-EARLY = Tolerance(3e-4, 1e-6, 200)  # of each fit with early stopping
-FIRST_RIDGE = 0.1  # about the largest ridge of a path with early stopping
+EARLY = Tolerance(3e-4, 1e-6, 200)  # of the fit at each ridge of a path with early stopping
+FIRST_RIDGE = 0.1  # bound of the ridges above the last one in a path with early stopping
 RIDGE_RATIO = 10.0  # each ridge of the path divided by the next one
 
 
 def group_weights(distinct_row: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int) -> np.ndarray:
     """Return the weight of each group at each of n distinct rows, shape (n, K).
 
-    `distinct_row`, `y` and `weights` hold the distinct row, the group and the weight of each of N rows.
+    `distinct_row`, `y` and `weights`, each (N,), hold the number of the distinct row, the group and the weight of each
+    of N rows.
     """
     out = np.zeros((n, K))
     np.add.at(out, (distinct_row, y), weights)
@@ -51,68 +52,82 @@ class HeldOut:
 
     All fits use the kernel basis of all rows, which depends on predictors only. A fit starts from the same fold's fit
     of the nearest ridge so far; with early stopping, from that of the next larger ridge of the path.
+
+    Parameters
+    ----------
+    sample : Sample
+        All rows, for training and validation; n of them are distinct.
+    layout : Layout
+    K : int
+        Number of groups.
+    folds : Folds
+        Their `train` holds the weights of all rows for the training of each fold.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
         self.codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         self.distinct_row, self.layout, self.K = distinct_row.ravel(), layout, K
         n, y = len(self.codes), sample.response
+        # (n, K) for each fold: training weights of the groups at the distinct rows
         self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
-        self.bases: dict[tuple, Basis] = {}  # by (scale, coding of predictors in order): the kernel
-        self.fits: dict[tuple[tuple, float], list[Solution]] = {}  # of all folds, by kernel and ridge
+        self.bases: dict[tuple, Basis] = {}  # by the kernel's options: (scale, coding of predictors in order)
+        self.fits: dict[tuple[tuple, float], list[Solution]] = {}  # of all folds, by the kernel's options and ridge
 
     def __call__(
         self, engine: Any, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
     ) -> np.ndarray:
-        """Return the class scores (N, K) of the validated rows, fold by fold.
+        """Return the class scores (N, K) of the N validated rows, one fold after the other.
 
         `engine` (a `Conditional`) gives `scale`, `ordered` and `early_stopping`; `rows` holds the indices of the rows
-        that each fold validates. `exactly` asks for close fits, whose scores are calibrated rather than compared.
+        that each fold validates. A `ridge` of 0 takes fits without a penalty. `exactly` asks for close fits, whose
+        scores are calibrated rather than compared. `workers` is the number of folds that are fitted at once.
         """
         if not ridge:
-            return self._unpenalised(rows, workers)
-        kernel = float(engine.scale), engine.ordered
+            return self._score_unpenalised(rows, workers)
+        options = float(engine.scale), engine.ordered
         with serial_blas():
-            if kernel not in self.bases:
-                self.bases[kernel] = make_basis(self.codes, self.weights, self.layout, kernel[0], RANK, kernel[1])
-            basis = self.bases[kernel]
+            if options not in self.bases:
+                self.bases[options] = make_basis(self.codes, self.weights, self.layout, options[0], RANK, options[1])
+            basis = self.bases[options]
             if engine.early_stopping:
                 fits: list[Solution] = []
                 for path_ridge in falling_ridges(ridge):
-                    if (kernel, path_ridge) not in self.fits:
-                        self.fits[kernel, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
-                    fits = self.fits[kernel, path_ridge]
+                    if (options, path_ridge) not in self.fits:
+                        self.fits[options, path_ridge] = self._fit_folds(basis, path_ridge, EARLY, fits, workers)
+                    fits = self.fits[options, path_ridge]
             else:
-                ridges = [fitted_ridge for of_kernel, fitted_ridge in self.fits if of_kernel == kernel]
+                ridges = [fitted_ridge for fitted_options, fitted_ridge in self.fits if fitted_options == options]
                 nearest = min(ridges, key=lambda fitted_ridge: abs(np.log(fitted_ridge / ridge)), default=None)
-                warm_starts = [] if nearest is None else self.fits[kernel, nearest]
+                warm_starts = [] if nearest is None else self.fits[options, nearest]
                 fits = self._fit_folds(basis, ridge, CALIBRATION if exactly else COMPARISON, warm_starts, workers)
-                self.fits[kernel, ridge] = fits
+                self.fits[options, ridge] = fits
         fold_scores = []
-        for fit, weights, validated in zip(fits, self.fold_weights, rows, strict=True):
-            scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated]]
+        for fit, weights, validated_rows in zip(fits, self.fold_weights, rows, strict=True):
+            scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated_rows]]
             scores[:, weights.sum(axis=0) == 0.0] = -np.inf  # groups without training rows
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
-    def _unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
-        """Return the class scores (N, K) of the validated rows by fits without a penalty."""
+    def _score_unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
+        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a penalty."""
         tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
         fold_scores = []
         with serial_blas():
-            for maximum, validated in zip(run_tasks(_maximise_fold, tasks, workers), rows, strict=True):
-                scores = design(self.codes[self.distinct_row[validated]], self.layout) @ maximum.coefficients.T
-                scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf
+            for maximum, validated_rows in zip(run_tasks(_maximise_fold, tasks, workers), rows, strict=True):
+                scores = design(self.codes[self.distinct_row[validated_rows]], self.layout) @ maximum.coefficients.T
+                scores[:, np.setdiff1d(np.arange(self.K), maximum.groups)] = -np.inf  # groups without training rows
                 fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
     def _fit_folds(
         self, basis: Basis, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
     ) -> list[Solution]:
-        """Return the fits of all folds; `warm_starts` holds other fits of the folds, or nothing."""
+        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or nothing."""
         starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
-        tasks = [(basis, weights, ridge, tolerance, x) for weights, x in zip(self.fold_weights, starts, strict=True)]
+        tasks = [
+            (basis, weights, ridge, tolerance, start) for weights, start in zip(self.fold_weights, starts, strict=True)
+        ]
         return run_tasks(_fit_fold, tasks, workers)
 
 
@@ -125,7 +140,10 @@ def _maximise_fold(codes: np.ndarray, weights: np.ndarray, layout: Layout) -> Co
 def _fit_fold(
     basis: Basis, weights: np.ndarray, ridge: float, tolerance: Tolerance, start: np.ndarray | None
 ) -> Solution:
-    """Return the fit to a fold's training rows; `weights` (n, K) are those of the groups at the distinct rows."""
+    """Return the fit to a fold's training rows.
+
+    `weights` (n, K) are those of the groups at the distinct rows, `start` the unknowns of a fit to start from, or None.
+    """
     rows = np.flatnonzero(weights.any(axis=1))
     functions = basis.functions.T[:, rows].T  # Fortran-contiguous, as `solve` needs it
     return solve(functions, basis.spectrum, weights[rows], [ridge], None, tolerance, start)[0]

@@ -2,7 +2,8 @@
 
 Letters: n rows, m predictors with D levels beside the reference levels, C couplings, K groups. In the reference gauge
 the parameters of reference levels (the first of each predictor) are zero. R counts the contrasts of all predictors:
-those of the levels of nominal predictors (R = D without others), or of the features of levels in order.
+those of the levels of nominal predictors (R = D without others), or of the features of levels in order. Class scores s
+of another model, to which the fit is added, have a factor T, the temperature.
 """
 
 from __future__ import annotations
@@ -24,24 +25,26 @@ if TYPE_CHECKING:
 __all__ = ["FullBatch"]
 
 BATCH = 4096  # rows whose residuals are summed in single precision
-CORRECTIONS = 6  # curvature pairs of L-BFGS
+MAX_CURVATURE_PAIRS = 6  # most recent steps, with their changes of the gradient, that L-BFGS uses
 MAX_TRIALS = 30  # lengths that a line search tries
-FLAT = 0.9  # the line search accepts a slope of at least this factor times the (negative) initial slope,
-UPHILL = 0.8  # and of at most this factor times minus the initial slope
-ROUNDING = 1e-6  # share of the objective that single precision may change
+MAX_SLOPE_SHARE = 0.9  # a slope that falls is accepted up to this share of the initial one (sigma of Hager & Zhang)
+MAX_UPHILL_SHARE = 0.8  # a slope that rises, up to this share of the initial one's size (1 - 2 delta, delta = 0.1)
+ROUNDING = 1e-6  # share by which the objective may rise in a step, as single precision may change it so much
 
 
 class FullBatch:
     """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` of all rows, and its gradient.
 
-    The unknowns are fields (R) and couplings of orthonormal contrasts of each predictor's levels, uncorrelated over the
-    rows, offsets b and ln T. The norm of f is that of the vector of fields and couplings. Scaled unknowns are unknowns
-    divided by `scale`, about the inverse root of their curvature.
+    The unknowns are, with K numbers each, the fields of R contrasts of the predictors' levels, the couplings of pairs
+    of contrasts, and the offsets b; then ln T. A predictor's contrasts are orthonormal in the kernel and uncorrelated
+    over the rows. The norm of f is that of the vector of fields and couplings. Scaled unknowns are unknowns
+    divided by the attribute `scale`, about the inverse root of their curvature.
 
     Parameters
     ----------
     codes : ndarray, shape (n, m)
     y : ndarray of intp, shape (n,)
+        Groups.
     weights : ndarray, shape (n,)
     layout : Layout
     K : int
@@ -52,7 +55,7 @@ class FullBatch:
     offset_penalty : float
         Penalty of the offsets b and of ln T.
     scores : ndarray, shape (n, K), optional
-        Class scores s; T is 1 without them.
+        Fixed class scores s; T is 1 without them.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of predictors whose levels are in order.
 
@@ -62,8 +65,12 @@ class FullBatch:
         Shares of the non-reference levels.
     kernel_factors : (float, float)
         Factors of fields and couplings in the kernel.
-    basis, inverse : sparse arrays, shapes (D, R) and (R, D)
-        From contrasts to the reference gauge, and back by least squares.
+    basis : sparse array, shape (D, R)
+        Contrasts at the non-reference levels: maps parameters of contrasts to the reference gauge.
+    inverse : sparse array, shape (R, D)
+        Maps them back, by least squares.
+    scale : ndarray
+        Units of the unknowns.
     evaluations : int
         Number of evaluations of the objective.
     loss : float
@@ -91,31 +98,35 @@ class FullBatch:
         self.scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
         shares = np.concatenate([np.bincount(codes[:, i], self.weights, L) for i, L in enumerate(layout.n_levels)])
         level_shares = np.split(shares, np.cumsum(layout.n_levels)[:-1])
-        self.means = np.concatenate([one[1:] for one in level_shares])
+        self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
         coding = coding_of(layout, ordered)
-        mean_norms = kernel_means(codes, self.weights, coding.means(level_shares), layout, coding)
+        mean_norms = kernel_means(codes, self.weights, coding.feature_means(level_shares), layout, coding)
         self.kernel_factors = kernel_scale(*mean_norms, tau)
-        contrasts = [coding.uncorrelated(i, one) for i, one in enumerate(level_shares)]
+        contrasts = [
+            coding.uncorrelated_contrasts(i, predictor_shares) for i, predictor_shares in enumerate(level_shares)
+        ]
         self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
         self.inverse = block_diag([coo_array(_inverse(values)) for values, _ in contrasts], format="csr")
         self.level_cells = cells(layout)  # the two levels, of D, of each coupling in the reference gauge
         n_contrasts = [values.shape[1] for values, _ in contrasts]
-        self.cells = cells(Layout(np.array(n_contrasts) + 1, layout.terms))  # the two contrasts, of R, of each coupling
+        # the two contrasts, of R, of each coupling
+        self.contrast_cells = cells(Layout(np.array(n_contrasts) + 1, layout.terms))
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors)
         self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))
         side = layout.D if layout.count(2) else 0
-        # scratch: sums of residuals at pairs of levels, at levels and over all rows; residuals of the rows
-        self.sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
+        # written at each evaluation: sums of residuals at pairs of levels, at levels and over all rows; and the
+        # residuals of each row, which the gradient by ln T needs, so only with scores
+        self.residual_sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
         self.residuals, self.evaluations, self.loss = np.empty(self.scores.shape), 0, np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, about the inverse roots of their curvatures (1 / K stands for P).
+        """Return the units of the unknowns, about the inverse roots of the objective's curvatures by them.
 
-        `variance` (R,) is that of each contrast over the rows.
+        `variance` (R,) is that of each contrast over the rows. Probabilities P are taken as 1 / K, in P (1 - P).
         """
-        K, (row, column), (of_fields, of_couplings) = self.K, self.cells, self.kernel_factors
-        f_variance = np.concatenate([of_fields * variance, of_couplings * variance[row] * variance[column]])
+        K, (row, column), (field_factor, coupling_factor) = self.K, self.contrast_cells, self.kernel_factors
+        f_variance = np.concatenate([field_factor * variance, coupling_factor * variance[row] * variance[column]])
         f_curvature = (self.ridge if self.fits_f else 1.0) + f_variance * (K - 1.0) / K**2
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
         t_curvature = 1.0 + (float(self.weights @ (centred**2).sum(axis=1)) / K if len(centred) else 0.0)
@@ -123,26 +134,30 @@ class FullBatch:
 
     def _change_basis(self, tables: np.ndarray, basis: csr_array) -> np.ndarray:
         """Return ``basis @ table @ basis.T`` for each of K tables (D, D, K) or (R, R, K)."""
-        for _ in range(2):
+        for _ in range(2):  # each turn multiplies from the left, and swaps the axes
             tables = (basis @ tables.reshape(len(tables), -1)).reshape(basis.shape[0], -1, self.K).swapaxes(0, 1)
         return tables
 
-    def _spread(self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int) -> np.ndarray:
-        """Return couplings (C, K) at `positions` of tables (side, side, K), zero elsewhere."""
+    def _scatter(self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int) -> np.ndarray:
+        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, two arrays (C,), and zero elsewhere."""
         out = np.zeros((side, side, self.K))
         out[positions] = couplings
         return out
 
     def unknowns(self, theta: np.ndarray, constant: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-        """Return the scaled unknowns of fields and couplings (K, layout.size), constants (K,) and T."""
+        """Return the scaled unknowns, a vector, of fields and couplings (K, layout.size), constants (K,) and T.
+
+        The inverse of `tables`.
+        """
         D, m = self.layout.D, self.means
         h, J = theta[:, :D].T, np.empty((0, self.K))
         centred_h, J_at_means = h.copy(), np.zeros(self.K)  # fields where all other indicators are at their means
         if len(self.level_cells[0]):
-            tables = self._spread(theta[:, D:].T, self.level_cells, D)
-            row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
-            centred_h, J_at_means = h + row_means + column_means, m @ row_means
-            J = self._change_basis(tables, self.inverse)[self.cells] / np.sqrt(self.kernel_factors[1] or 1.0)
+            tables = self._scatter(theta[:, D:].T, self.level_cells, D)
+            # what couplings add to the fields of first and of second levels if the other is at its mean, (D, K)
+            first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
+            centred_h, J_at_means = h + first_means + second_means, m @ first_means
+            J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(self.kernel_factors[1] or 1.0)
         fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
         b = constant + m @ centred_h - J_at_means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
@@ -156,14 +171,14 @@ class FullBatch:
         h = np.sqrt(self.kernel_factors[0]) * (self.basis @ fields)
         constant, J = x[-K - 1 : -1] - m @ h, couplings
         if len(couplings):
-            of_contrasts = self._spread(np.sqrt(self.kernel_factors[1]) * couplings, self.cells, R)
-            tables = self._change_basis(of_contrasts, self.basis)
-            row_means, column_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
-            h, constant, J = h - row_means - column_means, constant + m @ row_means, tables[self.level_cells]
+            contrast_tables = self._scatter(np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R)
+            tables = self._change_basis(contrast_tables, self.basis)
+            first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
+            h, constant, J = h - first_means - second_means, constant + m @ first_means, tables[self.level_cells]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
 
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at scaled unknowns, and its gradient in them."""
+        """Return the objective at scaled unknowns, and its gradient by them; sets `loss`, and counts `evaluations`."""
         K, m, x = self.K, self.means, unknowns * self.scale
         theta, constant, temperature = self.tables(unknowns)
         climber, D = self.climber, self.layout.D
@@ -172,12 +187,14 @@ class FullBatch:
         if len(row):
             climber.J[row, column] = theta[:, D:].T
         scores = temperature * self.scores
-        # fills self.sums and self.residuals: fitted probabilities less indicators of the groups, weighted
-        value = climber.residual_sums(self.codes, self.y, self.weights, scores, BATCH, *self.sums, self.residuals)
+        # writes the sums and self.residuals: fitted probabilities less indicators of the groups, times weights
+        value = climber.residual_sums(
+            self.codes, self.y, self.weights, scores, BATCH, *self.residual_sums, self.residuals
+        )
         self.loss, self.evaluations = value, self.evaluations + 1
-        pair_sums, level_sums, total = self.sums
+        pair_sums, level_sums, total = self.residual_sums
         gradient = np.zeros(len(x))
-        of_functions, of_offsets = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
+        f_part, offset_part = slice(0, len(x) - K - 1), slice(len(x) - K - 1, None)  # the latter with ln T
         if self.fits_f:
             fields = np.sqrt(self.kernel_factors[0]) * (self.basis.T @ (level_sums - m[:, None] * total))
             couplings = np.empty((0, K))
@@ -186,24 +203,28 @@ class FullBatch:
                 row_mean, column_mean = m[row, None], m[column, None]
                 centred = pair_sums[row, column] - level_sums[row] * column_mean
                 centred = centred - level_sums[column] * row_mean + total * row_mean * column_mean
-                tables = self._change_basis(self._spread(centred, (row, column), D), self.basis.T)
-                couplings = np.sqrt(self.kernel_factors[1]) * tables[self.cells]
-            gradient[of_functions] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[of_functions]
-        gradient[of_offsets] = self.offset_penalty * x[of_offsets]
+                tables = self._change_basis(self._scatter(centred, (row, column), D), self.basis.T)
+                couplings = np.sqrt(self.kernel_factors[1]) * tables[self.contrast_cells]
+            gradient[f_part] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f_part]
+        gradient[offset_part] = self.offset_penalty * x[offset_part]
         gradient[-K - 1 : -1] += total
         if len(self.scores):
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
-        squares = (float(x[part] @ x[part]) for part in (of_functions, of_offsets))
-        value += sum(0.5 * penalty * s for penalty, s in zip((self.ridge, self.offset_penalty), squares, strict=True))
+        squared_norms = (float(x[part] @ x[part]) for part in (f_part, offset_part))
+        value += sum(
+            0.5 * penalty * norm for penalty, norm in zip((self.ridge, self.offset_penalty), squared_norms, strict=True)
+        )
         return value, gradient * self.scale
 
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
         """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds `tolerance`.
 
+        It also ends after `rounds` steps, or if the line search finds no step.
+
         Near the minimum a step changes the objective by less than single precision resolves; steps are therefore judged
         by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
         """
-        curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=CORRECTIONS)
+        curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
         for _ in range(rounds):
             if np.abs(gradient).max() <= tolerance:
@@ -212,23 +233,27 @@ class FullBatch:
             step = self._line_search(x, value, gradient, direction)
             if step is None:
                 break
-            value, new_gradient, move = step
-            if move @ (new_gradient - gradient) > 0.0:
-                curvature_pairs.append((move, new_gradient - gradient))
-            x, gradient = x + move, new_gradient
+            value, new_gradient, displacement = step
+            if displacement @ (new_gradient - gradient) > 0.0:
+                curvature_pairs.append((displacement, new_gradient - gradient))
+            x, gradient = x + displacement, new_gradient
         return x
 
     def _line_search(
         self, x: np.ndarray, value: float, gradient: np.ndarray, direction: np.ndarray
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
-        """Return objective and gradient after a step of flat enough slope, and the step; None if none was found."""
+        """Return objective, gradient and displacement of a step along `direction` that ends where it is flat enough.
+
+        None if no step was found. `value` and `gradient` are those at `x`. The step's length is bisected between `low`,
+        too short, and `high`, too long, or doubled while nothing is too long.
+        """
         slope, step, low, high = float(gradient @ direction), 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):
             new_value, new_gradient = self(x + step * direction)
             new_slope = float(new_gradient @ direction)
-            if new_slope > -UPHILL * slope or not new_value <= value + ROUNDING * abs(value):
+            if new_slope > -MAX_UPHILL_SHARE * slope or not new_value <= value + ROUNDING * abs(value):
                 high = step
-            elif new_slope < FLAT * slope:
+            elif new_slope < MAX_SLOPE_SHARE * slope:
                 low = step
             else:
                 return new_value, new_gradient, step * direction
@@ -237,19 +262,22 @@ class FullBatch:
 
 
 def _direction(gradient: np.ndarray, curvature_pairs: deque[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Return the L-BFGS direction by the two-loop recursion; pairs: (move, change of gradient), the oldest first."""
-    out, factors = -gradient, []
-    for move, change in reversed(curvature_pairs):
-        factors.append(float(move @ out) / float(move @ change))
-        out = out - factors[-1] * change
+    """Return the L-BFGS direction by the two-loop recursion.
+
+    `curvature_pairs` holds steps, each as its displacement and the change of the gradient, the oldest first.
+    """
+    out, projections = -gradient, []
+    for displacement, gradient_change in reversed(curvature_pairs):
+        projections.append(float(displacement @ out) / float(displacement @ gradient_change))
+        out = out - projections[-1] * gradient_change
     if curvature_pairs:
-        move, change = curvature_pairs[-1]
-        out = out * (float(move @ change) / float(change @ change))
-    for (move, change), factor in zip(curvature_pairs, reversed(factors), strict=True):
-        out = out + (factor - float(change @ out) / float(move @ change)) * move
+        displacement, gradient_change = curvature_pairs[-1]
+        out = out * (float(displacement @ gradient_change) / float(gradient_change @ gradient_change))
+    for (displacement, gradient_change), projection in zip(curvature_pairs, reversed(projections), strict=True):
+        out = out + (projection - float(gradient_change @ out) / float(displacement @ gradient_change)) * displacement
     return out
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
-    """Return the inverse of contrasts (L - 1, r) at levels; of fewer contrasts than levels, that of least squares."""
+    """Return the inverse (r, L - 1) of contrasts at levels (L - 1, r); the pseudo-inverse of fewer than L - 1."""
     return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

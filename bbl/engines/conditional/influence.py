@@ -21,17 +21,19 @@ __all__ = ["ConditionalInfluence"]
 class ConditionalInfluence(JointInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
-    A row moves the estimate by ``I^-1 u / W``: u is its score, I the Fisher information of one observation, W the
-    weight of the rows. The covariance of the estimate is ``I^-1 / W``.
+    There are K groups. Each has 1 + size coefficients: an intercept, then the parameters of the layout; those of the
+    reference group are zero. A row moves the estimate by ``I^-1 u / W``: u is its score, I the Fisher information of
+    one observation, W the weight of the rows. The covariance of the estimate is ``I^-1 / W``. The *basis* marks the
+    coefficients that were estimated: the others are held at a value, as the rows do not determine them besides.
 
     Parameters
     ----------
     layout : Layout
     maximum : ConditionalMaximum
     codes : ndarray, shape (n, m)
-        The rows that were fitted, equal ones merged.
+        The distinct rows that were fitted.
     weights : ndarray, shape (n,)
-        Their weight in all groups.
+        The weight of each, over all groups.
     """
 
     def __init__(self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray):
@@ -46,7 +48,7 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def rank(self) -> int:
-        """Number of coefficients that the rows determine."""
+        """Number of coefficients that the rows determine: those of the basis, which were estimated."""
         return int(self.maximum.basis.sum())
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
@@ -57,16 +59,16 @@ class ConditionalInfluence(JointInfluence):
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse (r, r) of the information of one observation about the coefficients of the basis."""
+        """Inverse (r, r) of the information of one observation about the r coefficients of the basis."""
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
             p, basis = self.probabilities(Z)[:, groups], self.maximum.basis[groups[1:]]
-            matrix = information(Z, p, self._weights / self.total, basis)
-            return inverse_on_basis(matrix, np.ones(len(matrix), dtype=bool))
+            fisher = information(Z, p, self._weights / self.total, basis)
+            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
 
     def covariance(self) -> np.ndarray:
-        """Return the inverse Fisher information (K, 1 + size, K, 1 + size) of all coefficients."""
+        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those outside the basis."""
         shape, basis = self.coefficients.shape, self.maximum.basis.ravel()
         check_memory(8.0 * float(basis.size) ** 2, f"A covariance of {basis.size:,} coefficients", "See bse.")
         out = np.zeros((basis.size, basis.size))
@@ -75,6 +77,7 @@ class ConditionalInfluence(JointInfluence):
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
         """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of `b`."""
+        # of each coefficient of the basis, the group and the column; it adds to the difference, or is subtracted
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
@@ -86,11 +89,11 @@ class ConditionalInfluence(JointInfluence):
 
     @property
     def flat(self) -> np.ndarray:
-        """Directions (K, 1 + size, d) without loss of fit: of separated rows, and those of aliased columns."""
-        is_open = np.tile(self.maximum.aliased, (len(self.coefficients), 1))
-        is_open[np.setdiff1d(np.arange(len(is_open)), self.maximum.groups)] = True
-        unit = np.eye(is_open.size)[:, is_open.ravel()].reshape(*is_open.shape, -1)
-        return np.concatenate([self.maximum.flat, unit], axis=2)
+        """Directions (K, 1 + size, d) without loss of fit, from separated rows, aliased columns and absent groups."""
+        is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
+        is_free[np.setdiff1d(np.arange(len(is_free)), self.maximum.groups)] = True  # groups without rows
+        unit_vectors = np.eye(is_free.size)[:, is_free.ravel()].reshape(*is_free.shape, -1)
+        return np.concatenate([self.maximum.flat, unit_vectors], axis=2)
 
     @property
     def unbounded(self) -> set[tuple[int, int]]:
@@ -102,11 +105,14 @@ class ConditionalInfluence(JointInfluence):
         Z = design(rows.codes, self.layout)
         residual = -self.probabilities(Z)
         residual[np.arange(rows.n), rows.response] += 1.0
-        residual[:, self.reference] = 0.0
+        residual[:, self.reference] = 0.0  # its coefficients do not vary
         return residual[:, :, None] * Z[:, None, :]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times `total`."""
+        """Return the influences (n, K, 1 + size) of rows with a response on all coefficients, times `total`.
+
+        Coefficients outside the basis have no influences.
+        """
         scores, basis = self.scores(rows), self.maximum.basis
         out = np.zeros(scores.shape)
         out[:, basis] = scores[:, basis] @ self._inverse

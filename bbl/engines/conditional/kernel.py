@@ -2,7 +2,8 @@
 
 The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)``. Here ``g = sum_i g_i``, where g_i is the inner product of
 the centred features of predictor i's levels in x and x' (indicators, or those of a `Coding` of levels in order); g2 is
-the sum of ``g_i g_j`` over interacting pairs; a and b are the means of g(x, x) and g2(x, x) over the rows.
+the sum of ``g_i g_j`` over interacting pairs; a and b are the means of g(x, x) and g2(x, x) over the rows; tau is the
+weight of couplings against fields.
 
 Letters: n rows, m predictors with F features in all, r basis functions, K groups.
 """
@@ -21,7 +22,7 @@ __all__ = ["Basis", "Kernel", "determined", "diagonal", "kernel_means", "kernel_
 
 NEGLIGIBLE_TRACE = 1e-10  # share of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
-UNDETERMINED = 1e-6  # share of a parameter's squared norm that rows may leave open
+UNDETERMINED = 1e-6  # share of a parameter's squared norm that may lie outside the span of the rows, by rounding
 PIVOT_SHARE = 0.25  # a row of a block becomes a pivot if its residual is at least this share of the largest one's
 CHUNK = 4096  # rows whose kernel is computed at a time
 
@@ -33,8 +34,9 @@ class Kernel:
     Attributes
     ----------
     layout : Layout
-        Fields, and the pairs that interact.
+        Which pairs interact, and where parameters are in a flat vector.
     coding : Coding
+        The features of levels.
     means : ndarray, shape (F,)
         Means of all features: the shares of the levels of nominal predictors.
     scale : tuple of float
@@ -47,31 +49,31 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return k (n, r) of rows and points: features (n, F) and centred features (r, F)."""
+        """Return k(x, x_p) as an array (n, r), from the features (n, F) of x and the centred features (r, F) of x_p."""
         layout, coding = self.layout, self.coding
-        if coding.is_nominal:  # as the indicators of a predictor sum to one, products can be centred in place of rows
-            products = points.T.copy()  # (F, r)
+        if coding.is_nominal:  # as the indicators of a predictor sum to one, factors can be centred in place of rows
+            factors = points.T.copy()  # (F, r): g is rows @ factors
             for columns in coding.columns:
-                products[columns] -= self.means[columns] @ products[columns]
+                factors[columns] -= self.means[columns] @ factors[columns]
         else:
-            rows, products = rows - self.means, points.T
-        g = rows @ products
+            rows, factors = rows - self.means, points.T
+        g = rows @ factors
         if not self.scale[1]:
             return self.scale[0] * g
-        if layout.complete:
+        if layout.complete:  # all pairs interact
             if coding.is_nominal:
-                squares = rows @ (products * products)  # of one level of each predictor
+                g_i_squares = rows @ (factors * factors)  # g_i is the factor of the level that predictor i has
             else:
-                squares = sum((rows[:, columns] @ products[columns]) ** 2 for columns in coding.columns)
-            g2 = 0.5 * (g * g - squares)
-        else:
+                g_i_squares = sum((rows[:, columns] @ factors[columns]) ** 2 for columns in coding.columns)
+            g2 = 0.5 * (g * g - g_i_squares)
+        else:  # g_i times the sum of g_j over the partners j of i
             g2 = np.zeros_like(g)
             for i in np.unique(layout.pairs[:, 0]):
                 partners = layout.pairs[layout.pairs[:, 0] == i, 1]
-                of_partners = [np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners]
-                partner_columns = np.concatenate(of_partners)
-                g_i = rows[:, coding.columns[i]] @ products[coding.columns[i]]
-                g2 += g_i * (rows[:, partner_columns] @ products[partner_columns])
+                column_ranges = [np.arange(coding.columns[j].start, coding.columns[j].stop) for j in partners]
+                partner_columns = np.concatenate(column_ranges)
+                g_i = rows[:, coding.columns[i]] @ factors[coding.columns[i]]
+                g2 += g_i * (rows[:, partner_columns] @ factors[partner_columns])
         return self.scale[0] * g + self.scale[1] * g2
 
 
@@ -83,7 +85,7 @@ class Basis:
     ----------
     kernel : Kernel
     points : ndarray, shape (r, F)
-        Centred features of the chosen rows x_p.
+        Centred features of the training rows x_p that were chosen: as many as functions.
     mix : ndarray, shape (r, r)
         The functions at x are ``k(x, x_p) @ mix``.
     spectrum : ndarray, shape (r,)
@@ -102,7 +104,7 @@ class Basis:
         """Return the functions at encoded rows (n, m), as an array (n, r)."""
         out = np.empty((len(codes), len(self.spectrum)))
         for first in range(0, len(codes), CHUNK):
-            rows = self.kernel.coding.rows(codes[first : first + CHUNK])
+            rows = self.kernel.coding.row_features(codes[first : first + CHUNK])
             out[first : first + CHUNK] = self.kernel(rows, self.points) @ self.mix
         return out
 
@@ -124,7 +126,10 @@ def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Codin
 def kernel_means(
     codes: np.ndarray, share: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding
 ) -> tuple[float, float]:
-    """Return the means a and b of g(x, x) and g2(x, x) over rows (n, m), whose shares of the weight are `share`."""
+    """Return the means a and b of g(x, x) and g2(x, x) over encoded rows x (n, m).
+
+    `share` (n,) holds the rows' shares of the weight, `means` (F,) the means of all features.
+    """
     a = b = 0.0
     for first in range(0, len(codes), CHUNK):
         chunk = slice(first, first + CHUNK)
@@ -134,7 +139,10 @@ def kernel_means(
 
 
 def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
-    """Return the factors of g and g2 in the kernel, from the means `a` and `b`; the mean of k(x, x) is 1."""
+    """Return the factors of g and g2 in the kernel, from the means `a` and `b`, so that the mean of k(x, x) is 1.
+
+    `tau` is the weight of g2 against g. Without interactions b is 0, and so is the factor of g2.
+    """
     if not b:
         return 1.0 / (a or 1.0), 0.0
     return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
@@ -143,7 +151,10 @@ def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
 def make_basis(
     codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, rank: int, ordered: str = "nominal"
 ) -> Basis:
-    """Return a basis from chosen rows, by pivoted Cholesky in blocks: rows of largest weighted residual come first.
+    """Return a basis of the kernel: functions of the rows that a pivoted Cholesky factorisation chooses.
+
+    The next row chosen, the pivot, is that with the largest weighted residual: what the factor leaves of its k(x, x).
+    Kernel columns are computed for blocks of rows with large residuals.
 
     Parameters
     ----------
@@ -161,7 +172,7 @@ def make_basis(
     from scipy.linalg import solve_triangular
 
     coding = coding_of(layout, ordered)
-    rows = coding.rows(codes)
+    rows = coding.row_features(codes)
     share = weights / weights.sum()
     means = share @ rows
     centred = rows - means
@@ -169,13 +180,14 @@ def make_basis(
     kernel = Kernel(layout, coding, means, kernel_scale(float(share @ g), float(share @ g2), tau))
     residual = kernel.scale[0] * g + kernel.scale[1] * g2  # (n,): k(x, x) less what the factor explains of it
     negligible, max_rank = NEGLIGIBLE_TRACE * (residual @ share), min(rank, len(rows))
-    factor = np.empty((max_rank, len(rows)))  # k is about factor' factor
-    pivots: list[int] = []
+    factor = np.empty((max_rank, len(rows)))  # the matrix of k at all pairs of rows is about factor' factor
+    pivots: list[int] = []  # rows that were chosen
     while len(pivots) < max_rank and residual @ share > negligible:
         n_explained, weighted_residual = len(pivots), residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
+        # (block, n): kernel columns of the block, less what the factor explains of them
         columns = kernel(rows, centred[block]).T - factor[:n_explained, block].T @ factor[:n_explained]
-        least_residual = PIVOT_SHARE * weighted_residual[block[0]]
+        least_residual = PIVOT_SHARE * weighted_residual[block[0]]  # with less, a new block is worth while
         while len(pivots) < max_rank:
             row_in_block = int((residual[block] * share[block]).argmax())
             p = int(block[row_in_block])
@@ -183,7 +195,7 @@ def make_basis(
                 break
             k = len(pivots)
             column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
-            if column[p] <= 0.0:  # the residual was rounding
+            if column[p] <= 0.0:  # the residual was a rounding error
                 residual[p] = 0.0
                 continue
             factor[k] = column / np.sqrt(column[p])
@@ -191,6 +203,7 @@ def make_basis(
             residual[p] = 0.0
             pivots.append(p)
     r = len(pivots)
+    # rotate the functions, rows of the factor, so that they are orthogonal over the rows
     spectrum, rotation = np.linalg.eigh((factor[:r] * share) @ factor[:r].T)
     mix = solve_triangular(factor[:r, pivots].T, rotation, lower=True, trans="T")
     return Basis(kernel, centred[pivots], mix, np.maximum(spectrum, 0.0), np.asfortranarray(factor[:r].T @ rotation))
@@ -204,23 +217,25 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     layout, coding = basis.kernel.layout, basis.kernel.coding
     means, scale = basis.kernel.means, basis.kernel.scale
-    alpha = (basis.mix @ weights).T
+    alpha = (basis.mix @ weights).T  # (K, r): function k is sum_p alpha_kp k(x, x_p)
     K = len(alpha)
     theta, constant = np.zeros((K, layout.size)), np.zeros(K)
 
     for i, columns in enumerate(coding.columns):
-        sums = alpha @ basis.points[:, columns] * scale[0]
-        fields = coding.of_levels(i, sums) - (sums @ means[columns])[:, None]  # (K, L_i)
+        slopes = alpha @ basis.points[:, columns] * scale[0]  # (K, d_i), of the centred features of predictor i
+        fields = coding.values_at_levels(i, slopes) - (slopes @ means[columns])[:, None]  # (K, L_i)
         theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
         constant += fields[:, 0]
     for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):
+        # M: coefficients of products of centred features of i and j (K, d_i, d_j), then the table at pairs of levels
         P = basis.points[:, coding.columns[i]]
         Q = basis.points[:, coding.columns[j]]
         products = (P[:, :, None] * Q[:, None, :]).reshape(len(P), P.shape[1] * Q.shape[1])
         M = (alpha @ products).reshape(K, P.shape[1], Q.shape[1]) * scale[1]
-        M = coding.of_levels(j, M) - (M @ means[coding.columns[j]])[:, :, None]  # (K, d_i, L_j)
-        M_i = np.einsum("a,kab->kb", means[coding.columns[i]], M)[:, None, :]
-        M = coding.of_levels(i, M.swapaxes(1, 2)).swapaxes(1, 2) - M_i  # (K, L_i, L_j)
+        M = coding.values_at_levels(j, M) - (M @ means[coding.columns[j]])[:, :, None]  # (K, d_i, L_j)
+        M_at_means = np.einsum("a,kab->kb", means[coding.columns[i]], M)[:, None, :]
+        M = coding.values_at_levels(i, M.swapaxes(1, 2)).swapaxes(1, 2) - M_at_means  # (K, L_i, L_j)
+        # to the reference gauge: row and column of the reference levels become fields, their corner a constant
         corner = M[:, 0, 0]
         theta[:, start : start + (M.shape[1] - 1) * (M.shape[2] - 1)] = (
             M[:, 1:, 1:] - M[:, 1:, :1] - M[:, :1, 1:] + corner[:, None, None]
@@ -232,32 +247,35 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return which parameters (layout.size,) the training rows determine beside a free offset.
+    """Return whether the training rows determine each parameter (layout.size,), rather than the penalty does.
 
     A parameter is the inner product of f with an element of the kernel's space, whose squared norm is known. The basis
     functions are orthonormal there: the squared norm of that element's part in the span of the rows is the sum of
-    squares of `tables` (r, layout.size), the parameters of each function by `to_tables`. If functions sum to a
-    constant, the offset can replace it. `weights` (n,) are those of the training rows.
+    squares of `tables` (r, layout.size), the parameters of each function by `to_tables`. A parameter is determined if
+    that part is the whole. If a combination of the functions is constant in all rows, the free offset can take its
+    place, and parameters to which the combination contributes are not determined. `weights` (n,) are those of the
+    training rows.
     """
     layout, coding, scale, means = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale, basis.kernel.means
     reference_distance = np.array(  # squared distance of the reference level's features from the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )
-    partner_distance = np.zeros(layout.m)
+    partner_distance = np.zeros(layout.m)  # sum of these over the predictors that i interacts with
     for i, j in layout.pairs:
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
-    steps = coding.squared_steps()
-    squared_norm = np.empty(layout.size)
+    steps = coding.squared_steps()  # (D,): squared distances of levels from the reference level
+    squared_norm = np.empty(layout.size)  # of the element whose inner product with f is the parameter
     squared_norm[: layout.D] = steps * np.repeat(scale[0] + scale[1] * partner_distance, np.diff(layout.start))
     if layout.count(2):
         row, column = cells(layout)
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm
-    has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)
+    has_spectrum = basis.spectrum > 1e-12 * basis.spectrum.max(initial=0.0)  # functions that are not rounding errors
     mean = weights / weights.sum() @ basis.functions
-    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)  # coefficients of 1
-    if 1.0 - mean @ constant < UNDETERMINED:
+    # weights (r,) of the functions by which they are closest to the constant 1
+    constant = np.where(has_spectrum, mean / np.where(has_spectrum, basis.spectrum, 1.0), 0.0)
+    if 1.0 - mean @ constant < UNDETERMINED:  # the functions do combine to 1
         is_determined &= np.abs(constant @ tables) <= np.sqrt(UNDETERMINED * spanned_norm * (constant @ constant))
     return is_determined

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bbl.engines.conditional.coding import coding_of
-from bbl.engines.conditional.discriminative import HARMLESS, OFFSET_PENALTY, Tolerance, bounded
+from bbl.engines.conditional.discriminative import HARMLESS, OFFSET_PENALTY, Tolerance, bound_scores
 from bbl.engines.conditional.folds import EARLY
 from bbl.engines.conditional.full_batch import FullBatch
 from bbl.engines.engine_fit import JointFit
@@ -19,7 +19,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["fit_many_rows"]
 
-FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows
+FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows, at half of what counts as converged
 
 
 def fit_many_rows(
@@ -33,28 +33,45 @@ def fit_many_rows(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges` of an engine `Conditional`, from the largest on.
 
-    The first fit begins by minibatches, and each other one at the fit before; with ``early_stopping`` each begins by
-    minibatches, and ends there. Minibatches have a parameter for each level: where predictors in order have another
-    coding, they are but a start, and L-BFGS follows in any case.
+    The first fit begins by minibatches, and each other one at the fit before; L-BFGS follows. With ``early_stopping``
+    each begins by minibatches, and ends there. Minibatches have a parameter for each level: where predictors in order
+    have another coding, they are but a start, and a short L-BFGS follows even with ``early_stopping``.
+
+    Parameters
+    ----------
+    engine : Conditional
+        Its options, but for the ridge.
+    sample : Sample
+    layout : Layout
+    K : int
+    ridges : sequence of float
+    oof_scores : OutOfFoldScores or None
+        Class scores that the fit is added to, of rows of the sample.
+    rng : Generator
+
+    Returns
+    -------
+    list of JointFit
+        In the order of `ridges`.
     """
     rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
     scores, offset_penalty = None, OFFSET_PENALTY
     if oof_scores is not None:
-        scores, offset_penalty = bounded(oof_scores.scores), 1.0 / rows.total
+        scores, offset_penalty = bound_scores(oof_scores.scores), 1.0 / rows.total
     ends_with_minibatches = engine.early_stopping and coding_of(layout, engine.ordered).is_nominal
-    fit, fits = None, {}
+    fit, fits = None, {}  # the fit before; all fits, by position in `ridges`
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True):
-        full = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(engine.scale), ridges[k],
-                         offset_penalty, scores, engine.ordered)  # fmt: skip
+        objective = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(engine.scale), ridges[k],
+                              offset_penalty, scores, engine.ordered)  # fmt: skip
         if fit is None or engine.early_stopping:
             fit = replace(engine, ridge=ridges[k]).by_batches(sample, layout, K, oof_scores, rng)
-        unknowns = full.unknowns(fit.theta, fit.constant, fit.temperature)
+        unknowns = objective.unknowns(fit.theta, fit.constant, fit.temperature)
         if not ends_with_minibatches:
             tolerance = EARLY if engine.early_stopping else FINISHED
-            unknowns = full.minimise(unknowns, tolerance.gradient, tolerance.rounds)
-            theta, constant, temperature = full.tables(unknowns)
+            unknowns = objective.minimise(unknowns, tolerance.gradient, tolerance.rounds)
+            theta, constant, temperature = objective.tables(unknowns)
             fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
-        gradient = float(np.abs(full(unknowns)[1]).max())
-        fit = fit._replace(loss=full.loss, gradient=gradient, evaluations=full.evaluations)
+        gradient = float(np.abs(objective(unknowns)[1]).max())
+        fit = fit._replace(loss=objective.loss, gradient=gradient, evaluations=objective.evaluations)
         fit = fits[k] = fit._replace(converged=gradient <= HARMLESS)
     return [fits[k] for k in range(len(ridges))]

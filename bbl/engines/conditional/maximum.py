@@ -3,6 +3,13 @@
 The *design* of a row is a one, for the intercept, and the indicators of its fields and couplings. Each group but the
 *reference group*, the first with rows, has a coefficient for each column of the design; those of the reference group
 are zero. A *cell* is a distinct row with a group.
+
+The likelihood may have no finite maximum, but rise without end along a direction of the coefficients, in which some
+cells lose their probability. The limit is the maximum of the likelihood of the other cells, which are said to be *on
+the face*; the *support* is an array that marks them. *Flat* directions of the coefficients do not change probabilities
+on the face.
+
+Letters: n distinct rows, K groups, k groups with rows, p = 1 + size columns of the design, d flat directions.
 """
 
 from __future__ import annotations
@@ -22,14 +29,14 @@ from bbl.model.layout import Layout
 
 __all__ = ["ConditionalMaximum", "design", "find_maximum", "information"]
 
-TOLERANCE = 1e-10  # norm of the gradient of one observation's log-likelihood; one more step follows
+TOLERANCE = 1e-10  # norm of the gradient of the mean log-likelihood; one more step follows
 HARMLESS = 1e-6  # gradient norm that moves coefficients in the fourth decimal at most
-ITMAX = 200
-OFF_FACE_LOG = 40.0  # cells that lose their probability end with at most exp(-40)
+ITMAX = 200  # Newton steps
+OFF_FACE_LOG = 40.0  # cells that lose their probability in the limit are given at most exp(-40)
 MIN_PIVOT = 1e-6  # least pivot of linearly independent columns of the design, scaled to unit norm
-MAX_COEFFICIENTS = 5000  # of all groups, whose information is factored
-ZERO_LOADING = 1e-6  # of a coefficient on a direction along which the likelihood is flat
-MIN_INFORMATION = 1e-6  # in a direction, where no programme tells whether the likelihood ends
+MAX_COEFFICIENTS = 5000  # of all groups together; their information matrix is factored
+ZERO_LOADING = 1e-6  # least component of a flat direction that is not rounding: its coefficient changes along it
+MIN_INFORMATION = 1e-6  # least in a scaled direction that counts, where no linear programme tells what is determined
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,8 @@ class ConditionalMaximum:
         Those with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
         Intercept, fields and couplings of each group less those of the reference group; zero for groups without rows.
-        Where the maximum is reached in a limit, a point at which what loses its probability has at most exp(-40).
+        Where the maximum is reached in a limit, a point at which cells off the face have a probability of at most
+        exp(-40).
     value : float
         Mean log-likelihood of an observation.
     norm : float
@@ -50,10 +58,10 @@ class ConditionalMaximum:
     n_iter : int
         Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        As many coefficients as the rows determine: the degrees of freedom of the cells that keep a probability.
+        Coefficients that are estimated, as many as the cells on the face determine; the others are held fixed.
     flat : ndarray, shape (K, 1 + size, d)
-        Directions that leave these cells as they are, in linearly independent columns of the design: the likelihood
-        rises along them without end.
+        Directions that do not change probabilities on the face, in linearly independent columns of the design. The
+        likelihood may rise along them without end.
     aliased : ndarray of bool, shape (1 + size,)
         Columns of the design that depend linearly on others: of levels that never occur together, or of terms that say
         the same.
@@ -102,18 +110,20 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients of groups after the first.
 
-    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k - 1, c).
+    `Z` (n, c) holds z_n, `p` (n, k) the probabilities of the groups, `weights` (n,) w_n, `free` (k - 1, c) which
+    coefficients are meant. The result is square, with a row for each of them, group by group.
     """
+    # positions of each group's free coefficients in the result: starts[a] .. stops[a]
     stops = np.cumsum(free.sum(axis=1))
     starts = stops - free.sum(axis=1)
     out = np.empty((int(free.sum()),) * 2)
     for a in range(len(free)):
-        root = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
-        scaled = Z[:, free[a]] * root[:, None]
+        root_weights = np.sqrt(weights * p[:, 1 + a] * np.maximum(1.0 - p[:, 1 + a], 0.0))
+        scaled = Z[:, free[a]] * root_weights[:, None]
         out[starts[a] : stops[a], starts[a] : stops[a]] = scaled.T @ scaled  # half the work of a general product
         for b in range(a):
-            curvature = -weights * p[:, 1 + a] * p[:, 1 + b]
-            block = (Z[:, free[a]] * curvature[:, None]).T @ Z[:, free[b]]
+            cross_weights = -weights * p[:, 1 + a] * p[:, 1 + b]
+            block = (Z[:, free[a]] * cross_weights[:, None]).T @ Z[:, free[b]]
             out[starts[a] : stops[a], starts[b] : stops[b]] = block
             out[starts[b] : stops[b], starts[a] : stops[a]] = block.T
     return out
@@ -139,7 +149,7 @@ class _Likelihood:
         self.row_shares, self.observed = shares.sum(axis=1), shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p), from those that are free."""
+        """Return the coefficients (k - 1, p) of groups after the first, from the vector of those that are free."""
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out
@@ -152,16 +162,16 @@ class _Likelihood:
         scores -= scores.max(axis=1, keepdims=True)
         p = np.exp(scores)
         norm = p.sum(axis=1)
-        self.p = p / norm[:, None]
+        self.p = p / norm[:, None]  # (n, k), which the other methods use
         return float(self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm))
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient by the free coefficients."""
+        """Return the gradient by the free coefficients, at the point of the last `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
         return (residual[:, 1:].T @ self.Z)[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the Fisher information of one observation."""
+        """Return the Fisher information of one observation about the free coefficients, as the only one of a list."""
         return [information(self.Z, self.p, self.row_shares, self.free)]
 
 
@@ -175,12 +185,13 @@ class _Table:
     shares : ndarray, shape (n, k)
         Share of each cell in the weight of all rows.
     columns, aliased : ndarrays of bool, shape (p,)
-        Independent columns of the design that span it, and those that depend linearly on others.
+        Linearly independent columns of the design that span it; columns that depend linearly on others.
 
     Parameters
     ----------
     codes : ndarray, shape (n, m)
     counts : ndarray, shape (n, k)
+        Weight of each cell.
     layout : Layout
     start : ndarray, shape (k, p)
         Coefficients at which the iteration begins.
@@ -198,9 +209,9 @@ class _Table:
                 argument="ridge",
             )
 
-    def separation(self) -> Separation | None:
-        """Return the cells that keep a probability by a linear programme; None if it is too large, or fails."""
-        n_cells = self.counts.size * int(self.columns.sum())
+    def find_separation(self) -> Separation | None:
+        """Return the separation that a linear programme finds; None if the programme is too large, or fails."""
+        n_cells = self.counts.size * int(self.columns.sum())  # of the programme: cells times columns
         separation = separated_cells(self.Z[:, self.columns], self.counts) if n_cells <= MAX_CELLS else None
         if separation is None:
             return None
@@ -208,30 +219,38 @@ class _Table:
         direction[:, self.columns] = separation.direction
         return separation._replace(direction=direction)
 
-    def on_face(self, support: np.ndarray) -> _Face:
-        """Maximise the likelihood of the cells (n, k) that keep a probability."""
-        free, flat = self._free(support)
+    def maximise_on_face(self, support: np.ndarray) -> _Face:
+        """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
+        free, flat = self._free_and_flat(support)
         likelihood = _Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
-        start = start - flat @ start[self.columns & ~free]  # what is not free is zero, all else on the face the same
+        # the same probabilities on the face, with coefficients of zero where they are not free
+        start = start - flat @ start[self.columns & ~free]
         maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
-        likelihood.value(maximum.theta)
+        likelihood.value(maximum.theta)  # so that `gradient` and `curvatures` are those at the maximum
         return _Face(likelihood, maximum, flat)
 
-    def _free(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients (k - 1, p) to estimate on a support (n, k), and the flat directions (k - 1, p, d)."""
+    def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat directions (k - 1, p, d).
+
+        They are those of an information matrix on the support, whichever positive probabilities it is taken at.
+        """
         k, p, r = self.counts.shape[1], self.Z.shape[1], int(self.columns.sum())
         free = np.repeat(self.columns[None], k - 1, axis=0)
         if support.all():
             return free, np.zeros((k - 1, p, 0))
-        even = support / support.sum(axis=1, keepdims=True)
-        weights, every = np.full(len(even), 1.0 / len(even)), np.ones((k - 1, r), dtype=bool)
-        matrix = information(self.Z[:, self.columns], even, weights, every)
-        basis = rank(matrix)[0]
-        directions = np.zeros((len(matrix), int((~basis).sum())))
+        equal_probabilities = support / support.sum(axis=1, keepdims=True)
+        weights, all_free = (
+            np.full(len(equal_probabilities), 1.0 / len(equal_probabilities)),
+            np.ones((k - 1, r), dtype=bool),
+        )
+        fisher = information(self.Z[:, self.columns], equal_probabilities, weights, all_free)
+        basis = rank(fisher)[0]  # of the (k - 1) r coefficients, those that are estimated
+        # null vectors of the information: each has a one at a coefficient outside the basis
+        directions = np.zeros((len(fisher), int((~basis).sum())))
         directions[~basis] = np.eye(directions.shape[1])
         if basis.any() and directions.shape[1]:
-            directions[basis] = -np.linalg.solve(matrix[np.ix_(basis, basis)], matrix[np.ix_(basis, ~basis)])
+            directions[basis] = -np.linalg.solve(fisher[np.ix_(basis, basis)], fisher[np.ix_(basis, ~basis)])
         flat = np.zeros((k - 1, p, directions.shape[1]))
         flat[:, self.columns] = directions.reshape(k - 1, r, directions.shape[1])
         free[:, self.columns] = basis.reshape(k - 1, r)
@@ -240,14 +259,16 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Face:
-    """The maximum of the likelihood of the cells that keep a probability.
+    """The maximum of the likelihood of the cells on the face: those that keep a probability.
 
     Attributes
     ----------
     likelihood : _Likelihood
-        At the maximum.
+        Evaluated at the maximum.
     maximum : Maximum
+        The point, the objective, the norm of its gradient, and the number of steps.
     flat : ndarray, shape (k - 1, p, d)
+        Directions that do not change probabilities on the face.
     """
 
     likelihood: _Likelihood
@@ -255,41 +276,49 @@ class _Face:
     flat: np.ndarray
 
     def is_certain(self, layout: Layout) -> bool:
-        """Return whether the point proves that the likelihood has a maximum; see `existence.is_certain`."""
+        """Return whether the point proves that this likelihood has a finite maximum; see `existence.is_certain`."""
         # the root of twice the terms of a row bounds the norm of the difference of the statistics of two groups
         n_terms = 2 * (1 + len(layout.scopes))
         return is_certain(self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms)
 
-    def without_uninformed(self) -> np.ndarray:
-        """Return the flat directions, and one for each coefficient about which there is next to no information."""
+    def flat_and_uninformed(self) -> np.ndarray:
+        """Return the flat directions (k - 1, p, d), with one for each coefficient that has next to no information."""
         free = self.likelihood.free
-        lost = np.zeros(free.shape, dtype=bool)
+        is_uninformed = np.zeros(free.shape, dtype=bool)
         if free.any():
-            lost[free] = ~informed(self.likelihood.curvatures()[0], MIN_INFORMATION)
-        unit = np.eye(free.size)[:, lost.ravel()].reshape(*free.shape, int(lost.sum()))
-        return np.concatenate([self.flat, unit], axis=2)
+            is_uninformed[free] = ~informed(self.likelihood.curvatures()[0], MIN_INFORMATION)
+        unit_vectors = np.eye(free.size)[:, is_uninformed.ravel()].reshape(*free.shape, int(is_uninformed.sum()))
+        return np.concatenate([self.flat, unit_vectors], axis=2)
 
-    def pushed(self, separation: Separation) -> np.ndarray:
-        """Return the coefficients (k, p), so far along the direction that cells off the face are lost."""
+    def to_limit(self, separation: Separation) -> np.ndarray:
+        """Return the coefficients (k, p) of a point close to the limit, less those of the first group.
+
+        From the maximum on the face it goes along the separation's direction, until cells off the face have a
+        probability of at most exp(-40).
+        """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
-        off = ~separation.support
-        if off.any():
+        is_off_face = ~separation.support
+        if is_off_face.any():
             Z, shares = self.likelihood.Z, self.likelihood.shares
-            scores, steps = Z @ coefficients.T, Z @ separation.direction.T
-            observed = shares.argmax(axis=1)[:, None]
-            drop = (np.take_along_axis(steps, observed, axis=1) - steps)[off]
-            on_face = np.where(separation.support, scores, -np.inf)
-            excess = (scores - np.logaddexp.reduce(on_face, axis=1, keepdims=True))[off] + OFF_FACE_LOG
-            coefficients += max(float((excess / drop).max()), 0.0) * separation.direction
+            scores, score_rates = Z @ coefficients.T, Z @ separation.direction.T
+            observed = shares.argmax(axis=1)[:, None]  # an observed group of each row
+            # of each cell off the face: how fast its score falls behind, and how much it has to fall
+            drop_rate = (np.take_along_axis(score_rates, observed, axis=1) - score_rates)[is_off_face]
+            scores_on_face = np.where(separation.support, scores, -np.inf)
+            needed_drop = (scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True))[
+                is_off_face
+            ] + OFF_FACE_LOG
+            coefficients += max(float((needed_drop / drop_rate).max()), 0.0) * separation.direction
             coefficients -= coefficients[0]
         return coefficients
 
 
 def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return independent columns (p,) of a design (n, p), as many as its rank, and those that depend on others.
+    """Return which columns (p,) of a design (n, p) are a basis of its column space, and which depend on others.
 
-    A column that does not depend on others is among them.
+    Columns that do not depend on others are all in the basis. With as many rows as columns, a Cholesky factor of Z'Z
+    shows quickly if all are independent; else a QR factorisation with pivoting finds the rank.
     """
     from scipy.linalg import lapack, qr, solve_triangular
 
@@ -307,6 +336,7 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns, aliased = np.zeros(p, dtype=bool), np.zeros(p, dtype=bool)
     columns[pivots[:r]] = True
     aliased[pivots[r:]] = True
+    # columns of the basis that others are combinations of
     aliased[pivots[:r]] = np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
     return columns, aliased
 
@@ -329,17 +359,17 @@ def find_maximum(
     start = np.zeros((K, p)) if start is None else start
     table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups])
     separation = zero_margins(codes, table.counts, layout)
-    face = table.on_face(separation.support)
+    face = table.maximise_on_face(separation.support)
     flat = face.flat
     if not face.is_certain(layout):
-        programmed = table.separation()
-        if programmed is None:
-            flat = face.without_uninformed()
-        elif (programmed.support != separation.support).any():
-            separation, face = programmed, table.on_face(programmed.support)
+        complete_separation = table.find_separation()
+        if complete_separation is None:
+            flat = face.flat_and_uninformed()
+        elif (complete_separation.support != separation.support).any():
+            separation, face = complete_separation, table.maximise_on_face(complete_separation.support)
             flat = face.flat
     coefficients, basis = np.zeros((K, p)), np.zeros((K, p), dtype=bool)
-    coefficients[groups], basis[groups[1:]] = face.pushed(separation), face.likelihood.free
+    coefficients[groups], basis[groups[1:]] = face.to_limit(separation), face.likelihood.free
     all_flat = np.zeros((K, p, flat.shape[2]))
     all_flat[groups[1:]] = flat
     is_separated = bool((separation.support.sum(axis=1) == 1).all()) and k > 1

@@ -8,22 +8,23 @@ __all__ = ["contrasts", "difference_covariance", "information"]
 
 
 def contrasts(K: int) -> np.ndarray:
-    """Return orthonormal contrasts (K, K - 1) of classes, whose columns sum to zero."""
-    simplex = np.eye(K) - 1.0 / K
-    return np.linalg.svd(simplex)[0][:, : K - 1]
+    """Return orthonormal contrasts (K, K - 1) of classes: columns of unit norm that sum to zero."""
+    centring = np.eye(K) - 1.0 / K
+    return np.linalg.svd(centring)[0][:, : K - 1]
 
 
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K - 1) r).
 
-    `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n; C: `contrasts`.
+    It is about the coefficient of each contrast of classes and each function, contrast by contrast. `functions` (n, r)
+    holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n. C (K, K - 1) are the `contrasts`.
     """
     r, C = functions.shape[1], contrasts(p.shape[1])
-    mean = p @ C
+    contrast_means = p @ C  # (n, K - 1)
     out = np.empty((C.shape[1], r, C.shape[1], r))
     for k in range(C.shape[1]):
         for j in range(k + 1):
-            block_weights = weights * (p @ (C[:, k] * C[:, j]) - mean[:, k] * mean[:, j])
+            block_weights = weights * (p @ (C[:, k] * C[:, j]) - contrast_means[:, k] * contrast_means[:, j])
             out[k, :, j] = (functions * block_weights[:, None]).T @ functions
             out[j, :, k] = out[k, :, j]
     return out.reshape(C.shape[1] * r, -1)
@@ -54,6 +55,7 @@ def difference_covariance(
     ridge, intercept_penalty : float
         Penalties of coefficients and of intercepts, per observation.
     pair : (int, int)
+        The two classes.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -62,8 +64,9 @@ def difference_covariance(
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
     penalty = np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
-    H[np.diag_indices_from(H)] += penalty
+    H[np.diag_indices_from(H)] += penalty  # contrast by contrast: of r coefficients, then of the intercept
     C = contrasts(K)
+    # the differences of the two classes' coefficients, without the intercept, as columns ((K - 1) (r + 1), r)
     contrast_columns = np.kron((C[pair[0]] - C[pair[1]])[:, None], np.eye(r + 1)[:, :r])
     solved = cho_solve(cho_factor(H, overwrite_a=True), contrast_columns)
     return (solved.T @ fisher @ solved) / total

@@ -1,8 +1,11 @@
 """Which groups lose their probability in which rows at the maximum of the likelihood P(group | row).
 
 A *cell* is a distinct row with a group. The likelihood has a finite maximum if and only if no coefficients separate the
-groups: none score the observed groups of every row equally and highest (Albert & Anderson 1984, Biometrika 71). If some
-do, the likelihood rises along them without end, and the groups with lower scores lose their probability.
+groups: that is, if those that give the observed groups of every row the same score, and no group a higher one, give the
+same score to all groups of each row (Albert & Anderson 1984, Biometrika 71). Along others the likelihood rises without
+end, and the groups with lower scores lose their probability.
+
+Letters: n distinct rows, k groups that have rows, p columns of the design.
 """
 
 from __future__ import annotations
@@ -25,9 +28,10 @@ class Separation(NamedTuple):
     Attributes
     ----------
     support : ndarray of bool, shape (n, k)
+        Whether each cell keeps a probability.
     direction : ndarray, shape (k, p)
-        Coefficients along which the scores of the other cells fall by about 1 or more below those of the row's observed
-        groups, which stay equal.
+        Coefficients of each group along which the scores of the other cells fall by about 1 or more below those of the
+        row's observed groups, which stay equal.
     """
 
     support: np.ndarray
@@ -35,7 +39,10 @@ class Separation(NamedTuple):
 
 
 def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separation:
-    """Return the cells of combinations of levels, of the terms of a model, that never occur in a group.
+    """Return the separation by margins of zero alone: a group loses rows with a combination of levels it never has.
+
+    The combinations are those of the predictors of each term of the model. Cells that only several terms together
+    separate are not found.
 
     Parameters
     ----------
@@ -49,54 +56,64 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     support, direction = np.ones(counts.shape, dtype=bool), np.zeros((k, 1 + layout.size))
     for scope in layout.scopes:
         shape = tuple(int(L) for L in layout.n_levels[list(scope)])
-        level = np.ravel_multi_index(tuple(codes[:, scope].T.astype(np.intp)), shape)
-        size = int(np.prod(shape))
-        occurs = np.bincount(level, minlength=size) > 0
+        combination = np.ravel_multi_index(tuple(codes[:, scope].T.astype(np.intp)), shape)  # of each row, (n,)
+        n_combinations = int(np.prod(shape))
+        occurs = np.bincount(combination, minlength=n_combinations) > 0
         for g in range(k):
-            empty = occurs & (np.bincount(level, counts[:, g], size) == 0.0)
-            step = step_down(layout, scope, empty.reshape(shape))
+            is_empty = occurs & (np.bincount(combination, counts[:, g], n_combinations) == 0.0)
+            step = step_down(layout, scope, is_empty.reshape(shape))
             if step is not None:
-                support[:, g] &= ~empty[level]
-                # step_down leaves out the constant: the energy at the reference levels of all predictors
-                direction[g] += np.append(-float(empty[0]), step)
+                support[:, g] &= ~is_empty[combination]
+                # the score -1 in empty combinations: step_down leaves out the intercept, which is the score of
+                # combination 0, that of the reference levels
+                direction[g] += np.append(-float(is_empty[0]), step)
     return Separation(support, direction)
 
 
 def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
-    """Return the cells that keep a probability, by a linear programme; None if that finds no solution.
+    """Return the complete separation, by a linear programme; None if that finds no solution.
 
-    The programme is that of `bbl.engines.likelihood.existence`, with a constant for each row.
+    The programme is that of `bbl.engines.likelihood.existence`: among coefficients by which all observed groups of a
+    row have the same score and no group a higher one, it seeks those by which most other cells have a lower one.
 
     Parameters
     ----------
     Z : ndarray, shape (n, p)
         Design, of linearly independent columns.
     counts : ndarray, shape (n, k)
+        Weight of each row in each group.
     """
     from scipy import sparse
 
     (n, k), p = counts.shape, Z.shape[1]
     support, direction = np.ones((n, k), dtype=bool), np.zeros((k, p))
-    first = counts.argmax(axis=1)  # an observed group of each row
-    is_other = np.arange(k) != first[:, None]
+    observed_group = counts.argmax(axis=1)  # the most frequent group of each row
+    is_other = np.arange(k) != observed_group[:, None]
+    # other cells, as (row, group): what has a weight must stay equal, what has none may fall
     observed, empty = (np.argwhere(is_other & occurs) for occurs in (counts > 0.0, counts == 0.0))
     if not len(empty):
         return Separation(support, direction)
-    rows = sparse.csr_matrix(Z)
+    design = sparse.csr_matrix(Z)
 
-    def change(cells: np.ndarray):
-        """Return the score of each cell less that of the row's first group, by direction: (cells, (k - 1) p)."""
-        at, group = cells.T
+    def score_differences(cells: np.ndarray):
+        """Return the matrix (cells, (k - 1) p) from coefficients to differences of scores.
+
+        They are the score of each cell (row, group) less that of the row's `observed_group`. The coefficients are those
+        of groups 1, 2, ...; those of group 0 are zero.
+        """
+        row, group = cells.T
         blocks = [
-            sparse.diags((group == g).astype(float) - (first[at] == g)) @ rows[at] if len(at) else rows[:0]
+            sparse.diags((group == g).astype(float) - (observed_group[row] == g)) @ design[row]
+            if len(row)
+            else design[:0]
             for g in range(1, k)
         ]
         return sparse.hstack(blocks, format="csr")
 
-    recession = recede(change(observed), change(empty))
+    recession = recede(score_differences(observed), score_differences(empty))
     if recession is None:
         return None
-    off, step = recession
-    support[tuple(empty[off].T)] = False
-    direction[1:] = step.reshape(k - 1, p) if off.any() else 0.0
+    is_lost, step = recession
+    support[tuple(empty[is_lost].T)] = False
+    direction[1:] = step.reshape(k - 1, p) if is_lost.any() else 0.0
     return Separation(support, direction)

@@ -19,11 +19,13 @@ ABSENT = "give ridge > 0"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return what the rows of all groups leave open of each group; notes that are of all groups are of the first.
+    """Return, for each group, its number of determined coefficients, its unbounded parameters, and notes for warnings.
 
-    Couplings of levels that never occur together are left to the tables, which say so.
+    Notes about all groups together go with the first group. There is no note on couplings of levels that never occur
+    together: the tables of parameters say so.
     """
     counts = level_counts(sample.pooled, layout.n_levels)
+    # both (size,), without the intercept
     has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)
     if maximum.is_separated:
@@ -31,11 +33,11 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     elif maximum.n_rows < len(maximum.aliased):
         notes += (Note(-1, -1, TOO_FEW_ROWS),)
     else:
-        alike = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
-        notes += tuple(Note(i, -1, ALIASED) for i, *_ in alike)
+        aliased_parameters = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
+        notes += tuple(Note(i, -1, ALIASED) for i, *_ in aliased_parameters)
     out = []
     for g, basis in enumerate(maximum.basis):
-        unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
-        first = () if maximum.is_separated else first_parameters(layout, unbounded)
-        out.append(Limit(int(basis.sum()), first, notes * (g == 0)))
+        is_unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
+        unbounded_parameters = () if maximum.is_separated else first_parameters(layout, is_unbounded)
+        out.append(Limit(int(basis.sum()), unbounded_parameters, notes * (g == 0)))
     return out

@@ -36,7 +36,7 @@ static inline int32_t random_below(uint64_t *s, int32_t n)
     return k < n ? k : n - 1; /* the product may be rounded up to n */
 }
 
-/* Return a standard normal number, by Box & Muller. */
+/* Return a standard normal number, by Box & Muller: a random radius times the cosine of a random angle. */
 static inline double random_normal(uint64_t *s)
 {
     double r = sqrt(-2.0 * log(random_uniform(s)));
@@ -60,7 +60,8 @@ static inline double random_binomial(uint64_t *s, double n, double p)
         }
         return k;
     }
-    /* names and constants of Hoermann's algorithm BTRS; `squeeze` is his v_r, `edge` his us */
+    /* names and constants are those of Hoermann's algorithm BTRS, where b, a and alpha fit the curve that k is drawn
+       from to the binomial distribution; `squeeze` is his v_r, `edge` his us */
     const double sd = sqrt(n * p * (1.0 - p)), b = 1.15 + 2.53 * sd, a = -0.0873 + 0.0248 * b + 0.01 * p;
     const double squeeze = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * sd, mode = floor((n + 1.0) * p);
     for (;;) {

@@ -1,8 +1,10 @@
 /* Exponentials, logarithms and long products of vectors, to be included between the two inclusions of vector.h and, a
    second time, to undefine its names.
 
-   Conventions: those of vector.h. MANTISSA is the number of bits of the fraction of a number, BIAS what is added to its
-   exponent before it is stored. exp(x) = 2^n exp(r), with n = round(x / ln 2), the remainder r = x - n ln 2, and a
+   Conventions: those of vector.h. TARGET selects the instruction set, NAME(x) gives x the prefix of the vector width,
+   SINGLE is defined for float instead of double, `vec` is a vector of numbers and `words` one of unsigned integers of
+   the same size. MANTISSA is the number of bits of the fraction of a number, BIAS what is added to its exponent before
+   it is stored. exp(x) = 2^n exp(r), with n = round(x / ln 2), the remainder r = x - n ln 2, and a
    polynomial p for exp(r). ln 2 is the sum of two constants, of which the larger has so few digits that its product
    with n is exact. */
 #ifndef VECTOR_MATH_OPEN

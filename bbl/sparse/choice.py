@@ -2,8 +2,10 @@
 
 *Term*: a product of predictors, a tuple of their numbers in rising order, with d features (see `products`) and weights
 (d, K - 1) for K classes; its *order* is the number of predictors. *Path*: falling penalties, each fitted from the one
-before. *Stage*: a fit with terms up to some order (see `grow`). *Raw* weights are penalised, *refitted* weights are
-not. EBIC: extended BIC. NLL, the *loss*: the weighted sum over rows of ``-ln p`` of their class.
+before. *Stage*: a fit with terms up to some order (see `grow`): their `weights` by term, `intercept` (K - 1,) and
+`loss`. *Raw* weights are penalised, *refitted* weights are not. EBIC: extended BIC. NLL, the *loss*: the weighted sum
+over rows of ``-ln p`` of their class. A `Problem` has n rows of m predictors with classes `y` and `weights`, each (n,),
+whose sum is `total`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The criterion, the less the better: the EBIC or, without one, the smaller held-out loss, or nan."""
+        """The criterion, the less the better: the EBIC or, without one, the smaller held-out loss; nan without both."""
+        # fmin passes over nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
 
@@ -121,7 +124,7 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        # judge(point, last) adds the criterion to a point of the path, see `_fit_path`
+        # judge(point, last) returns a point of the path with its criterion, see `_fit_path`
         judge: Callable[[Point, Point | None], Point] = partial(_judge_by_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
@@ -130,13 +133,13 @@ def choose(
             judge = _keep_unjudged
         path_points = _fit_path(problem, penalties, screen, judge, progress)
         best = _best_index(path_points)
-        if lambda_ != "cv" and validation is not None:
+        if lambda_ != "cv" and validation is not None:  # refit="auto" needs the held-out losses of the chosen penalty
             path_points[best] = validation.judge(path_points[best])
     point = path_points[best]
     raw_loss, refit_loss = point.held_out_loss
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
-    if is_refitted and point.stages:
-        final = point.stages[-1]
+    final = point.stages[-1]
+    if is_refitted:
         fit = point.refit or refit_terms(problem, final.weights, final.intercept)
         return Choice(
             fit.weights,
@@ -147,10 +150,6 @@ def choose(
             path=path_points,
             chosen=best,
         )
-    if not point.stages:
-        intercept, _, loss = null_slope(problem)
-        return Choice({}, intercept, refitted=False, loss=loss, unbounded=(), path=path_points, chosen=best)
-    final = point.stages[-1]
     return Choice(
         final.weights, final.intercept, refitted=False, loss=final.loss, unbounded=(), path=path_points, chosen=best
     )
@@ -159,13 +158,13 @@ def choose(
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
     """Return the penalties of a path, from the smallest at which no term is chosen down to a share of it."""
     largest = largest_penalty(problem, group, screen)
-    if largest <= 0:  # nothing to choose from
+    if largest <= 0:  # no term has a gradient: any penalty gives the model without terms
         return [Penalty((1.0,) * order, group)]
     return [Penalty((float(v),) * order, group) for v in largest * np.geomspace(1.0, SMALLEST_SHARE, PATH_LENGTH)]
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the extended BIC of terms whose refit has the sum of losses `loss`."""
+    """Return the extended BIC of terms whose refit has the sum of losses `loss`; see `choose` for the formula."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
     search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
@@ -186,14 +185,14 @@ def _fit_path(
     had no loss, or after `PATIENCE` penalties that are no better.
     """
     points: list[Point] = []
-    least_loss = SATURATED_SHARE * null_slope(problem)[2]
+    least_loss = SATURATED_SHARE * null_slope(problem)[2]  # [2]: the loss without terms
     for penalty in penalties:
         last = points[-1] if points else None
         stages = grow(problem, penalty, screen, last.stages if last is not None else None)
         points.append(judge(Point(penalty, stages, refit=None, ebic=math.nan, held_out_loss=NO_LOSS), last))
         if progress is not None:
             progress()
-        best, final = _best_index(points), stages[-1]
+        best, final = _best_index(points), stages[-1]  # final: the stage of the highest order
         is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic  # False without an EBIC
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
             break
@@ -226,10 +225,11 @@ class CrossValidation:
     Attributes
     ----------
     folds : Folds
+        Weights (folds, n) of the rows in each fold: `train` in training, `held` in validation.
     fold_losses : ndarray, shape (folds, 2)
-        Those of the last penalty: summed losses of raw and of refitted weights.
+        Those of the last penalty: summed losses of raw and of refitted weights; inf of a refit that is hopeless.
     refits : list of Refit or None
-        The last refit of each fold.
+        The last refit of each fold; None if it was not computed.
     """
 
     def __init__(
@@ -244,7 +244,9 @@ class CrossValidation:
     ):
         self.problem, self.screen, self.refit = problem, screen, refit
         self.workers, self.progress = workers, progress
+        # rows without predictors: folds depend on weights and classes alone
         sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
+        # no more folds than observations, and two at least
         self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
         self.fold_losses = np.zeros((len(self.folds), 2))
         self.refits: list[Refit | None] = [None] * len(self.folds)
@@ -252,8 +254,9 @@ class CrossValidation:
     def judge(self, point: Point, last: Point | None = None) -> Point:
         """Return the point with the mean losses of held-out rows, (2,) of raw and of refitted weights.
 
-        Points of a path are given in order, as folds keep their last refits; `last` is not used: other judges do. The
-        loss of raw weights is nan if the option `refit` is True, that of refitted weights if it is False.
+        Points of a path are given in order, as folds keep their last refits. `last` is not used;
+        `_judge_by_ebic` needs it. The loss of raw weights is nan if the option `refit` is True, that of refitted
+        weights if it is False.
         """
         tasks = [
             (self.problem, point, self.screen, self.refit, train, held_out, math.isinf(last_loss), last_refit)
@@ -279,12 +282,12 @@ def _losses_of_fold(
     """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit.
 
     Terms are chosen anew from the training rows. `train` and `held_out` (n,) are the weights of the rows in the two
-    parts. The penalty is scaled by the square root of the number of training rows, as gradients of irrelevant terms
-    are: about as many of these are chosen as from all rows. If the refit is hopeless (see HOPELESS) at this penalty, or
-    `is_hopeless` says that it was at a larger one, its loss is infinite: with more terms, refits are no better, and
-    take long. `last_refit` serves again if the terms are the same.
+    parts. The penalty is scaled by the root of the share of training rows, because gradients of irrelevant terms grow
+    with the root of the number of rows: about as many irrelevant terms are chosen as from all rows. If the refit is
+    hopeless (see HOPELESS) at this penalty, or `is_hopeless` says that it was at a larger one, its loss is infinite:
+    with more terms, refits are no better, and take long. `last_refit` is returned again if it has the same terms.
     """
-    if not train.any():
+    if not train.any():  # no rows to fit to: the fold adds nothing
         return (0.0, 0.0), None
     training, validation = problem.weighted(train), problem.weighted(held_out)
     penalty = point.penalty.scaled(math.sqrt(training.total / problem.total))

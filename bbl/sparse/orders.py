@@ -34,23 +34,25 @@ def grow(
     screen : {"heredity", "all"}
         With "all", every pair of predictors is a candidate, whether or not one of them was chosen.
     start : stages of a similar problem, optional
-        Warm starts; the minimum is the same.
+        Warm starts, one for each order: their `weights` (d, q) by term and `intercept` (q,). The minimum is the same.
     """
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
         previous = stages[-1] if stages else None
         base_weights: Weights = previous.weights if previous else {}  # of terms of lower order
         all_pairs = k == 2 and screen == "all"
+        # the empty term for single predictors, else the chosen terms of the order below
         parents: list[Term] = [()] if k == 1 else [t for t in base_weights if len(t) == k - 1]
         if all_pairs:
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
         if not parents:
             break
         warm_stage = start[k - 1] if start and len(start) >= k else None  # the stage of the same order
+        # starting weights of the chosen terms of lower order, and of products in the first working set
         base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
         if warm_stage is not None:
             parent_set = set(parents)
-            base |= {t: w for t, w in warm_stage.weights.items() if t in base}
+            base |= {t: w for t, w in warm_stage.weights.items() if t in base}  # its weights where it has the term
             warm_products = {
                 t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, parent_set))
             }
@@ -68,9 +70,10 @@ def _has_parent(term: Term, parents: set[Term]) -> bool:
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the smallest penalty, the same for all orders, at which no term is chosen."""
-    _, slope, _ = null_slope(problem)
+    _, slope, _ = null_slope(problem)  # (q, n): derivative of the loss by the link of the model without terms
     # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a pair
     singles: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     parent_sets = [parents for parents in ([()], singles) if parents]
+    # norms (m, parents): the penalty at which the product of a predictor and a parent enters
     norm_blocks = [norms for parents in parent_sets for _, norms in candidate_ratios(problem, slope, parents, group)]
     return max((float(norms.max(initial=0.0)) for norms in norm_blocks), default=0.0)

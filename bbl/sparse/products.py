@@ -129,6 +129,7 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
     # 1 where the product of the contrasts, -1 or 1, is positive: where an even number of codes is 0
+    # (n,), not needed and left empty without binary predictors
     sign: np.ndarray = np.full(codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8)
     for i in binary:
         sign ^= codes[i].astype(np.uint8, copy=False)
@@ -158,6 +159,13 @@ _kept_features = lru_cache(maxsize=1024)(_features_of_states)
 class Products:
     """Terms of a problem in the form that the kernels take: states (T, n) and tables, never a matrix of features.
 
+    Parameters
+    ----------
+    codes : ndarray of int, shape (m, n)
+        Level codes of the rows, kept as `source`.
+    n_levels : sequence of m ints
+    terms : sequence of T tuples
+
     Attributes
     ----------
     terms : list of T tuples
@@ -186,7 +194,7 @@ class Products:
         new_states = [term_states(self.source, self.n_levels, term) for term in terms]
         tables = self.tables + [table for _, table in new_states]
         codes = np.empty((len(tables), self.source.shape[1]), dtype=code_dtype([len(t) for t in tables]))
-        codes[: len(self.codes)] = self.codes
+        codes[: len(self.codes)] = self.codes  # the states of earlier terms, maybe in a wider type
         for t, (state, _) in enumerate(new_states):
             codes[len(self.codes) + t] = state
         self.terms.extend(terms)
@@ -230,7 +238,7 @@ class Products:
         codes = self.codes[which, rows]
         start = np.concatenate([[0], np.cumsum(self.sizes[which])])
         out = np.ones((int(start[-1]) + 1, codes.shape[1]), dtype=dtype)
-        if len(which) and all(self.tables[t] is SIGNS for t in which):
+        if len(which) and all(self.tables[t] is SIGNS for t in which):  # states 0, 1 become features -1, 1
             np.multiply(codes, 2, out=out[:-1], casting="unsafe")
             out[:-1] -= 1
             return out
@@ -258,7 +266,7 @@ class Products:
         q, n = link.shape
         n_features = int(self.sizes[which].sum()) + 1  # with the constant
         out, to_scores = np.zeros((n_features, q, n_features, q)), contrasts(q + 1)  # to_scores (K, q)
-        block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
+        block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))  # blocks have features, and scores of q + 1 classes
         for first in range(0, n, block_rows):
             rows = slice(first, first + block_rows)
             feature_block = self.features(rows, which, dtype)
@@ -293,16 +301,17 @@ def candidate_ratios(
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
     levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
-    if parents == [()] and set(problem.n_levels) == {2}:
+    if parents == [()] and set(problem.n_levels) == {2}:  # a faster way to the same norms, without features
         yield parents, _binary_gradient_norms(problem, slope)
         return
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
     for parent_block in _runs(parents, [problem.size(parent) for parent in parents], max_features):
         parent_products = Products(problem.codes, problem.n_levels, parent_block)
-        # slopes times parents' features
+        # slopes times parents' features, of which the last is the row of ones
         slope_products = np.empty((int(parent_products.starts[-1]), q, n), dtype=dtype)
         np.multiply(parent_products.features()[:-1, None, :], slope[None], out=slope_products, casting="same_kind")
         norms = np.zeros((problem.m, len(parent_block)))
+        # sums: gradients of all products, (features of the predictors, q times features of the parents)
         for predictors in _runs(range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK_SIZE // max(1, n))):
             sums = _predictor_features(problem, predictors, dtype) @ slope_products.reshape(-1, n).T
             sizes = [problem.n_levels[i] - 1 for i in predictors]
@@ -310,7 +319,7 @@ def candidate_ratios(
         for column, parent in enumerate(parent_block):
             norms[list(parent), column] = 0.0  # no product with a predictor of the parent
             n_states = levels[list(parent)].prod()
-            if levels.max(initial=1) * n_states > MAX_STATES:
+            if levels.max(initial=1) * n_states > MAX_STATES:  # initial: without predictors
                 norms[levels * n_states > MAX_STATES, column] = 0.0
         yield parent_block, norms
 
@@ -320,7 +329,8 @@ def _binary_gradient_norms(problem: Problem, slope: np.ndarray) -> np.ndarray:
     m = problem.m
     starts = np.arange(m + 1, dtype=np.intp)
     gradient = np.empty((m, len(slope)))
-    layout = np.full(m, 2, dtype=np.intp), np.tile(SIGNS[:, 0], m), 2 * starts, starts  # as in `Products`
+    # as `Products.layout`: numbers of states, tables one after the other, and where tables and features start
+    layout = np.full(m, 2, dtype=np.intp), np.tile(SIGNS[:, 0], m), 2 * starts, starts
     _kernel.gradients(problem.codes, *layout, slope, gradient)
     return np.sqrt((gradient * gradient).sum(axis=1, keepdims=True))
 
@@ -330,7 +340,7 @@ def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) ->
     predictor_codes = problem.codes[which[0] : which[-1] + 1]
     if all(problem.n_levels[i] == 2 for i in which):
         out = np.multiply(predictor_codes, 2, dtype=dtype)
-        out -= 1
+        out -= 1  # codes 0, 1 are now contrasts -1, 1
         return out
     tables = [simplex(problem.n_levels[i]).astype(dtype) for i in which]
     return np.concatenate([table.T[:, codes] for table, codes in zip(tables, predictor_codes, strict=True)])
@@ -366,7 +376,7 @@ def _gradient_norms(sums: np.ndarray, row_sizes: list[int], col_sizes: np.ndarra
         if len(sizes) == square.shape[axis] and (sizes == 1).all():  # nothing to reduce
             continue
         nonempty = np.flatnonzero(sizes)  # predictors of one level have no features, and norm 0
-        start = (np.cumsum(sizes) - sizes)[nonempty]
+        start = (np.cumsum(sizes) - sizes)[nonempty]  # first feature of each predictor or parent
         reduced = np.add.reduceat(square, start, axis=axis) if group else np.maximum.reduceat(square, start, axis=axis)
         square = np.zeros((len(sizes), square.shape[1]) if axis == 0 else (square.shape[0], len(sizes)))
         if axis == 0:

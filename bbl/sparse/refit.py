@@ -36,11 +36,25 @@ class Refit(NamedTuple):
 
 
 class Objective:
-    """Weighted loss plus ridge as a function of weights theta (D + 1, q).
+    """Weighted loss plus ``ridge / 2 |theta|^2`` as a function of weights theta (D + 1, q).
 
-    `Z` (D + 1, n) holds the features of the rows, and a last row of ones for the intercept. `link` (q, n), `slope`
-    (q, n) and the curvature `curve` (n,) are those at the last weights that were evaluated; `to_scores` (K, q) takes
-    links to scores of classes.
+    Parameters
+    ----------
+    problem : Problem
+        Its n rows have classes `y` and `weights`, each (n,), whose sum is `total`.
+    Z : ndarray, shape (D + 1, n)
+        Features of the rows, and a last row of ones for the intercept.
+
+    Attributes
+    ----------
+    ridge : float
+        1e-7 times the sum of the weights.
+    to_scores : ndarray, shape (K, q)
+        Takes links to scores of classes.
+    link, slope : ndarrays, shape (q, n)
+        At the last weights that were evaluated.
+    curve : ndarray, shape (n,)
+        Curvature there.
     """
 
     def __init__(self, problem: Problem, Z: np.ndarray):
@@ -52,6 +66,7 @@ class Objective:
         """Return objective and loss, and set `link`, `slope` and `curve` to those at `theta`."""
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
+        # writes slope and curve
         loss = _kernel.slopes(self.link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
@@ -79,7 +94,7 @@ class Objective:
         solution, residual = np.zeros_like(right), right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
-        for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
+        for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):  # no step if `right` is zero
             # change of the scores, then of the weighted probabilities, along the direction
             row_change = self.to_scores @ (direction.T @ self.Z)
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
@@ -88,7 +103,7 @@ class Objective:
             solution, residual = solution + step * direction, residual - step * hessian_direction
             preconditioned = cho_solve(preconditioner, residual)
             new_squared_norm = float((residual * preconditioned).sum())
-            if new_squared_norm <= 1e-20 * float((right * solution).sum()):
+            if new_squared_norm <= 1e-20 * float((right * solution).sum()):  # a relative residual of 1e-10
                 break
             direction, squared_norm = preconditioned + new_squared_norm / squared_norm * direction, new_squared_norm
         return solution
@@ -107,6 +122,7 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         while step > 1e-10:
             trial = theta + step * direction
             new_value, new_loss = objective.value(trial)
+            # a sufficient decrease (Armijo), but for rounding
             if new_value <= value + 1e-4 * step * predicted_change + 1e-14 * abs(value):
                 break
             step *= 0.5
@@ -124,7 +140,7 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     coincide. Weights that a Newton step without the ridge would change by more than 0.05 are reported as unbounded.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
-    D, n = int(products.starts[-1]), problem.n
+    D, n = int(products.starts[-1]), problem.n  # starts (T + 1,): first feature of each term, and D
     check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
     objective = Objective(problem, products.features())
     theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))

@@ -1,13 +1,13 @@
 """Stepwise choice of terms by the extended BIC, one joint state of predictors at a time.
 
 *Term*: a product of predictors, a tuple of their numbers in rising order. *State*: joint levels of the predictors of a
-term. A *model*
-is a logistic regression on an intercept and the indicators of some states, ``1[x_j = a, x_k = b]``, with q = K - 1
-weights each for K classes. All levels are treated alike, without a reference; an interaction in a single state costs
-one weight, where the whole table of the term and its sub-terms costs many. *Score statistic* of a new indicator: the
-squared gradient by its weight at zero over the information, about the fall of twice the loss if it is added. EBIC:
-extended BIC. *Loss*: the weighted sum of ``-ln p`` over the rows. *Slope* (q, n) and *curvature* (n,): first derivative
-of the loss by the q linear predictors of each row, and (a bound of) the second.
+term. A *model* is a logistic regression on an intercept and the indicators of some states, ``1[x_j = a, x_k = b]``,
+with q = K - 1 weights each for K classes. All levels are treated alike, without a reference. An interaction in a single
+state costs one indicator, where the whole table of the term and its sub-terms costs many. *Score statistic* of a new
+indicator: the squared gradient by its weight at zero over the information, about the fall of twice the loss if it is
+added. EBIC: extended BIC. *Loss*: the weighted sum of ``-ln p`` over the n rows. *Slope* (q, n) and *curvature* (n,):
+first derivative of the loss by the q linear predictors of each row, and (a bound of) the second. A `Problem` has m
+predictors: `codes` (m, n) are the rows' level codes, `n_levels` (m,) the numbers of levels, `total` the sum of weights.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class State(NamedTuple):
 class Model(NamedTuple):
     """Indicators of states with their weights `theta` (states + 1, q), the last the intercept's, and their EBIC.
 
-    `objective` holds the indicators of the rows, and slope and curvature at the weights.
+    `objective` holds the indicators of the rows and a last row of ones, `Z` (states + 1, n), a small `ridge`, and the
+    `slope` (q, n) and curvature `curve` (n,) at the weights.
     """
 
     states: tuple[State, ...]
@@ -157,9 +158,9 @@ def _additions(problem: Problem, model: Model, sources: set[Term]) -> list[tuple
         out=np.zeros(len(remaining_variance)),
         where=remaining_variance > COLLINEAR_SHARE * variance,
     )
-    for k, (term, _) in enumerate(shortlist[:MAX_PROJECTED]):  # the fall of the EBIC
+    for k, (term, _) in enumerate(shortlist[:MAX_PROJECTED]):  # gain is then the fall of the EBIC
         gain[k] -= _cost(problem, len(term), problem.size(term))
-    start = np.insert(model.theta, len(model.states), 0.0, axis=0)
+    start = np.insert(model.theta, len(model.states), 0.0, axis=0)  # the new state has weight 0, before the intercept
     return [((*model.states, shortlist[k]), start) for k in np.argsort(-gain, kind="stable")[:MAX_FITS].tolist()]
 
 
@@ -170,9 +171,8 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
     left to `_additions`. Each source gives at most ``2 * MAX_PROJECTED`` states.
     """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
-    singles = [
-        State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])
-    ]  # levels of all predictors
+    # each level of each predictor
+    singles = [State((i,), (level,)) for i in varying for level in range(problem.n_levels[i])]
     predictors = np.array([state.term[0] for state in singles])
     single_indicators = _indicators(problem, singles).astype(np.float32)
     slope_and_curve = np.vstack([objective.slope, objective.curve])
@@ -204,7 +204,7 @@ def _joint_state(state: State, single: State) -> State:
 def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
     """Return the models without one state, for the states of least Wald statistics, and their starting weights."""
     variance = np.diag(np.linalg.inv(_information(model.objective)))
-    wald = ((model.theta**2).sum(axis=1) / variance)[:-1]
+    wald = ((model.theta**2).sum(axis=1) / variance)[:-1]  # without the intercept's
     return [
         (model.states[:k] + model.states[k + 1 :], np.delete(model.theta, k, axis=0))
         for k in np.argsort(wald, kind="stable")[:MAX_FITS].tolist()
@@ -221,6 +221,7 @@ def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
         size = len(state.term) - 1
         if size == 0:
             continue
+        # (predictor, level) pairs of the state, one less
         smaller_states = [State(*zip(*pairs, strict=True)) for pairs in combinations(zip(*state, strict=True), size)]
         added = [smaller for smaller in smaller_states if smaller not in model.states]
         # without the row of the state, and with rows of zeros before the intercept's

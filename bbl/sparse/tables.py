@@ -34,7 +34,7 @@ def zero_sum_table(term: Term, n_levels: Levels, theta: np.ndarray) -> np.ndarra
 
 def log_odds(link: np.ndarray) -> np.ndarray:
     """Return the log odds (..., K - 1) of every class against the first, from links (..., K - 1)."""
-    to_scores = contrasts(link.shape[-1] + 1)
+    to_scores = contrasts(link.shape[-1] + 1)  # (K, K - 1): scores of classes are to_scores @ link
     return link @ (to_scores[1:] - to_scores[0]).T
 
 
@@ -50,6 +50,7 @@ def _states_of_rows(
         is_known = np.ones((len(codes), 1), dtype=bool)
         if missing is not None:
             is_known[missing[:, term].any(axis=1)] = False
+        # the term's predictors are now numbered 0, 1, ...
         yield *term_states(term_codes, levels, tuple(range(len(term)))), is_known
 
 

@@ -75,17 +75,18 @@ class Stage:
 def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
     """Return norms of weights (D, q): of each term (T,) if `group`, else of each feature (D,).
 
-    The rows of each term begin at `starts` (T + 1,).
+    The rows of each term begin at `starts` (T + 1,), whose last entry is D.
     """
     squares = np.einsum("ij,ij->i", theta, theta)
-    return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
+    return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)  # reduceat needs a row
 
 
 def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool) -> float:
     """Return the largest violation of the optimality conditions by weights (D, q), in units of the penalties (T,).
 
     `gradient` (D, q) is that of the loss; the rows of each term begin at `starts` (T + 1,). Where weights are not zero,
-    the gradient of loss and penalty must be zero; where they are, that of the loss must not be longer than the penalty.
+    the gradient of loss plus penalty must be zero. Where weights are zero, the gradient of the loss must not be longer
+    than the penalty.
     """
     if not len(penalty):
         return 0.0
@@ -99,12 +100,37 @@ def violations(theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, pena
 
 
 class Descent:
-    """A working set of T terms, their weights `theta` (D, q), and the descent to its minimum.
+    """A working set of T terms, their weights, and the descent to its minimum.
 
-    `weights` (d, q) of each term and `intercept` (q,) are those to start from. `lambdas` (T,) are the penalties of the
-    terms; `to_scores` (K, q) takes links to scores of classes. `slope` (q, n) and the curvature `curve` (n,) are those
-    of the last link that was evaluated. `slow` says that coordinate descent over rows was slow, so that Hessians are
-    formed. `n_exhausted` counts the last Newton steps whose sweeps ran out.
+    Parameters
+    ----------
+    problem : Problem
+        Its n rows have classes `y` and `weights`, each (n,), whose sum is `total`.
+    penalty : Penalty
+    weights : dict of term to ndarray, shape (d, q)
+        The terms to begin with, and weights to start from.
+    intercept : ndarray, shape (q,)
+        The intercept to start from.
+
+    Attributes
+    ----------
+    products : Products
+        The terms as the kernels take them: `codes` (T, n) are their states in the rows, `sizes` (T,) their numbers of
+        features d, `starts` (T + 1,) the first row of each in `theta`, and `layout` the tables of features.
+    theta : ndarray, shape (D, q)
+        Weights of the terms; `intercept` (q,) is kept beside them.
+    lambdas : ndarray, shape (T,)
+        Penalties of the terms.
+    to_scores : ndarray, shape (K, q)
+        Takes links to scores of classes.
+    slope, curve : ndarrays, shapes (q, n) and (n,)
+        Slope and curvature of the loss at the last link that was evaluated.
+    loss : float
+        Loss at `theta` and `intercept`; nan before the first descent.
+    slow : bool
+        Whether coordinate descent over rows was slow, so that Hessians are formed up to a larger size.
+    n_exhausted : int
+        Number of last Newton steps in a row whose sweeps ran out.
     """
 
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
@@ -115,6 +141,7 @@ class Descent:
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
+        # with more than two classes `curve` is only a bound: the exact Hessian is formed from the start
         self.loss, self.slow = math.nan, problem.K > 2
         self.n_exhausted = 0
 
@@ -126,7 +153,7 @@ class Descent:
         self.lambdas = self.penalty.of_terms(self.problem, self.products.terms)
 
     def drop_zeros(self, n_fixed: int) -> None:
-        """Remove the terms whose weights are zero, except the first `n_fixed` terms."""
+        """Remove the terms whose weights are zero, except the first `n_fixed` terms, which are not candidates."""
         norm = row_norms(self.theta, self.products.starts, group=True)
         is_kept = (norm > 0) | (np.arange(len(norm)) < n_fixed)
         self.theta = self.theta[np.repeat(is_kept, self.products.sizes)]
@@ -142,6 +169,7 @@ class Descent:
     def _evaluate(self, link: np.ndarray) -> float:
         """Return the loss at a link (q, n), and set `slope` and `curve` to those at this link."""
         problem = self.problem
+        # writes slope and curve
         return _kernel.slopes(link, problem.y, problem.weights, self.to_scores, self.slope, self.curve)
 
     def minimise(self) -> float:
@@ -160,13 +188,15 @@ class Descent:
         for _ in range(MAX_NEWTON_STEPS):
             gradient = products.gradient(self.slope)
             intercept_gradient = self.slope.sum(axis=1)
+            # an intercept at its bound, which a step downhill would move beyond it
             is_bounded = (np.abs(self.intercept) >= MAX_INTERCEPT) & (intercept_gradient * self.intercept < 0)
             violation = violations(self.theta, gradient, products.starts, self.lambdas, group)
             intercept_violation = float(np.abs(np.where(is_bounded, 0.0, intercept_gradient)).max()) / least_penalty
             violation = max(violation, intercept_violation)
             if violation <= max(WORKING_SET_VIOLATION, rounding):
                 break
-            # violation of the quadratic model's minimum: falls with the square of the violation, but not too far
+            # violation at which the quadratic model counts as minimised: a share of the current violation, falling with
+            # its square below 1, but no less than a tenth of the violation at which the descent ends
             tolerance = max(0.1 * max(WORKING_SET_VIOLATION, rounding), 0.05 * violation * min(1.0, violation))
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step, intercept_step = theta - self.theta, intercept - self.intercept
@@ -184,8 +214,9 @@ class Descent:
         """Return weights (D, q) and intercept (q,) at the minimum of the penalised quadratic model at a link (q, n).
 
         `gradient` (D, q) and `intercept_gradient` (q,) are those at the link; `tolerance` is the violation at which
-        coordinate descent ends. Terms without weight whose gradient is shorter than their penalty stay at zero if the
-        Hessian is formed. With many weights, coordinate descent works on the rows instead.
+        coordinate descent ends. With few weights the Hessian of the *active* terms is formed: those with weight, or
+        with a gradient longer than their penalty. The other terms stay at zero. With many weights, coordinate descent
+        over all terms works on the rows instead.
         """
         products, group, q = self.products, self.penalty.group, self.problem.K - 1
         is_active = (row_norms(self.theta, products.starts, group=True) > 0) | (
@@ -198,7 +229,7 @@ class Descent:
             may_form_hessian = not self.slow and (D + 1) * q <= GRAM_SIZE
             # with more sweeps coordinate descent counts as slow, and the Hessian is formed from then on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
-            # writes theta and intercept
+            # writes theta and intercept, and the copy of the slope; a set stop flag ends it early
             n_sweeps = _kernel.descend(
                 products.codes, *products.layout, self.lambdas, group, self.curve, MAX_INTERCEPT, tolerance, max_sweeps,
                 stop_flag(), self.slope.copy(), theta, intercept,
@@ -214,7 +245,7 @@ class Descent:
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
-        # writes weights
+        # writes weights and slopes
         n_sweeps = _kernel.descend_gram(
             hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
         )
@@ -226,7 +257,7 @@ class Descent:
     def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
         """Return the norm (T,) of each term's `gradient` (D, q); with l1 the largest norm of a feature's gradient."""
         norm = row_norms(gradient, self.products.starts, self.penalty.group)
-        if self.penalty.group or not len(norm):
+        if self.penalty.group or not len(norm):  # reduceat needs a feature
             return norm
         return np.maximum.reduceat(norm, self.products.starts[:-1])
 
@@ -235,8 +266,9 @@ class Descent:
     ) -> tuple[np.ndarray, float] | None:
         """Move towards `theta` (D, q) and `intercept` (q,), and halve the step until the objective falls enough.
 
-        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the full step. Returns
-        the new link and objective, None if no step lowers the objective.
+        `objective` is that at `link` (q, n), `predicted_change` that of the quadratic model for the full step. Sets
+        `self.theta` and `self.intercept` to the new point, and returns its link and objective; None if no step lowers
+        the objective.
         """
         target_link, step = self.products.link(theta, intercept), 1.0
         while step > 1e-10:
@@ -250,7 +282,7 @@ class Descent:
                 self.theta, self.loss = trial_theta, loss
                 return trial_link, trial_objective
             step *= 0.5
-        self.loss = self._evaluate(link)
+        self.loss = self._evaluate(link)  # slope and curvature are again those at `theta`
         return None
 
     def weights(self) -> Weights:
@@ -287,10 +319,11 @@ def minimise(
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    rounds, max_bytes = 0, problem.codes.nbytes  # max_bytes: of states of terms, above which terms of weight 0 leave
+    # when the states of the working set take more memory than the codes of the rows, terms of weight 0 leave it
+    rounds, max_bytes = 0, problem.codes.nbytes
     while True:
         violation = descent.minimise()
-        if not parents:
+        if not parents:  # no candidates
             break
         rounds += 1
         violation_outside, violators = _violators(problem, penalty, descent, parents, order, all_pairs)
@@ -318,6 +351,7 @@ def _violators(
     is_single = rounding_error < MAX_ERROR_SHARE
     threshold = 1.0 - rounding_error if is_single else 1.0
     working_set, ratio_of = set(descent.products.terms), {}  # ratio: of a candidate's gradient to its penalty
+    # norms (m, parents of the block): gradient over penalty for lambda = 1, of every predictor times every parent
     for parent_block, norms in candidate_ratios(problem, slope, parents, penalty.group, is_single):
         ratio = norms / lambda_
         if all_pairs:  # form each pair from its first predictor only
@@ -351,6 +385,7 @@ def _scaled_gradient_norms(problem: Problem, slope: np.ndarray, terms: Sequence[
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
     """Return intercept (q,), slope (q, n) and loss of the model without terms."""
+    # without terms, the penalty is only the unit of the violation at which the descent ends
     descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
     descent.minimise()
     return descent.intercept, descent.slope, descent.loss

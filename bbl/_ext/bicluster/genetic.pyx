@@ -1,4 +1,4 @@
-"""Genetic algorithm over partitions of items and of users of ordinal ratings (section 1.3).
+"""Genetic algorithm over partitions of items and of users of ordinal ratings; see bbl/biclustering/genetic.py.
 
 An individual is an array of labels (items + users): the group of each item, then of each user, both numbered from 0 in
 order of first appearance. A block is the set of the ratings of one item group by one user group. The fitness, which is
@@ -56,7 +56,7 @@ cdef double block_deviance(model *m, const double *counts) noexcept nogil:
     for r in range(m.levels):
         has_ratings = has_ratings or counts[r] > 0.0
         memcpy(&word, counts + r, sizeof(word))  # the bits of the count enter the hash
-        hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15
+        hash = (hash ^ word) * <uint64_t> 0x9E3779B97F4A7C15  # 2^64 / golden ratio, which mixes the bits
         hash ^= hash >> 29
     if not has_ratings:
         return 0.0
@@ -197,7 +197,7 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
     cdef Py_ssize_t c, block_k  # block_k: the block with group k of the other side
     cdef double change, best_change = 0.0, removal = 0.0  # removal: change of the fitness by removing i
     cdef double *counts
-    cdef int32_t members = m.items if is_item else m.users
+    cdef int32_t members = m.items if is_item else m.users  # of the side of i
     for k in range(m.items):
         n_item_groups = max(n_item_groups, labels[k] + 1)
     for k in range(m.items, m.items + m.users):
@@ -211,7 +211,8 @@ cdef double best_move(model *m, const int32_t *labels, int32_t i, const Py_ssize
         moved_counts[k * m.levels + m.rating[cell[c]]] += m.weight[cell[c]]
     for k in range(members):
         source_size += labels[k if is_item else m.items + k] == source
-    for target in range(-1, min(n_groups + 1, members)):  # -1: removal of i; n_groups: a new group
+    # -1: removal of i; n_groups: a new group, unless every member is in a group of its own
+    for target in range(-1, min(n_groups + 1, members)):
         if target == source:
             continue
         g = source if target < 0 else target
@@ -345,7 +346,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
                             child = children + (n_children + c) * n_labels
                             cross(&population[parent, 0], &population[mate, 0], child, items, m.map, s)
                             cross(&population[parent, items], &population[mate, items], child + items, users, m.map, s)
-                            parent, mate = mate, parent
+                            parent, mate = mate, parent  # they change roles for the second child
                     else:
                         child = children + n_children * n_labels
                         memcpy(child, &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)

@@ -1,4 +1,4 @@
-"""Markov chain over two partitions, of raters and of items, given the items that each rater chose (section 1.2).
+"""Markov chain over partitions of raters and of items, given the items that raters chose; see bbl/biclustering/mcmc.py.
 
 A rater of group T chooses the set R of n items with probability prod_{i in R} v_i / e_n(v), e_n being the elementary
 symmetric polynomial of degree n, and v_i = w_i lambda_T^r. Here w_i is the weight of item i, lambda_T in (0, 1) the
@@ -126,7 +126,7 @@ cdef class Chain:
         """Draw gamma and the ranking of group T of raters from their prior."""
         cdef int32_t k, other, old_rank
         self.gamma[T] = self.sigma * random_normal(&self.stream[0])
-        self.log_lambda[T] = -log1p(exp(-self.gamma[T]))
+        self.log_lambda[T] = -log1p(exp(-self.gamma[T]))  # gamma is the logit of lambda
         for k in range(self.KP):
             self.rank[T, k] = k + 1
         for k in range(self.KP - 1, 0, -1):  # shuffle (Fisher & Yates)
@@ -227,7 +227,7 @@ cdef class Chain:
         self.sizeP[to_group] += 1
         if to_group == n_groups:
             self.KP += 1
-            self.sizeP[to_group] = 1
+            self.sizeP[to_group] = 1  # whatever an earlier group of this number has left
         elif self.sizeP[from_group] == 0:  # the last group takes the number of the empty one
             self.KP -= 1
             self.sizeP[from_group] = self.sizeP[self.KP]
@@ -264,14 +264,14 @@ cdef class Chain:
         self.KQ += to_group == n_groups
         if self.sizeQ[from_group] == 0:
             self.KQ -= 1
-            self.sizeQ[from_group] = self.sizeQ[self.KQ]
+            self.sizeQ[from_group] = self.sizeQ[self.KQ]  # the last group takes the number of the empty one
             self.gamma[from_group], self.log_lambda[from_group] = self.gamma[self.KQ], self.log_lambda[self.KQ]
             self.rank[from_group, :] = self.rank[self.KQ, :]
             self.log_e[from_group, :] = self.log_e[self.KQ, :]
             for k in range(<int32_t> self.raters):
                 if self.Q[k] == self.KQ:
                     self.Q[k] = from_group
-        if to_group == self.KQ:  # renumbered to replace the empty group
+        if to_group == self.KQ:  # it was the last group, which has taken the number of the empty one
             to_group = from_group
         self.loglik[to_group] = self.group_loglik(to_group, self.P, self.rank, &self.log_e[to_group, 0])
         if from_group < self.KQ:  # else it was the last group and is gone
@@ -297,7 +297,7 @@ cdef class Chain:
             self.rank[T, lower_group], self.rank[T, upper_group] = lower_rank, lower_rank + 1
 
     cdef void move_weight(self, Py_ssize_t i) noexcept nogil:
-        """Propose a random-walk step of ln w_i; the prior of w_i is a gamma distribution of shape alpha."""
+        """Propose a random-walk step of ln w_i, whose log prior density is alpha ln w_i - w_i."""
         cdef double before = self.log_w[i], after = before + self.step_w[i] * random_normal(&self.stream[0])
         self.log_w[i] = after
         if not self.propose(self.P, self.rank, self.alpha * (after - before) - exp(before) * expm1(after - before)):

@@ -15,13 +15,13 @@
 /* Return P(low < Z < high), or RATINGS_TINY if that is more; computed from the nearer tail, so without cancellation. */
 static inline double ratings_interval(double low, double high)
 {
-    const double sqrt_half = 0.7071067811865476;
+    const double sqrt_half = 0.7071067811865476; /* P(Z > z) = erfc(z sqrt(1/2)) / 2 */
     const double p = low > 0.0 ? 0.5 * (erfc(low * sqrt_half) - erfc(high * sqrt_half))
                                : 0.5 * (erfc(-high * sqrt_half) - erfc(-low * sqrt_half));
     return RATINGS_TINY > p ? RATINGS_TINY : p;
 }
 
-/* Return the standard normal density. */
+/* Return the standard normal density at z; the constant is 1 / sqrt(2 pi). */
 static inline double ratings_density(double z) { return 0.3989422804014327 * exp(-0.5 * z * z); }
 
 /* An edge of intervals of Z: its position z, and the probabilities P(Z < z) and P(Z > z). */
@@ -32,7 +32,7 @@ typedef struct {
 /* Return the edge at position z. */
 static inline ratings_edge ratings_edge_at(double z)
 {
-    const double tail = 0.5 * erfc(fabs(z) * 0.7071067811865476);
+    const double tail = 0.5 * erfc(fabs(z) * 0.7071067811865476); /* P(Z > |z|) */
     const ratings_edge edge = {z, z < 0.0 ? tail : 1.0 - tail, z < 0.0 ? 1.0 - tail : tail};
     return edge;
 }
@@ -79,7 +79,7 @@ static double ratings_score(const double *counts, int32_t levels, double mu, dou
     return derivative - total * (ratings_density(low) - ratings_density(high)) / p;
 }
 
-/* Return the mean rating of a block, or with `mle` the mu of largest likelihood. */
+/* Return the mean rating of a block, or with `mle` the mu of largest likelihood; counts must not be all 0. */
 static double ratings_centre(const double *counts, int32_t levels, double sigma, int mle)
 {
     /* outside this range, the likelihood hardly changes */

@@ -27,7 +27,8 @@ static void symmetric_elementary(const double *log_v, ptrdiff_t n, ptrdiff_t top
         log_e_out[0] = 1.0;
         for (i = 0; i < n; i++) {
             const double v = exp(log_v[i] - log_scale);
-            for (k = i + 1 < top ? i + 1 : top; k > 0; k--) /* downwards: e_(k-1) must be the old one */
+            /* e_k of i + 1 numbers is 0 for k > i + 1; downwards, as e_(k-1) must be the old one */
+            for (k = i + 1 < top ? i + 1 : top; k > 0; k--)
                 log_e_out[k] += v * log_e_out[k - 1];
         }
         for (k = 1; k <= top && !in_logs; k++) {
@@ -37,7 +38,7 @@ static void symmetric_elementary(const double *log_v, ptrdiff_t n, ptrdiff_t top
         log_e_out[0] = 0.0;
         if (!in_logs)
             return;
-    }
+    } /* else all e_k are computed again, in logs */
     for (k = 1; k <= top; k++)
         log_e_out[k] = -INFINITY;
     log_e_out[0] = 0.0;

@@ -7,7 +7,10 @@
    A pack is `width` chains that advance together; the chain is the last axis of its arrays. Every chain has its own
    stream of random numbers, so that its path depends only on its seed and the model. The lanes of a vector are chains,
    or, for sites of many levels (by_levels), the levels of a site.
-   Names: g model, p pack, s scratch memory, i and j sites, a and b levels, c chain. */
+   Names: g model, p pack, s scratch memory, i and j sites, a and b levels, c chain. Their structures are in
+   gibbs_model.h: g has the layout (m, D, n_levels, start), width and by_levels; p has the current states codes
+   (m, width) with their energy (width), the highest energies `best` (width) with best_codes, and, if not NULL, bits.
+   LANES, TARGET, NAME and SINGLE are explained in vector.h, PAIR in gibbs_lanes.h, CPU_* and cpu_runs in cpu.h. */
 #ifndef GIBBS_H
 #define GIBBS_H
 
@@ -203,8 +206,9 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
                      char *draws_out, float *energies_out)
 {
     const ptrdiff_t width = g->width, height = gibbs_height(g);
+    /* numbers in s.x, indicators (D, width) of levels, and s.rows (width, m), rows of levels in the tables */
     const size_t n_indicators = g->by_levels ? 0 : (size_t)g->D * width,
-                 n_rows = g->by_levels ? (size_t)g->m * width : 0; /* numbers in s.x and s.rows */
+                 n_rows = g->by_levels ? (size_t)g->m * width : 0;
     const gibbs_sweep sweep = gibbs_choose_sweep(lanes, g->by_levels);
     gibbs_scratch s;
     ptrdiff_t i, c, first_row, t;
@@ -219,6 +223,7 @@ static int gibbs_run(const gibbs_model *g, gibbs_pack *p, int lanes, ptrdiff_t n
     s.cumulative = gibbs_allocate_floats(&free_memory, 16 * (size_t)height);
     s.rows = (int32_t *)gibbs_allocate_floats(&free_memory, n_rows);
     memset(s.x, 0, 4 * n_indicators);
+    /* first_row: that of level 0 of site i in a table */
     for (i = 0, first_row = 0; i < g->m; first_row += g->n_levels[i++])
         for (c = 0; c < width; c++) {
             const int32_t code = p->codes[i * width + c];

@@ -2,7 +2,8 @@
 
 A model of m predictors ("sites") has fields h (D,) and couplings J (D, D) of the D non-reference levels, of which
 start[i]..start[i + 1] - 1 are those of predictor i. The energy of a state is the exponent of its probability. A pack
-is `width` chains that advance together; the chain is the last axis of its arrays.
+is `width` chains that advance together; the chain is the last axis of its arrays. The fields of the structures are
+described in gibbs_model.h; they point at the arrays of the same names that `run` takes.
 """
 
 import numpy as np
@@ -141,7 +142,7 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     g.n_levels, g.start, g.h, g.table = &n_levels[0], &start[0], &h[0], &table[0]
     g.beta, g.by_levels, g.terms = beta, by_levels, NULL
     if terms is not None and len(terms[0]):
-        structure, values = terms
+        structure, values = terms  # structure: which sites each term has, and where its table is, see gibbs_terms
         site_first, site_term, members = structure.site_first, structure.site_term, structure.members
         stride, first_cell = structure.stride, structure.first
         if site_first.shape[0] != m + 1 or values.shape[0] != structure.size:

@@ -8,7 +8,10 @@
    energy after a sweep is the sum over i of h_i(x_i) + beta sum_before_i(x_i): it counts every pair once, with both
    sites new, so that it costs nothing more and cannot drift.
    Names are those of gibbs.h: g model, p pack, s scratch memory, i site, a level, c chain; v is the first chain of a
-   vector. */
+   vector. Their structures are in gibbs_model.h: g->h (D) are the fields, g->table the packed couplings, start[i] is
+   the first of the D levels of site i; p has the states codes (m, width), their energy (width) and the stream
+   (4, width) of random numbers; s->x (D, width) are indicators of the levels, s->rows (width, m) rows of levels in a
+   table. From vector.h: a `vec` holds LANES numbers, `words` as many integers, a mask all bits or none of each. */
 
 #include "gibbs_model.h"
 #include "vector.h"
@@ -107,7 +110,8 @@ TARGET static void NAME(draw_site)(const gibbs_model *g, gibbs_pack *p, ptrdiff_
     }
 }
 
-/* Write sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8. */
+/* Write sums (R, width) = J' x: couplings J (n, R) times indicators x (n, width), for R = 1, 2, 4, 8. d is one of the n
+   levels, r one of the R, k one of the PAIR vectors of chains from chain v on. */
 #define PRODUCT(R)                                                                                                     \
     TARGET static void NAME(product##R)(const float *J, const float *x, ptrdiff_t n, ptrdiff_t width, float *sums)     \
     {                                                                                                                  \
@@ -149,7 +153,7 @@ TARGET static void NAME(product)(ptrdiff_t R, const float *J, const float *x, pt
 TARGET static void NAME(add_row)(const float *J, ptrdiff_t stride, const float *x, ptrdiff_t n, ptrdiff_t width,
                                  float *sums)
 {
-    ptrdiff_t v, d;
+    ptrdiff_t v, d; /* d: one of the n levels */
     for (v = 0; v < width; v += LANES) {
         vec sum = vec_load(sums + v);
         for (d = 0; d < n; d++)

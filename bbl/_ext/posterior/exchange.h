@@ -12,7 +12,11 @@
 #include "random.h"
 #include "simplex.h"
 
-/* One chain; G is the number of groups of coefficients with a scale each, see posterior_target.h. */
+/* One chain. G is the number of groups of coefficients with a scale each, exp(u), which belong to two families, fields
+   and couplings, with a scale exp(v) each; see posterior_target.h. Its target t has the prior (`horseshoe`, or normal
+   with sd tau; the slab tau bounds scales of the horseshoe), the number n of observations, their `sums` of contrasts
+   (d), the group (d) of each coefficient, the family (G) of each group, and scratch memory. t->s is the model of
+   simplex.h: m predictors with L (m) levels, n_levels in all, those of predictor i from level_start[i] on. */
 typedef struct {
     posterior_target *t;
     const double *information; /* (d, d) approximately minus the Hessian of the log-likelihood */
@@ -34,7 +38,7 @@ typedef struct {
 static void exchange_draw_states(exchange_chain *c, const double *phi)
 {
     posterior_target *t = c->t;
-    double n_left = t->n, p_left = 1.0;
+    double n_left = t->n, p_left = 1.0; /* rows, and probability, of the states from x on */
     simplex_probabilities(&t->s, phi, t->tensor, t->scratch);
     for (ptrdiff_t x = 0; x < t->s.n_states; x++) {
         const double p = t->tensor[x];
@@ -167,8 +171,8 @@ static double exchange_family_density(const exchange_chain *c, double v, int fam
 }
 
 /* Return a draw of u of group g, or of v of `family` if g < 0, by slice sampling (Neal 2003): stepping out by steps of
-   1, then shrinkage. size and squares are those of exchange_group_density. If a step out or a
-   draw is not found within the limits of the loops, the edge or the current value is taken. */
+   1, then shrinkage. size and squares are those of exchange_group_density. If the loops end before an edge or a draw is
+   found, the last edge or the current value is taken. */
 static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, double size, double squares)
 {
     const double v = c->v[family], current = g < 0 ? v : c->u[g];
@@ -193,8 +197,8 @@ static double exchange_slice(const exchange_chain *c, ptrdiff_t g, int family, d
 /* Propose to multiply the scale of group g, or of all groups of a family if g < 0, by a log-normal factor, and the
    coefficients with it.
 
-   Where rows say little about coefficients, their scales hardly move given the coefficients, but they do so jointly.
-   coefficient / scale stays as it is, and with a family u - v, so that their priors cancel in the ratio. */
+   Where rows say little about coefficients, their scales hardly move while coefficients are fixed, but move with them.
+   The ratio coefficient / scale does not change, nor u - v of the groups of a family, so that their priors cancel. */
 static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
 {
     const posterior_target *t = c->t;

@@ -11,7 +11,8 @@
 #include "random.h"
 #include "simplex.h"
 
-enum { NUTS_DEPTH = 10, NUTS_SCRATCH = 6 * NUTS_DEPTH + 12 }; /* most doublings of a trajectory; scratch vectors */
+/* most doublings of a trajectory; vectors of scratch memory: 6 for each depth of nuts_build, 12 for nuts_transition */
+enum { NUTS_DEPTH = 10, NUTS_SCRATCH = 6 * NUTS_DEPTH + 12 };
 static const double NUTS_ERROR = 1000.0; /* error of the energy above which a trajectory has diverged */
 
 /* A function that returns the log density at q (n), up to a constant, and writes its gradient (n) */
@@ -26,7 +27,7 @@ typedef struct {
     ptrdiff_t n;
     nuts_density density;
     void *model;     /* first argument of `density` */
-    uint64_t *stream;
+    uint64_t *stream; /* state of the random numbers, see random.h */
     const int32_t *stop; /* a flag that ends the transition early */
     double step;     /* size of a leapfrog step */
     nuts_state current; /* the end of the trajectory that is being extended */
@@ -64,7 +65,8 @@ static inline void nuts_leapfrog(nuts_sampler *s, double step)
     for (ptrdiff_t k = 0; k < s->n; k++) s->p[k] += 0.5 * step * s->current.g[k];
 }
 
-/* Return whether a trajectory whose momenta sum to rho (n) makes no U-turn: both end momenta point along rho. */
+/* Return whether a trajectory whose momenta sum to rho (n) makes no U-turn: its first and last momentum, p_begin and
+   p_end (n), both point along rho. simplex_dot(a, b, n) is the dot product of two vectors. */
 static inline int nuts_is_open(const double *p_begin, const double *p_end, const double *rho, ptrdiff_t n)
 {
     return simplex_dot(p_begin, rho, n) > 0.0 && simplex_dot(p_end, rho, n) > 0.0;

@@ -1,7 +1,8 @@
 """Posterior density of coefficients in simplex coding, and its chains: no-U-turn sampler and exchange algorithm.
 
 (a) A `Target` is a model, a summary of the rows and a prior; it has a log density with a gradient. The C code in
-    simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms.
+    simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms, and describes the fields of the structures.
+    A point (size,) of the density is the coefficients (d,) with the normal prior, else what the horseshoe has for them.
 (b) Chains advance in place without the GIL; signals and a stop flag are checked between iterations.
 (c) Every chain has one xoshiro256++ stream of random numbers, whose state of four words the caller keeps.
 """
@@ -300,7 +301,7 @@ cdef class Target:
                 whitened_density(&w, state.q, s.current.g)  # writes the point to w.x
                 for i in range(n):
                     draws_out[k, i] = w.x[i]
-                work += cost * (s.steps + 1)
+                work += cost * (s.steps + 1)  # leapfrog steps of the transition, and the density above
                 if work > CHECK_INTERVAL:
                     work = 0.0
                     with gil:
@@ -351,7 +352,7 @@ cdef class Target:
         c.stream, c.stop = &stream[0], &stop[0]
         c.phi, c.new_phi, c.sums, c.normal, c.factor = &x[0], &scratch[0], &scratch[d], &scratch[2 * d], &scratch[3 * d]
         if self.t.horseshoe:
-            c.u, c.v = &x[d], &x[n - 2]
+            c.u, c.v = &x[d], &x[n - 2]  # v has the last two numbers
         with nogil:
             for k in range(n_draws):
                 if k == 0 or self.t.horseshoe:  # at first, or as the scales have changed
@@ -382,8 +383,8 @@ cdef class Target:
 def coefficient_cells(levels, start, pairs, d):
     """Return the flat index (d,) of each coefficient in a tensor of shape `levels`, see simplex.h.
 
-    A coefficient has index 0 along the axes of predictors that it does not concern. levels (m,), start (m + 1,) and
-    pairs (n_pairs, 2) are those of the layout, and d the number of coefficients; start and d are not needed.
+    A coefficient has index 0 along the axes of predictors that it does not concern. levels (m,) and pairs (n_pairs, 2)
+    are those of the layout; its `start` and the number d of coefficients are passed, but not used.
     """
     stride = np.concatenate([np.cumprod(levels[::-1])[::-1][1:], [1]]).astype(np.intp)
     cells = [np.empty(0, dtype=np.intp)] + [np.arange(1, L) * step for L, step in zip(levels, stride, strict=True)]

@@ -13,7 +13,10 @@
 /* A point x of the density: with the normal prior the coefficients phi (d). With the horseshoe prior z (d), which is
    standard normal, then u (G) for the log scales of the G groups of coefficients, and v (2) for those of the two
    families of groups, fields and couplings: phi = scale z, with scale = sigma / sqrt(1 + (sigma / tau)^2) and sigma =
-   exp(u). sigma is half-Cauchy with scale exp(v), and exp(v) with scale 1; tau is the slab, a bound of the scale. */
+   exp(u). sigma is half-Cauchy with scale exp(v), and exp(v) with scale 1; tau is the slab, a bound of the scale.
+
+   From simplex.h: a simplex_model has m predictors with L (m) levels each, n_levels in all, of which those of predictor
+   i begin at level_start[i]; d coefficients; and n_states states, or 0 if these are not enumerated. */
 typedef struct {
     simplex_model s;
     int horseshoe;          /* whether the prior is the horseshoe, else normal */
@@ -32,7 +35,7 @@ typedef struct {
     /* working arrays: */
     double *tensor, *scratch;              /* (s.n_states) each */
     double *phi, *adjusted_phi, *gradient; /* (d) each */
-    double *h, *field, *h_gradient;        /* (s.n_levels) each: fields, see posterior_pseudo, gradient by fields */
+    double *h, *field, *h_gradient;        /* (s.n_levels) each: fields, log weights of levels, gradient by fields */
     double *J, *J_gradient;                /* (s.n_levels, s.n_levels) each: couplings, gradient by couplings */
 } posterior_target;
 
@@ -62,7 +65,7 @@ static inline double posterior_log_scale(double u, double tau)
 static double posterior_likelihood(posterior_target *t, const double *phi, double *gradient_out)
 {
     const ptrdiff_t d = t->s.d;
-    double value = -t->n * simplex_probabilities(&t->s, phi, t->tensor, t->scratch);
+    double value = -t->n * simplex_probabilities(&t->s, phi, t->tensor, t->scratch); /* ln Z; tensor: probabilities */
     simplex_sums(&t->s, t->tensor, t->scratch, gradient_out);
     for (ptrdiff_t k = 0; k < d; k++) {
         value += t->sums[k] * phi[k];
@@ -115,7 +118,7 @@ static double posterior_adjusted(posterior_target *t, const double *phi, double 
     if (!t->adjust) return posterior_pseudo(t, phi, gradient_out);
     for (ptrdiff_t k = 0; k < d; k++) t->gradient[k] = phi[k] - t->centre[k]; /* as scratch */
     for (ptrdiff_t k = 0; k < d; k++)
-        t->adjusted_phi[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->gradient, d);
+        t->adjusted_phi[k] = t->centre[k] + simplex_dot(t->adjust + k * d, t->gradient, d); /* a dot product */
     double value = posterior_pseudo(t, t->adjusted_phi, t->gradient);
     for (ptrdiff_t k = 0; k < d; k++) {
         value += t->tilt[k] * (phi[k] - t->centre[k]);

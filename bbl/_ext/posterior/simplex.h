@@ -26,7 +26,7 @@ typedef struct {
     const ptrdiff_t *cell;          /* (d) flat index of each coefficient in the tensor of coefficients */
 } simplex_model;
 
-/* Return the dot product of a and b (n), in four partial sums that the compiler can vectorise. */
+/* Return the dot product of a and b (n), in four partial sums (total) that the compiler can vectorise. */
 static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
 {
     double total[4] = {0.0, 0.0, 0.0, 0.0};

@@ -1,7 +1,9 @@
 /* Inner loops of the sparse solver over n rows, for each vector width. on (n) is 1 in rows in state 1 of a term of two
    states, else 0; z (n) is the slope of a quadratic model of the loss by the link (see sparse.pyx).
 
-   Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. */
+   Sums run in SPARSE_LANES partial sums at every vector width, so that results do not depend on the processor. From
+   cpu.h: CPU_32_BYTES and CPU_64_BYTES are function attributes that select an instruction set of this vector width,
+   CPU_X86 says that the compiler has them, and cpu_runs(bytes) that the processor runs them. */
 #ifndef SPARSE_H
 #define SPARSE_H
 #include <stddef.h>
@@ -12,7 +14,8 @@
 
 /* sparse_sum returns the sum of z over the rows with on = 1. sparse_add adds curve * (change_0 + difference * on) to z,
    in place, and returns the sum of z: curve (n) is the curvature, change_0 the change of the link in rows in state 0,
-   and difference what the change in state 1 exceeds it by. */
+   and difference the change in state 1 less change_0. TARGET is the attribute of a width, `suffix` its name, l a lane:
+   the number of a partial sum. */
 #define SPARSE_LOOPS(suffix, TARGET)                                                                        \
     TARGET static double sparse_sum_##suffix(const uint8_t *on, const double *z, ptrdiff_t n)               \
     {                                                                                                       \

@@ -8,7 +8,8 @@
 (b) By row and contrast, shape (q, n): the link f, which is the linear predictor; the slope dF/df of the loss F; and, in
     `descend`, the slope z of a quadratic model of F. Its curvature, curve (n,), is one number for each row: exact for
     two classes, else an upper bound.
-(c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h.
+(c) Terms of two states, such as products of binary predictors, use the vectorised loops of sparse.h: loops.sum returns
+    the sum of z over rows in state 1, and loops.add changes z with the link and returns its new sum.
 """
 from libc.math cimport exp, fabs, log, sqrt
 from libc.stdint cimport int32_t, uint8_t, uint16_t
@@ -106,7 +107,7 @@ def slopes(const double[:, ::1] link, const Py_ssize_t[::1] y, const double[::1]
                     slope_out[c, i] += p * contrasts[k, c]
             for c in range(q):
                 slope_out[c, i] *= weights[i]
-            curve_out[i] = weights[i] * max_variance
+            curve_out[i] = weights[i] * max_variance  # in any direction of the link, as contrasts' contrasts = I / 2
     free(score)
     return loss
 
@@ -225,8 +226,8 @@ cdef double update_term(const code_t *row_state, Py_ssize_t n, Py_ssize_t S, Py_
     """
     cdef double *sums = scratch             # (S,) and room for partial sums
     cdef double *gradient = sums + 4 * S    # (d, q)
-    cdef double *steps = gradient + d * q  # (d, q)
-    cdef double *link_change = scratch     # (S,), in the place of sums, which are not needed after the step
+    cdef double *steps = gradient + d * q   # (d, q)
+    cdef double *link_change = scratch      # (S,), in the place of sums, which are not needed after the step
     cdef Py_ssize_t c, a, s, i
     cdef double gradient_change = 0.0, step_norm
     for c in range(q):
@@ -291,6 +292,7 @@ def descend(const code_t[:, ::1] states, const Py_ssize_t[::1] n_states, const d
         for t in range(T):
             d = theta_start[t + 1] - theta_start[t]
             sum_by_state(&states[t, 0], &curve[0], n, n_states[t], total_curve, &loops, scratch)
+            # scratch: curvature summed by state; 1e-300 avoids a division by 0
             curve_bound[t] = max(1e-300, bound_curvature(scratch, &table[table_start[t]], n_states[t], d))
         for c in range(q):
             totals[c] = sparse_total(&z[c, 0], n)

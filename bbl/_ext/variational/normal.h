@@ -1,6 +1,8 @@
 /* Standard normal numbers in single precision, from NORMAL_STREAMS streams side by side: xoshiro128++ (Blackman & Vigna
    2021) and the transform of Box and Muller. Numbers beyond 5.9 do not occur, as the uniform numbers are 2^-25 or more.
-   Compilers vectorise the loops over streams. */
+   Compilers vectorise the loops over streams. From cpu.h: CPU_32_BYTES and CPU_64_BYTES are function attributes that
+   select an instruction set, CPU_X86 says that the compiler has them, and cpu_runs(bytes) that the processor runs
+   them. */
 #ifndef NORMAL_H
 #define NORMAL_H
 

@@ -366,7 +366,7 @@ static double persistent_step(const persistent_adam *adam, const ptrdiff_t *cuts
     const ptrdiff_t size = cuts[G], end = cuts[end_group];
     double gradient_by_mean[PERSISTENT_CHUNK], gradient_by_log_sd[PERSISTENT_CHUNK], scale_k[PERSISTENT_CHUNK];
     double squares = 0.0;
-    ptrdiff_t g, chunk_group = first_group, q, k, lo, chunk_size; /* group of parameter lo, the first of the chunk */
+    ptrdiff_t g, chunk_group = first_group, q, k, lo, chunk_size; /* lo: first of a chunk, in chunk_group */
     for (lo = cuts[first_group]; lo < end; lo += chunk_size) {
         chunk_size = end - lo < PERSISTENT_CHUNK ? end - lo : PERSISTENT_CHUNK;
         while (cuts[chunk_group + 1] <= lo)

@@ -3,6 +3,8 @@
 (a) Reference gauge: fields h (D,) and couplings J (D, D) of the D non-reference levels of m predictors. Simplex coding:
     a vector (size,) of coefficients of contrasts of all levels, with the fields first and then the couplings of P
     pairs. The feature of a coefficient is what it multiplies: a contrast, or a product of two.
+    The structures are described in persistent.h: a persistent_layout is that of `Tables`; a persistent_source holds
+    counts of states, as a matrix `counts` (D, D) or as `bits` (D, words) with level_counts (D).
 (b) Coefficients k = cuts[g]..cuts[g + 1] - 1 are group g of G groups and have a scale: x_k = scale_g z_k. The posterior
     of z_k is approximated by a normal distribution, ``mean + sd * noise`` with standard normal noise.
 """
@@ -205,8 +207,9 @@ def slab(double slab_scale, double[::1] scale, double[::1] slope_out):
 
 def step_scales(tuple adam, const double[:, ::1] noise, const double[:, ::1] gradient, const double[::1] sd,
                 double[::1] mean, double[::1] log_sd, double[:, ::1] first_moment, double[:, ::1] second_moment):
-    """Take a step of Adam with the last n of n_all normal numbers: log scales, whose prior is not standard normal.
+    """Take a step of Adam with mean and log_sd of n log scales, the last n of n_all normal variables.
 
+    The others are standardised parameters, see `step`; the prior of the log scales is not standard normal.
     gradient (Q, n) is that of the log joint density at Q draws, noise (Q, n_all) their standard normal numbers. mean
     and log_sd (n_all,) and the moments (2, n_all) for mean and log_sd are updated in place; sd (n_all,) is read.
     `adam` is as in `step`.

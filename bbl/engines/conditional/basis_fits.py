@@ -36,7 +36,7 @@ def fit_by_basis(
         Weight of couplings against fields.
     ridges : list of float
     oof_scores : OutOfFoldScores or None
-        Class scores that the fit is added to, of rows of the sample.
+        Class scores (N, K) that the fit is added to, of the rows (N,) of the sample, with `weights` (N,).
     tolerance : Tolerance or None
         Without it, fits stop early: the ridge falls in a few steps to its value, with few iterations at each.
     ordered : {"nominal", "linear", "cumulative"}
@@ -63,10 +63,12 @@ def fit_by_basis(
         solutions = [solve(basis.functions, basis.spectrum, weights, path, scores, EARLY)[-1] for path in paths]
     else:
         solutions = solve(basis.functions, basis.spectrum, weights, [ridges[k] for k in order], scores, tolerance)
+    # parameters of the functions of all groups of all fits, whose weights (r, K) are side by side
     theta, constant = to_tables(basis, np.hstack([solution.weights for solution in solutions]))
     theta, constant = theta.reshape(len(ridges), K, -1), constant.reshape(len(ridges), K)
     fits: dict[int, JointFit] = {}  # by position in `ridges`
     for k, solution, tables, constants in zip(order, solutions, theta, constant, strict=True):
+        # with early stopping, `solution.converged` compares the gradient with the coarse tolerance of EARLY
         converged = solution.gradient <= HARMLESS if tolerance is None else solution.converged
         summary = solution.temperature, solution.loss, solution.gradient, solution.evaluations
         fits[k] = JointFit(tables, constants + solution.offset, *summary, converged)

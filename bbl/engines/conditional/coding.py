@@ -62,10 +62,12 @@ class Coding:
 
         A nominal predictor has L_i - 1 contrasts, another as many as its centred features have dimensions.
         """
+        # max: a predictor without levels has no contrasts
         n_contrasts = [
             max(int(L) - 1, 0) if features is None else int(np.linalg.matrix_rank(features - features.mean(axis=0)))
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]
+        # the size of a layout of nominal predictors with as many non-reference levels as there are contrasts
         return Layout(np.array(n_contrasts, dtype=np.intp) + 1, layout.terms).size
 
     def row_features(self, codes: np.ndarray) -> np.ndarray:
@@ -102,20 +104,21 @@ class Coding:
             np.full(int(L) - 1, 2.0) if features is None else ((features[1:] - features[0]) ** 2).sum(axis=1)
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]
-        return np.concatenate([np.empty(0), *steps])
+        return np.concatenate([np.empty(0), *steps])  # the empty array: there may be no predictors
 
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return contrasts of predictor i's levels that span its features, and their variances (r,) over the rows.
 
         The r contrasts, an array (L_i - 1, r), are values at the non-reference levels less that at the reference level.
-        They are uncorrelated over rows, of which `shares` (L_i,) have each level, and orthonormal in the kernel.
+        They are uncorrelated over the rows, and orthonormal in the kernel. `shares` (L_i,) are the shares of the rows
+        with each level.
         """
         features, L = self.features[i], len(shares)
         if features is None:
             spanning = contrasts(L) * np.sqrt(1.0 - 1.0 / L)  # (L_i, r): simplex contrasts with columns of unit norm
         else:
             left, singular_values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
-            is_nonzero = singular_values > 1e-9 * singular_values.max(initial=0.0)
+            is_nonzero = singular_values > 1e-9 * singular_values.max()
             spanning = left[:, is_nonzero] * singular_values[is_nonzero]
         mean = shares @ spanning
         # rotated to the eigenvectors of their covariance over the rows
@@ -125,12 +128,13 @@ class Coding:
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding of a layout's predictors: `ordered` of those with levels in order, indicators of the others.
+    """Return the coding of a layout's predictors: `ordered` for those with levels in order, indicators for the others.
 
-    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` counts the levels in order of each predictor,
-    which come first; with fewer than three, all codings are the same. The first and the last of k levels in order are
-    as far apart as two levels of a nominal predictor, so that a predictor of two levels is the same with each coding. A
-    level behind those in order, of missing values, has an indicator and is as far from the first and from the last.
+    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) counts the levels in order of each
+    predictor, which come first; with fewer than three, all codings are the same. The features of the first and the last
+    level in order are as far apart as those of two levels of a nominal predictor, so that a predictor of two levels is
+    the same with each coding. A level behind those in order stands for missing values: it has an indicator, and is as
+    far from the first and from the last level.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)
@@ -149,7 +153,7 @@ def _features(k: int, L: int, ordered: str) -> np.ndarray:
     >>> (2.0 * _features(3, 4, "cumulative")).round(3).tolist()
     [[-1.0, -1.0, 0.0], [1.0, -1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.449]]
     """
-    # scaled so that the first and the last level are at a distance of sqrt(2), as the indicators of two levels are
+    # in_order (k, d) is scaled so that its first and last rows are at a distance of sqrt(2), as two indicators are
     position = np.arange(k)
     if ordered == "linear":
         in_order = np.sqrt(2.0) * (position / (k - 1.0) - 0.5)[:, None]

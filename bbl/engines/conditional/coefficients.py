@@ -22,7 +22,7 @@ def coefficient_covariance(
     Parameters
     ----------
     basis : Basis
-        Of the fit: r functions, at the n distinct rows that were fitted.
+        Of the fit: `functions` (n, r) holds r functions at the n distinct rows that were fitted.
     p : ndarray, shape (n, K)
         Fitted probabilities of the groups.
     weights : ndarray, shape (n,)
@@ -43,13 +43,13 @@ def coefficient_covariance(
     fisher = information(np.column_stack([basis.functions, np.ones(n)]), p, weights / total)
     H = fisher.copy()
     H[np.diag_indices_from(H)] += np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)
-    tables, constants = to_tables(basis, np.eye(r))
-    # intercept and parameters of each basis function, and of the constant one, the last row
+    tables, constants = to_tables(basis, np.eye(r))  # (r, size) and (r,): parameters and intercept of each function
+    # intercept and parameters of each basis function, and in the last row those of the constant function
     coefficients = np.zeros((r + 1, 1 + tables.shape[1]))
     coefficients[:r, 0], coefficients[:r, 1:], coefficients[r, 0] = constants, tables, 1.0
     # from weights of functions in contrasts of groups to coefficients of groups: (K (1 + size), (K - 1) (r + 1))
     to_groups = np.kron(contrasts(K), coefficients.T)
     solved = cho_solve(cho_factor(H), to_groups.T)
     covariance = solved.T @ (fisher @ solved) / total
-    is_determined = np.append(True, determined(basis, tables, weights))
+    is_determined = np.append(True, determined(basis, tables, weights))  # True: of the intercept
     return covariance.reshape(K, 1 + tables.shape[1], K, -1), is_determined

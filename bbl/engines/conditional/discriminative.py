@@ -140,10 +140,10 @@ def solve(
     fixed_scores, offset_penalty, temperature_curvature = np.empty((0, K)), OFFSET_PENALTY, 1.0
     if scores is not None:
         fixed_scores, offset_penalty = np.ascontiguousarray(bound_scores(scores)), 1.0 / total
-        # along ln T, at T = 1 and equal probabilities of the groups, and 1 so that it is not zero
+        # the curvature along ln T, at T = 1 and equal probabilities of the groups; plus 1, so that it is not zero
         centred = fixed_scores - fixed_scores.mean(axis=1, keepdims=True)
         temperature_curvature += float(shares.sum(axis=1) @ (centred**2).sum(axis=1)) / K
-    x = np.zeros(K * r + K + 1) if start is None else start.copy()
+    x = np.zeros(K * r + K + 1) if start is None else start.copy()  # weights, group by group, offsets and ln T
     fits = []
     for ridge in ridges:
         fits_f = bool(np.isfinite(ridge))
@@ -153,6 +153,7 @@ def solve(
         # inverse roots of the curvatures: units of the unknowns in which the objective is about equally curved
         scale = np.concatenate([weight_scale, np.ones(K), [1.0 / np.sqrt(temperature_curvature)]])
         regression = Regression(functions, shares, fixed_scores, float(ridge), offset_penalty)
+        # writes x; the objective, the largest component of its gradient by scaled unknowns, number of evaluations
         value, largest_gradient, evaluations = regression.minimise(x, scale, *tolerance, stop_flag())
         weights, offset = x[: r * K].reshape(K, r).T.copy(), x[r * K : -1].copy()
         # the loss is the objective without its penalties
@@ -183,9 +184,10 @@ def fit_minibatches(
 ) -> JointFit:
     """Minimise the objective of `solve` with T = 1 by Nesterov's method on minibatches of shuffled rows.
 
-    A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. The
-    step starts at the inverse of the kernel's largest eigenvalue, half of which bounds the curvature of the loss, or at
-    the inverse of 2 `ridge` if that is smaller, and falls linearly to zero. Couplings are in single precision.
+    A batch adds up residuals at the pairs of levels of its rows, without an array of all products of indicators. Half
+    of the kernel's largest eigenvalue bounds the curvature of the loss. The step starts at the inverse of that
+    eigenvalue, or at the inverse of 2 `ridge` if that is smaller, and falls linearly to zero. Couplings are in single
+    precision.
 
     Parameters
     ----------
@@ -215,6 +217,7 @@ def fit_minibatches(
     row_shares = weights / weights.sum()
     level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     nominal = coding_of(layout, "nominal")
+    # factors of fields and of couplings in the kernel
     kernel_factors = kernel_scale(
         *kernel_means(codes, row_shares, nominal.feature_means(level_shares), layout, nominal), tau
     )
@@ -222,20 +225,23 @@ def fit_minibatches(
     largest_eigenvalue = make_basis(codes[probe_rows], weights[probe_rows], layout, tau, len(probe_rows)).spectrum.max()
     rate = RATE / max(float(largest_eigenvalue), 2.0 * ridge if np.isfinite(ridge) else 0.0)
     means = np.concatenate([shares[1:] for shares in level_shares])  # of the indicators of non-reference levels, (D,)
-    pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
+    pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)  # (2, pairs): the two predictors of each
+    # holds the state of the fit: fields h (D, K), couplings J (D, D, K), and offsets b and shift, each (K,), whose sum
+    # is the score of the row of reference levels
     climber = Climber(layout.start.astype(np.intp), pairs, means, K, kernel_factors)
     fixed_scores = np.empty((0, K)) if scores is None else np.ascontiguousarray(scores)
     momentum = 1.0 - 1.0 / _velocity_decay_steps(fixed_scores, y, row_shares, K)
     loss = np.nan
     for epoch in range(epochs if np.isfinite(ridge) else 0):
+        # step lengths at the beginning and at the end of the epoch; the weights are passed with mean 1
         first_step, last_step = rate * (1.0 - epoch / epochs), rate * (1.0 - (epoch + 1) / epochs)
         order = rng.permutation(n)
         loss = climber.epoch(codes, y.astype(np.intp), weights * (n / weights.sum()), fixed_scores, order, BATCH,
                              first_step, last_step, momentum, ridge)  # fmt: skip
     theta = np.zeros((K, layout.size))
     theta[:, : layout.D] = climber.h.T
-    if layout.count(2):
-        row, col = cells(layout)
+    if layout.count(2):  # there are pairs
+        row, col = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
         theta[:, layout.D :] = climber.J[row, col].T
     return JointFit(
         theta, climber.b + climber.shift, temperature=1.0, loss=loss, gradient=np.nan, evaluations=0, converged=False
@@ -245,8 +251,8 @@ def fit_minibatches(
 def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndarray, K: int) -> float:
     """Return the number d of steps over which a velocity decays: momentum is 1 - 1/d.
 
-    d is in inverse proportion to the variance of the group given the fixed scores, as a share of its variance without
-    them: the less they leave to explain, the less do batches differ, and the longer is a mean over steps worth while.
+    d is in inverse proportion to the share of the group's variance that the fixed scores leave unexplained. If the
+    scores explain more, batches differ less, and a mean over more steps is worth while.
 
     Parameters
     ----------
@@ -262,6 +268,6 @@ def _velocity_decay_steps(scores: np.ndarray, y: np.ndarray, row_shares: np.ndar
         return MIN_DECAY_STEPS
     p = np.exp(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
     group_shares = np.bincount(y, row_shares, K)
-    unexplained = 1.0 - float(row_shares @ (p**2).sum(axis=1))
+    unexplained = 1.0 - float(row_shares @ (p**2).sum(axis=1))  # mean variance of the group's indicators, given scores
     decay_steps = MIN_DECAY_STEPS * (1.0 - group_shares @ group_shares) / max(unexplained, 1e-300)
     return float(np.clip(decay_steps, MIN_DECAY_STEPS, MAX_DECAY_STEPS))

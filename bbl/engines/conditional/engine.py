@@ -96,7 +96,7 @@ class Conditional(Engine):
     epochs: int = 8
     early_stopping: bool = False
     ordered: str = "nominal"
-    name = "conditional"
+    name = "conditional"  # this and the next are described in `Engine`
     tuned = Tuned(
         "ridge", "ridge", r"$\rho$", r"Penalty $\rho$", tuple(10.0 ** np.arange(-6.0, -0.9)),
         "larger", logarithmic=True,
@@ -106,6 +106,7 @@ class Conditional(Engine):
     errors = "Standard errors from the Fisher information of P(y|x)."
 
     def __post_init__(self):
+        # real, integer and flag check a value and convert it
         object.__setattr__(self, "ridge", real("ridge", self.ridge, 0.0, finite=False))
         for name in ("scale", "lambda_"):
             value = getattr(self, name)
@@ -164,7 +165,7 @@ class Conditional(Engine):
 
     def for_order(self, layout: Layout) -> Engine:
         """Return the engine for a layout: without levels in order, ``ordered="cv"`` is "nominal", others an error."""
-        if self.ordered == "nominal" or (layout.n_ordered > 2).any():
+        if self.ordered == "nominal" or (layout.n_ordered > 2).any():  # n_ordered (m,): how many levels are in order
             return self
         if self.ordered == "cv":
             return replace(self, ordered="nominal")
@@ -184,7 +185,7 @@ class Conditional(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of a fit to n distinct rows; for over `ROWS` of them, those of a single group."""
-        rank = min(n, RANK)
+        rank = min(n, RANK)  # of the basis
         if n <= ROWS:  # basis functions and features at the rows
             return 8.0 * n * (4.0 * rank + 2.0 * float(layout.n_levels.sum())) + 24.0 * rank**2
         # tables of couplings, three in single precision for minibatches, and what L-BFGS needs
@@ -197,7 +198,7 @@ class Conditional(Engine):
         unmodelled = f"method={cls.name!r} does not model the predictors, so missing values cannot be summed out"
         reasons |= {"missing_marginal": unmodelled, "importance": NOTHING_SUMMED_OUT}
         errors = ("standard_errors", "covariances", "tests")
-        del reasons["differences"]
+        del reasons["differences"]  # refused for want of likelihood equations, but available: see `difference`
         reasons |= dict.fromkeys(errors, SINGLE_GROUPS)
         no_density = reasons["density"]
         return reasons | {
@@ -304,14 +305,17 @@ class Conditional(Engine):
         rng: np.random.Generator,
         start: np.ndarray | None = None,
     ) -> list[JointFit]:
-        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own; see `JointTraits`."""
+        """Return a fit of all groups for each of `values` of the ridge, or for the engine's own; see `JointTraits`.
+
+        Fits with a penalty are added to `oof_scores` (None: 0), those without begin at `start` (K, 1 + size; None: 0).
+        """
         if isinstance(self.scale, str):
             raise OptionError("scale='cv' is chosen by bbl(); give crossVal a number.", argument="scale")
         if self.ordered == "cv":
             raise OptionError("ordered='cv' is chosen by bbl(); give crossVal one of its codings.", argument="ordered")
         self.check_missing(sample)
         if K < 2:
-            return self.path(sample, layout)
+            return self.path(sample, layout)  # raises
         grid = [self.ridge] if values is None else [float(value) for value in values]
         check_memory(
             (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
@@ -385,6 +389,7 @@ class Conditional(Engine):
             return fit_minibatches(sample.codes, sample.response, sample.weights, layout, K, float(self.scale),
                                    self.ridge, self.epochs, rng)  # fmt: skip
         y = sample.response[oof_scores.rows]
+        # a function of scores: temperature * scores + offset, with an offset (K,)
         calibration = fit_calibration(oof_scores.scores, y, oof_scores.weights, "temperature")
         fit = fit_minibatches(sample.codes[oof_scores.rows], y, oof_scores.weights, layout, K, float(self.scale),
                               self.ridge, self.epochs, rng, bound_scores(calibration(oof_scores.scores)))  # fmt: skip

@@ -43,6 +43,7 @@ def falling_ridges(ridge: float) -> list[float]:
     ([0.1, 0.01, 0.001], [1.0])
     """
     is_below = 0.0 < ridge < FIRST_RIDGE
+    # 1e-6, and the twelve digits below: rounding changes neither the number of steps nor the ridges
     steps = int(np.floor(np.log(FIRST_RIDGE / ridge) / np.log(RIDGE_RATIO) + 1e-6)) if is_below else 0
     return [float(f"{ridge * RIDGE_RATIO**k:.12g}") for k in range(steps, -1, -1)]
 
@@ -61,27 +62,50 @@ class HeldOut:
     K : int
         Number of groups.
     folds : Folds
-        Their `train` holds the weights of all rows for the training of each fold.
+        Their `train` (folds, rows) holds the weights of all rows for the training of each fold.
+
+    Attributes
+    ----------
+    codes : ndarray, shape (n, m)
+        The distinct rows.
+    distinct_row : ndarray of intp
+        The number of the distinct row that each row of the sample is.
+    fold_weights : list of ndarrays, shape (n, K)
+        Training weights of the groups at the distinct rows, in each fold.
+    weights : ndarray, shape (n,)
+        Weights of the distinct rows in all folds together.
+    bases : dict of tuple to Basis
+        By the kernel's options: the scale, and the coding of predictors in order.
+    fits : dict of tuple to list of Solution
+        Those of all folds, by the kernel's options and the ridge.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
         self.codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         self.distinct_row, self.layout, self.K = distinct_row.ravel(), layout, K
         n, y = len(self.codes), sample.response
-        # (n, K) for each fold: training weights of the groups at the distinct rows
         self.fold_weights = [group_weights(self.distinct_row, n, y, weights, K) for weights in folds.train]
         self.weights = np.bincount(self.distinct_row, sample.weights, n)
-        self.bases: dict[tuple, Basis] = {}  # by the kernel's options: (scale, coding of predictors in order)
-        self.fits: dict[tuple[tuple, float], list[Solution]] = {}  # of all folds, by the kernel's options and ridge
+        self.bases: dict[tuple, Basis] = {}
+        self.fits: dict[tuple[tuple, float], list[Solution]] = {}
 
     def __call__(
         self, engine: Any, ridge: float, rows: Sequence[np.ndarray], exactly: bool = False, workers: int = 1
     ) -> np.ndarray:
         """Return the class scores (N, K) of the N validated rows, one fold after the other.
 
-        `engine` (a `Conditional`) gives `scale`, `ordered` and `early_stopping`; `rows` holds the indices of the rows
-        that each fold validates. A `ridge` of 0 takes fits without a penalty. `exactly` asks for close fits, whose
-        scores are calibrated rather than compared. `workers` is the number of folds that are fitted at once.
+        Parameters
+        ----------
+        engine : Conditional
+            Its `scale`, `ordered` (the coding of predictors in order) and `early_stopping` are used.
+        ridge : float
+            Penalty; 0 takes the maximum of the likelihood.
+        rows : sequence of ndarrays of int
+            Positions in the sample of the rows that each fold validates.
+        exactly : bool, default False
+            Whether fits are close enough for scores that are calibrated, rather than compared.
+        workers : int, default 1
+            Number of folds that are fitted at once.
         """
         if not ridge:
             return self._score_unpenalised(rows, workers)
@@ -104,13 +128,18 @@ class HeldOut:
                 self.fits[options, ridge] = fits
         fold_scores = []
         for fit, weights, validated_rows in zip(fits, self.fold_weights, rows, strict=True):
+            # functions (n, r), weights (r, K) and offset (K,) give the scores of all distinct rows
             scores = (basis.functions @ fit.weights + fit.offset)[self.distinct_row[validated_rows]]
             scores[:, weights.sum(axis=0) == 0.0] = -np.inf  # groups without training rows
             fold_scores.append(scores)
         return np.concatenate(fold_scores)
 
     def _score_unpenalised(self, rows: Sequence[np.ndarray], workers: int) -> np.ndarray:
-        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a penalty."""
+        """Return the class scores (N, K) of the validated rows, fold by fold, by fits without a penalty.
+
+        `rows` and `workers` are as in `__call__`. A `maximum` has coefficients (K, 1 + size) for the columns of the
+        design, and `groups`, the numbers of those with training rows.
+        """
         tasks = [(self.codes, weights, self.layout) for weights in self.fold_weights]
         fold_scores = []
         with serial_blas():
@@ -123,7 +152,7 @@ class HeldOut:
     def _fit_folds(
         self, basis: Basis, ridge: float, tolerance: Tolerance, warm_starts: list[Solution], workers: int
     ) -> list[Solution]:
-        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or nothing."""
+        """Return the fits of all folds; `warm_starts` holds other fits of all folds to start from, or is empty."""
         starts = [fit.unknowns for fit in warm_starts] if warm_starts else [None] * len(self.fold_weights)
         tasks = [
             (basis, weights, ridge, tolerance, start) for weights, start in zip(self.fold_weights, starts, strict=True)
@@ -146,4 +175,4 @@ def _fit_fold(
     """
     rows = np.flatnonzero(weights.any(axis=1))
     functions = basis.functions.T[:, rows].T  # Fortran-contiguous, as `solve` needs it
-    return solve(functions, basis.spectrum, weights[rows], [ridge], None, tolerance, start)[0]
+    return solve(functions, basis.spectrum, weights[rows], [ridge], None, tolerance, start)[0]  # of the only ridge

@@ -69,6 +69,16 @@ class FullBatch:
         Contrasts at the non-reference levels: maps parameters of contrasts to the reference gauge.
     inverse : sparse array, shape (R, D)
         Maps them back, by least squares.
+    level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
+        The two levels (of D), or the two contrasts (of R), of each coupling; C may differ between the two.
+    climber : Climber
+        The kernel. It holds the point to evaluate in the reference gauge: fields `h` (D, K), couplings `J` (D, D, K),
+        and offsets `b` and `shift`, each (K,), whose sum is the score of the row of reference levels.
+    residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
+        At the last evaluation, sums of residuals at pairs of levels, at levels and over all rows. A residual is the
+        fitted probability less the indicator of the group, times the row's share of the weight.
+    residuals : ndarray, shape (n, K)
+        Of each row, for the gradient by ln T; no rows without scores.
     scale : ndarray
         Units of the unknowns.
     evaluations : int
@@ -100,23 +110,23 @@ class FullBatch:
         level_shares = np.split(shares, np.cumsum(layout.n_levels)[:-1])
         self.means = np.concatenate([predictor_shares[1:] for predictor_shares in level_shares])
         coding = coding_of(layout, ordered)
+        # the mean squared norms of rows, by fields and by couplings
         mean_norms = kernel_means(codes, self.weights, coding.feature_means(level_shares), layout, coding)
         self.kernel_factors = kernel_scale(*mean_norms, tau)
+        # of each predictor: values (L - 1, r) of r contrasts at the non-reference levels, and variances (r,)
         contrasts = [
             coding.uncorrelated_contrasts(i, predictor_shares) for i, predictor_shares in enumerate(level_shares)
         ]
         self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
         self.inverse = block_diag([coo_array(_inverse(values)) for values, _ in contrasts], format="csr")
-        self.level_cells = cells(layout)  # the two levels, of D, of each coupling in the reference gauge
+        self.level_cells = cells(layout)
         n_contrasts = [values.shape[1] for values, _ in contrasts]
-        # the two contrasts, of R, of each coupling
+        # as if each predictor had as many non-reference levels as contrasts
         self.contrast_cells = cells(Layout(np.array(n_contrasts) + 1, layout.terms))
         pairs = np.ascontiguousarray(layout.pairs.T, dtype=np.intp)
         self.climber = Climber(layout.start.astype(np.intp), pairs, self.means, K, self.kernel_factors)
         self.scale = self._scale(np.concatenate([variance for _, variance in contrasts]))
-        side = layout.D if layout.count(2) else 0
-        # written at each evaluation: sums of residuals at pairs of levels, at levels and over all rows; and the
-        # residuals of each row, which the gradient by ln T needs, so only with scores
+        side = layout.D if layout.count(2) else 0  # no table without pairs
         self.residual_sums = np.empty((side, side, K)), np.empty((layout.D, K)), np.empty(K)
         self.residuals, self.evaluations, self.loss = np.empty(self.scores.shape), 0, np.nan
 
@@ -157,9 +167,10 @@ class FullBatch:
             # what couplings add to the fields of first and of second levels if the other is at its mean, (D, K)
             first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
             centred_h, J_at_means = h + first_means + second_means, m @ first_means
+            # or 1.0: a factor of 0 leaves couplings out of f, whatever J is
             J = self._change_basis(tables, self.inverse)[self.contrast_cells] / np.sqrt(self.kernel_factors[1] or 1.0)
         fields = self.inverse @ centred_h / np.sqrt(self.kernel_factors[0])
-        b = constant + m @ centred_h - J_at_means
+        b = constant + m @ centred_h - J_at_means  # the score where all indicators are at their means
         x = np.concatenate([fields.ravel(), J.ravel(), b, [np.log(temperature)]])
         return x / self.scale
 
@@ -173,6 +184,7 @@ class FullBatch:
         if len(couplings):
             contrast_tables = self._scatter(np.sqrt(self.kernel_factors[1]) * couplings, self.contrast_cells, R)
             tables = self._change_basis(contrast_tables, self.basis)
+            # as in `unknowns`: what couplings add to fields if the other level is at its mean
             first_means, second_means = np.einsum("cdk,d->ck", tables, m), np.einsum("cdk,c->dk", tables, m)
             h, constant, J = h - first_means - second_means, constant + m @ first_means, tables[self.level_cells]
         return np.concatenate([h, J]).T, constant, float(np.exp(x[-1]))
@@ -187,7 +199,7 @@ class FullBatch:
         if len(row):
             climber.J[row, column] = theta[:, D:].T
         scores = temperature * self.scores
-        # writes the sums and self.residuals: fitted probabilities less indicators of the groups, times weights
+        # writes residual_sums and residuals, and returns the log-loss
         value = climber.residual_sums(
             self.codes, self.y, self.weights, scores, BATCH, *self.residual_sums, self.residuals
         )
@@ -207,7 +219,7 @@ class FullBatch:
                 couplings = np.sqrt(self.kernel_factors[1]) * tables[self.contrast_cells]
             gradient[f_part] = np.concatenate([fields, couplings]).ravel() + self.ridge * x[f_part]
         gradient[offset_part] = self.offset_penalty * x[offset_part]
-        gradient[-K - 1 : -1] += total
+        gradient[-K - 1 : -1] += total  # by the offsets; the last is that by ln T
         if len(self.scores):
             gradient[-1] += temperature * float((self.residuals * self.scores).sum())
         squared_norms = (float(x[part] @ x[part]) for part in (f_part, offset_part))
@@ -219,10 +231,9 @@ class FullBatch:
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
         """Return scaled unknowns by L-BFGS from `x`, until no component of the gradient exceeds `tolerance`.
 
-        It also ends after `rounds` steps, or if the line search finds no step.
-
-        Near the minimum a step changes the objective by less than single precision resolves; steps are therefore judged
-        by slopes, as in the approximate Wolfe conditions of Hager & Zhang (2005).
+        It also ends after `rounds` steps, or if the line search finds no step. Near the minimum a step changes the
+        objective by less than single precision resolves. Steps are therefore judged by slopes, as in the approximate
+        Wolfe conditions of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
@@ -245,7 +256,7 @@ class FullBatch:
         """Return objective, gradient and displacement of a step along `direction` that ends where it is flat enough.
 
         None if no step was found. `value` and `gradient` are those at `x`. The step's length is bisected between `low`,
-        too short, and `high`, too long, or doubled while nothing is too long.
+        which is too short, and `high`, which is too long; it is doubled while no length was too long.
         """
         slope, step, low, high = float(gradient @ direction), 1.0, 0.0, np.inf
         for _ in range(MAX_TRIALS):

@@ -24,12 +24,15 @@ class ConditionalInfluence(JointInfluence):
     There are K groups. Each has 1 + size coefficients: an intercept, then the parameters of the layout; those of the
     reference group are zero. A row moves the estimate by ``I^-1 u / W``: u is its score, I the Fisher information of
     one observation, W the weight of the rows. The covariance of the estimate is ``I^-1 / W``. The *basis* marks the
-    coefficients that were estimated: the others are held at a value, as the rows do not determine them besides.
+    coefficients that were estimated. The others are held at a value, as the rows determine no more coefficients.
 
     Parameters
     ----------
     layout : Layout
     maximum : ConditionalMaximum
+        `groups` (k,) are the numbers of the groups with rows, the reference group first; `basis` (K, 1 + size) marks
+        the coefficients of the basis; `aliased` (1 + size,) marks columns of the design that depend on others; `flat`
+        (K, 1 + size, d) holds directions that change no probability, and `value` is the mean log-likelihood.
     codes : ndarray, shape (n, m)
         The distinct rows that were fitted.
     weights : ndarray, shape (n,)
@@ -63,9 +66,10 @@ class ConditionalInfluence(JointInfluence):
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
+            # without the reference group, which has no coefficient in the basis
             p, basis = self.probabilities(Z)[:, groups], self.maximum.basis[groups[1:]]
             fisher = information(Z, p, self._weights / self.total, basis)
-            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
+            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))  # of all its coefficients
 
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients; zero of those outside the basis."""
@@ -77,7 +81,8 @@ class ConditionalInfluence(JointInfluence):
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
         """Return the covariance (1 + size, 1 + size) of the coefficients of group `a` less those of `b`."""
-        # of each coefficient of the basis, the group and the column; it adds to the difference, or is subtracted
+        # group and column of each coefficient of the basis; it adds to the difference if the group is a, and is
+        # subtracted if the group is b
         group, column = np.nonzero(self.maximum.basis)
         to_difference = np.zeros((len(group), self.coefficients.shape[1]))
         to_difference[np.arange(len(group)), column] = (group == a).astype(float) - (group == b)
@@ -101,7 +106,10 @@ class ConditionalInfluence(JointInfluence):
         return self.layout.levels_of((np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2)))
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients."""
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) of rows with a response by all coefficients.
+
+        `rows` has level codes (n, m) and a `response` (n,), the groups.
+        """
         Z = design(rows.codes, self.layout)
         residual = -self.probabilities(Z)
         residual[np.arange(rows.n), rows.response] += 1.0

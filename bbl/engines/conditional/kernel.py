@@ -5,7 +5,10 @@ the centred features of predictor i's levels in x and x' (indicators, or those o
 the sum of ``g_i g_j`` over interacting pairs; a and b are the means of g(x, x) and g2(x, x) over the rows; tau is the
 weight of couplings against fields.
 
-Letters: n rows, m predictors with F features in all, r basis functions, K groups.
+Letters: n rows, m predictors with F features in all (predictor i has L_i levels and d_i features), r basis functions,
+K groups. In the flat parameter vector of a `Layout`, the D fields come first: those of predictor i, for its levels but
+the reference level, begin at ``layout.start[i]``. The table of pair k, ``layout.pairs[k]``, begins at
+``layout.pair_start[k]``.
 """
 
 from __future__ import annotations
@@ -34,9 +37,10 @@ class Kernel:
     Attributes
     ----------
     layout : Layout
-        Which pairs interact, and where parameters are in a flat vector.
+        Which pairs interact (`pairs` (P, 2); `complete` if all do), and where parameters are in a flat vector.
     coding : Coding
-        The features of levels.
+        The features of levels; ``columns[i]`` is the slice of predictor i's among all F, and `is_nominal` says that all
+        are indicators.
     means : ndarray, shape (F,)
         Means of all features: the shares of the levels of nominal predictors.
     scale : tuple of float
@@ -58,11 +62,12 @@ class Kernel:
         else:
             rows, factors = rows - self.means, points.T
         g = rows @ factors
-        if not self.scale[1]:
+        if not self.scale[1]:  # no couplings
             return self.scale[0] * g
         if layout.complete:  # all pairs interact
             if coding.is_nominal:
-                g_i_squares = rows @ (factors * factors)  # g_i is the factor of the level that predictor i has
+                # g_i is the factor of the level that predictor i has, so its square may be summed by indicators
+                g_i_squares = rows @ (factors * factors)
             else:
                 g_i_squares = sum((rows[:, columns] @ factors[columns]) ** 2 for columns in coding.columns)
             g2 = 0.5 * (g * g - g_i_squares)
@@ -111,11 +116,11 @@ class Basis:
 
 def diagonal(codes: np.ndarray, means: np.ndarray, layout: Layout, coding: Coding) -> tuple[np.ndarray, np.ndarray]:
     """Return g(x, x) and g2(x, x), each (n,), of encoded rows x (n, m); `means` (F,) are those of all features."""
-    g_i = np.empty(codes.shape)  # of each predictor, (n, m)
+    g_i = np.empty(codes.shape)  # of each predictor, (n, m): the squared distance of its features from the means
     for i, columns in enumerate(coding.columns):
         g_i[:, i] = coding.squared_distances(i, means[columns])[codes[:, i]]
     g = g_i.sum(axis=1)
-    if layout.complete:
+    if layout.complete:  # all pairs interact
         return g, 0.5 * (g**2 - (g_i**2).sum(axis=1))
     i, j = layout.pairs.T
     adjacent = np.zeros((layout.m, layout.m))
@@ -144,7 +149,7 @@ def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
     `tau` is the weight of g2 against g. Without interactions b is 0, and so is the factor of g2.
     """
     if not b:
-        return 1.0 / (a or 1.0), 0.0
+        return 1.0 / (a or 1.0), 0.0  # a is 0 if no predictor varies
     return 1.0 / (a or 1.0) / (1.0 + tau), tau / b / (1.0 + tau)
 
 
@@ -183,6 +188,7 @@ def make_basis(
     factor = np.empty((max_rank, len(rows)))  # the matrix of k at all pairs of rows is about factor' factor
     pivots: list[int] = []  # rows that were chosen
     while len(pivots) < max_rank and residual @ share > negligible:
+        # n_explained: rows of the factor that `columns` below takes into account
         n_explained, weighted_residual = len(pivots), residual * share
         block = np.argsort(-weighted_residual, kind="stable")[:BLOCK]
         # (block, n): kernel columns of the block, less what the factor explains of them
@@ -194,6 +200,7 @@ def make_basis(
             if residual[p] <= 0.0 or residual[p] * share[p] < least_residual or residual @ share <= negligible:
                 break
             k = len(pivots)
+            # (n,): the pivot's kernel column, less what the rows of the factor since the block began explain, too
             column = columns[row_in_block] - factor[n_explained:k, p] @ factor[n_explained:k]
             if column[p] <= 0.0:  # the residual was a rounding error
                 residual[p] = 0.0
@@ -226,7 +233,8 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
         fields = coding.values_at_levels(i, slopes) - (slopes @ means[columns])[:, None]  # (K, L_i)
         theta[:, layout.start[i] : layout.start[i + 1]] += fields[:, 1:] - fields[:, :1]
         constant += fields[:, 0]
-    for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):
+    for (i, j), start in zip(layout.pairs, layout.pair_start, strict=False):  # pair_start has one more entry, the end
+        # P and Q: centred features of i and j at the points, (r, d_i) and (r, d_j)
         # M: coefficients of products of centred features of i and j (K, d_i, d_j), then the table at pairs of levels
         P = basis.points[:, coding.columns[i]]
         Q = basis.points[:, coding.columns[j]]
@@ -250,17 +258,24 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     """Return whether the training rows determine each parameter (layout.size,), rather than the penalty does.
 
     A parameter is the inner product of f with an element of the kernel's space, whose squared norm is known. The basis
-    functions are orthonormal there: the squared norm of that element's part in the span of the rows is the sum of
-    squares of `tables` (r, layout.size), the parameters of each function by `to_tables`. A parameter is determined if
-    that part is the whole. If a combination of the functions is constant in all rows, the free offset can take its
-    place, and parameters to which the combination contributes are not determined. `weights` (n,) are those of the
-    training rows.
+    functions are orthonormal in that space. The sum of squares of a column of `tables` is therefore the squared norm of
+    the element's projection on the span of the rows. A parameter is determined if the element equals its projection.
+    If a combination of the functions is constant in all rows, the free offset can take its place, and parameters to
+    which the combination contributes are not determined.
+
+    Parameters
+    ----------
+    basis : Basis
+    tables : ndarray, shape (r, layout.size)
+        Parameters of each function, by `to_tables`.
+    weights : ndarray, shape (n,)
+        Those of the training rows.
     """
     layout, coding, scale, means = basis.kernel.layout, basis.kernel.coding, basis.kernel.scale, basis.kernel.means
     reference_distance = np.array(  # squared distance of the reference level's features from the means
         [coding.squared_distances(i, means[columns])[0] for i, columns in enumerate(coding.columns)]
     )
-    partner_distance = np.zeros(layout.m)  # sum of these over the predictors that i interacts with
+    partner_distance = np.zeros(layout.m)  # sum of reference_distance over the predictors that i interacts with
     for i, j in layout.pairs:
         partner_distance[i] += reference_distance[j]
         partner_distance[j] += reference_distance[i]
@@ -268,7 +283,7 @@ def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndar
     squared_norm = np.empty(layout.size)  # of the element whose inner product with f is the parameter
     squared_norm[: layout.D] = steps * np.repeat(scale[0] + scale[1] * partner_distance, np.diff(layout.start))
     if layout.count(2):
-        row, column = cells(layout)
+        row, column = cells(layout)  # the two non-reference levels, 0 ... D - 1, of each coupling
         squared_norm[layout.D :] = scale[1] * steps[row] * steps[column]
     spanned_norm = (tables**2).sum(axis=0)
     is_determined = spanned_norm >= (1.0 - UNDETERMINED) * squared_norm

@@ -33,14 +33,14 @@ def fit_many_rows(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges` of an engine `Conditional`, from the largest on.
 
-    The first fit begins by minibatches, and each other one at the fit before; L-BFGS follows. With ``early_stopping``
-    each begins by minibatches, and ends there. Minibatches have a parameter for each level: where predictors in order
-    have another coding, they are but a start, and a short L-BFGS follows even with ``early_stopping``.
+    The first fit starts with minibatches, each later one from the fit before; L-BFGS follows. With ``early_stopping``
+    each fit starts with minibatches and ends there. Minibatches have a parameter for each level. If predictors in order
+    have another coding, a short L-BFGS follows the minibatches even with ``early_stopping``.
 
     Parameters
     ----------
     engine : Conditional
-        Its options, but for the ridge.
+        Its options are used, except the ridge.
     sample : Sample
     layout : Layout
     K : int
@@ -57,21 +57,23 @@ def fit_many_rows(
     rows = sample if oof_scores is None else replace(sample.rows(oof_scores.rows), weights=oof_scores.weights)
     scores, offset_penalty = None, OFFSET_PENALTY
     if oof_scores is not None:
+        # the penalty of offsets and of the temperature has the weight of one observation
         scores, offset_penalty = bound_scores(oof_scores.scores), 1.0 / rows.total
     ends_with_minibatches = engine.early_stopping and coding_of(layout, engine.ordered).is_nominal
-    fit, fits = None, {}  # the fit before; all fits, by position in `ridges`
+    fit, fits = None, {}  # the fit before, a `JointFit`; all fits, by position in `ridges`
     for k in sorted(range(len(ridges)), key=lambda k: ridges[k], reverse=True):
         objective = FullBatch(rows.codes, rows.response, rows.weights, layout, K, float(engine.scale), ridges[k],
                               offset_penalty, scores, engine.ordered)  # fmt: skip
         if fit is None or engine.early_stopping:
             fit = replace(engine, ridge=ridges[k]).by_batches(sample, layout, K, oof_scores, rng)
+        # the flat vector of scaled unknowns of fields and couplings (K, size), constants (K,) and temperature
         unknowns = objective.unknowns(fit.theta, fit.constant, fit.temperature)
         if not ends_with_minibatches:
             tolerance = EARLY if engine.early_stopping else FINISHED
             unknowns = objective.minimise(unknowns, tolerance.gradient, tolerance.rounds)
             theta, constant, temperature = objective.tables(unknowns)
             fit = fit._replace(theta=theta, constant=constant, temperature=temperature)
-        gradient = float(np.abs(objective(unknowns)[1]).max())
+        gradient = float(np.abs(objective(unknowns)[1]).max())  # [0] is the objective; its call sets `loss`
         fit = fit._replace(loss=objective.loss, gradient=gradient, evaluations=objective.evaluations)
         fit = fits[k] = fit._replace(converged=gradient <= HARMLESS)
     return [fits[k] for k in range(len(ridges))]

@@ -130,7 +130,7 @@ def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndar
 
 
 class _Likelihood:
-    """`bbl.engines.likelihood.newton.Objective`: the mean of ln P(group | row).
+    """The mean of ln P(group | row), as an `Objective` of Newton's method (`bbl.engines.likelihood.newton`).
 
     Parameters
     ----------
@@ -142,6 +142,15 @@ class _Likelihood:
         Cells that keep a probability.
     free : ndarray of bool, shape (k - 1, p)
         Coefficients that are estimated; the others are zero.
+
+    Attributes
+    ----------
+    row_shares : ndarray, shape (n,)
+        Share of each row in the weight of all rows.
+    observed : ndarray of bool, shape (n, k)
+        Cells with a weight.
+    p : ndarray, shape (n, k)
+        Probabilities of the groups at the last point that `value` was called with.
     """
 
     def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
@@ -155,14 +164,14 @@ class _Likelihood:
         return out
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at `theta`."""
+        """Return the objective at the vector `theta` of the free coefficients, and set `p`."""
         scores = np.zeros(self.shares.shape)
         scores[:, 1:] = self.Z @ self.spread(theta).T
         scores[~self.support] = -np.inf
         scores -= scores.max(axis=1, keepdims=True)
         p = np.exp(scores)
         norm = p.sum(axis=1)
-        self.p = p / norm[:, None]  # (n, k), which the other methods use
+        self.p = p / norm[:, None]
         return float(self.shares[self.observed] @ scores[self.observed] - self.row_shares @ np.log(norm))
 
     def gradient(self) -> np.ndarray:
@@ -224,7 +233,8 @@ class _Table:
         free, flat = self._free_and_flat(support)
         likelihood = _Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
-        # the same probabilities on the face, with coefficients of zero where they are not free
+        # the same probabilities on the face, with coefficients of zero where they are not free: flat direction l has a
+        # one at the l-th coefficient that is not free, and zeros at the others
         start = start - flat @ start[self.columns & ~free]
         maximum = maximise(likelihood, start[free], TOLERANCE, ITMAX)
         likelihood.value(maximum.theta)  # so that `gradient` and `curvatures` are those at the maximum
@@ -233,17 +243,16 @@ class _Table:
     def _free_and_flat(self, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return which coefficients (k - 1, p) to estimate on a support (n, k), and the flat directions (k - 1, p, d).
 
-        They are those of an information matrix on the support, whichever positive probabilities it is taken at.
+        Both come from the null space of an information matrix on the support. That space is the same at all positive
+        probabilities; here the cells of a row have equal ones.
         """
         k, p, r = self.counts.shape[1], self.Z.shape[1], int(self.columns.sum())
         free = np.repeat(self.columns[None], k - 1, axis=0)
         if support.all():
             return free, np.zeros((k - 1, p, 0))
         equal_probabilities = support / support.sum(axis=1, keepdims=True)
-        weights, all_free = (
-            np.full(len(equal_probabilities), 1.0 / len(equal_probabilities)),
-            np.ones((k - 1, r), dtype=bool),
-        )
+        weights = np.full(len(support), 1.0 / len(support))
+        all_free = np.ones((k - 1, r), dtype=bool)
         fisher = information(self.Z[:, self.columns], equal_probabilities, weights, all_free)
         basis = rank(fisher)[0]  # of the (k - 1) r coefficients, those that are estimated
         # null vectors of the information: each has a one at a coefficient outside the basis
@@ -264,9 +273,10 @@ class _Face:
     Attributes
     ----------
     likelihood : _Likelihood
-        Evaluated at the maximum.
+        Evaluated at the maximum: ``curvatures()[0]`` is the information about its `free` coefficients.
     maximum : Maximum
-        The point, the objective, the norm of its gradient, and the number of steps.
+        The point `theta`, a vector of the free coefficients; the objective, the norm of its gradient, and the number of
+        steps.
     flat : ndarray, shape (k - 1, p, d)
         Directions that do not change probabilities on the face.
     """
@@ -277,7 +287,8 @@ class _Face:
 
     def is_certain(self, layout: Layout) -> bool:
         """Return whether the point proves that this likelihood has a finite maximum; see `existence.is_certain`."""
-        # the root of twice the terms of a row bounds the norm of the difference of the statistics of two groups
+        # a row has at most a one for the intercept and for each table of parameters (`scopes`) in its design: the root
+        # of twice their number bounds the norm of the difference of the statistics of two groups
         n_terms = 2 * (1 + len(layout.scopes))
         return is_certain(self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms)
 
@@ -306,9 +317,8 @@ class _Face:
             # of each cell off the face: how fast its score falls behind, and how much it has to fall
             drop_rate = (np.take_along_axis(score_rates, observed, axis=1) - score_rates)[is_off_face]
             scores_on_face = np.where(separation.support, scores, -np.inf)
-            needed_drop = (scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True))[
-                is_off_face
-            ] + OFF_FACE_LOG
+            log_ratio = scores - np.logaddexp.reduce(scores_on_face, axis=1, keepdims=True)  # to the cells on the face
+            needed_drop = log_ratio[is_off_face] + OFF_FACE_LOG
             coefficients += max(float((needed_drop / drop_rate).max()), 0.0) * separation.direction
             coefficients -= coefficients[0]
         return coefficients
@@ -326,10 +336,11 @@ def _independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scale = np.sqrt((Z * Z).sum(axis=0))
     scaled = Z / np.where(scale > 0.0, scale, 1.0)
     if n >= p:
+        # failed: not 0 if a pivot is not positive
         factor, failed = lapack.dpotrf(scaled.T @ scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
-        scaled = qr(scaled, mode="r")[0][:p]
+        scaled = qr(scaled, mode="r")[0][:p]  # (p, p), whose columns have the same dependences
     R, pivots = qr(scaled, mode="r", pivoting=True)
     diagonal = np.abs(R.diagonal())
     r = int((diagonal > MIN_PIVOT * diagonal.max(initial=0.0)).sum())
@@ -361,9 +372,9 @@ def find_maximum(
     separation = zero_margins(codes, table.counts, layout)
     face = table.maximise_on_face(separation.support)
     flat = face.flat
-    if not face.is_certain(layout):
+    if not face.is_certain(layout):  # there may be more separation than by zero margins
         complete_separation = table.find_separation()
-        if complete_separation is None:
+        if complete_separation is None:  # judge by the information alone
             flat = face.flat_and_uninformed()
         elif (complete_separation.support != separation.support).any():
             separation, face = complete_separation, table.maximise_on_face(complete_separation.support)
@@ -373,7 +384,7 @@ def find_maximum(
     all_flat = np.zeros((K, p, flat.shape[2]))
     all_flat[groups[1:]] = flat
     is_separated = bool((separation.support.sum(axis=1) == 1).all()) and k > 1
-    value, norm, n_iter = face.maximum[1:]
+    value, norm, n_iter = face.maximum[1:]  # without the point itself
     occurs = np.asarray(table.Z.any(axis=0))
     return ConditionalMaximum(
         groups, coefficients, value, norm, n_iter, basis, all_flat, table.aliased, occurs, n, is_separated

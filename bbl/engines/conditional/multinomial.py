@@ -9,15 +9,16 @@ __all__ = ["contrasts", "difference_covariance", "information"]
 
 def contrasts(K: int) -> np.ndarray:
     """Return orthonormal contrasts (K, K - 1) of classes: columns of unit norm that sum to zero."""
-    centring = np.eye(K) - 1.0 / K
-    return np.linalg.svd(centring)[0][:, : K - 1]
+    centring = np.eye(K) - 1.0 / K  # projects on vectors that sum to zero
+    return np.linalg.svd(centring)[0][:, : K - 1]  # left singular vectors; the last has the singular value 0
 
 
 def information(functions: np.ndarray, p: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the information ``sum_n w_n C'(diag(p_n) - p_n p_n')C kron z_n z_n'``, ((K - 1) r, (K - 1) r).
 
-    It is about the coefficient of each contrast of classes and each function, contrast by contrast. `functions` (n, r)
-    holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n. C (K, K - 1) are the `contrasts`.
+    It is the information about a coefficient for each contrast of classes and each function, in the order of contrasts.
+    `functions` (n, r) holds z_n, `p` (n, K) the probabilities of the classes, `weights` (n,) w_n. C (K, K - 1) is
+    `contrasts(K)`.
     """
     r, C = functions.shape[1], contrasts(p.shape[1])
     contrast_means = p @ C  # (n, K - 1)
@@ -41,7 +42,7 @@ def difference_covariance(
     """Return the covariance (r, r) of the coefficients of class ``pair[0]`` less those of class ``pair[1]``.
 
     It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score of fixed rows with classes drawn
-    from `p`. H is I plus the diagonal matrix of penalties times the number of observations. Coefficients sum to zero
+    from `p`. H is I plus the number of observations times the diagonal matrix of penalties. Coefficients sum to zero
     over classes at the optimum, so they are computed in contrasts of classes.
 
     Parameters

@@ -39,10 +39,10 @@ class Separation(NamedTuple):
 
 
 def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separation:
-    """Return the separation by margins of zero alone: a group loses rows with a combination of levels it never has.
+    """Return the separation by zero margins alone: a group loses the rows with a combination of levels it never has.
 
-    The combinations are those of the predictors of each term of the model. Cells that only several terms together
-    separate are not found.
+    The combinations are those of the levels of one predictor, or of the predictors of a term of the model. Cells that
+    only several terms together separate are not found.
 
     Parameters
     ----------
@@ -51,6 +51,7 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     counts : ndarray, shape (n, k)
         Their weight in each group.
     layout : Layout
+        Its `scopes` are the predictors of each table of parameters: (i,) for fields, all predictors of a term.
     """
     k = counts.shape[1]
     support, direction = np.ones(counts.shape, dtype=bool), np.zeros((k, 1 + layout.size))
@@ -61,20 +62,21 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
         occurs = np.bincount(combination, minlength=n_combinations) > 0
         for g in range(k):
             is_empty = occurs & (np.bincount(combination, counts[:, g], n_combinations) == 0.0)
+            # parameters (size,) that give the score -1 to the empty combinations, up to a constant; None if none can
             step = step_down(layout, scope, is_empty.reshape(shape))
             if step is not None:
                 support[:, g] &= ~is_empty[combination]
-                # the score -1 in empty combinations: step_down leaves out the intercept, which is the score of
-                # combination 0, that of the reference levels
+                # the intercept is that constant: the score of the reference levels, combination 0, where step adds 0
                 direction[g] += np.append(-float(is_empty[0]), step)
     return Separation(support, direction)
 
 
 def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
-    """Return the complete separation, by a linear programme; None if that finds no solution.
+    """Return the complete separation, by a linear programme; None if the solver fails.
 
-    The programme is that of `bbl.engines.likelihood.existence`: among coefficients by which all observed groups of a
-    row have the same score and no group a higher one, it seeks those by which most other cells have a lower one.
+    The programme is that of `bbl.engines.likelihood.existence.recede`. The coefficients must give all observed groups
+    of a row the same score, and no group a higher one. Among these coefficients it seeks those that give a lower score
+    to as many cells as possible.
 
     Parameters
     ----------
@@ -87,33 +89,30 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
 
     (n, k), p = counts.shape, Z.shape[1]
     support, direction = np.ones((n, k), dtype=bool), np.zeros((k, p))
-    observed_group = counts.argmax(axis=1)  # the most frequent group of each row
-    is_other = np.arange(k) != observed_group[:, None]
-    # other cells, as (row, group): what has a weight must stay equal, what has none may fall
-    observed, empty = (np.argwhere(is_other & occurs) for occurs in (counts > 0.0, counts == 0.0))
-    if not len(empty):
+    modal_group = counts.argmax(axis=1)  # (n,): the most frequent group of each row
+    is_other = np.arange(k) != modal_group[:, None]
+    # the cells of other groups, as (row, group): those with a weight must keep the score of the row's modal group, the
+    # empty ones may fall below it
+    tied_cells, empty_cells = (np.argwhere(is_other & selected) for selected in (counts > 0.0, counts == 0.0))
+    if not len(empty_cells):
         return Separation(support, direction)
     design = sparse.csr_matrix(Z)
 
     def score_differences(cells: np.ndarray):
         """Return the matrix (cells, (k - 1) p) from coefficients to differences of scores.
 
-        They are the score of each cell (row, group) less that of the row's `observed_group`. The coefficients are those
-        of groups 1, 2, ...; those of group 0 are zero.
+        They are the score of each cell (row, group) less that of the row's modal group. The coefficients are those of
+        groups 1, 2, ...; those of group 0 are zero.
         """
         row, group = cells.T
-        blocks = [
-            sparse.diags((group == g).astype(float) - (observed_group[row] == g)) @ design[row]
-            if len(row)
-            else design[:0]
-            for g in range(1, k)
-        ]
-        return sparse.hstack(blocks, format="csr")
+        # the coefficients of group g raise the difference if g is the cell's group, and lower it if g is the modal one
+        signs = [(group == g).astype(float) - (modal_group[row] == g) for g in range(1, k)]
+        return sparse.hstack([sparse.diags(sign) @ design[row] for sign in signs], format="csr")
 
-    recession = recede(score_differences(observed), score_differences(empty))
+    recession = recede(score_differences(tied_cells), score_differences(empty_cells))
     if recession is None:
         return None
-    is_lost, step = recession
-    support[tuple(empty[is_lost].T)] = False
+    is_lost, step = recession  # which empty cells fall; the coefficients ((k - 1) p,) along which they do
+    support[tuple(empty_cells[is_lost].T)] = False
     direction[1:] = step.reshape(k - 1, p) if is_lost.any() else 0.0
     return Separation(support, direction)

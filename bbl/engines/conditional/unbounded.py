@@ -23,21 +23,33 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
 
     Notes about all groups together go with the first group. There is no note on couplings of levels that never occur
     together: the tables of parameters say so.
+
+    Parameters
+    ----------
+    maximum : ConditionalMaximum
+        Of coefficients (K, 1 + size). `basis` (K, 1 + size) marks those that were estimated, `aliased` (1 + size,)
+        those whose columns of the design depend on others, `occurs` (1 + size,) those whose levels occur together;
+        ``determined(a, b)`` marks those whose difference between two groups the rows determine. `groups` are the
+        groups with rows, `reference` the first of them, and `is_separated` says whether each row keeps one group alone.
+    sample : Sample
+        Its `pooled` rows are those of all groups.
+    layout : Layout
     """
-    counts = level_counts(sample.pooled, layout.n_levels)
-    # both (size,), without the intercept
+    counts = level_counts(sample.pooled, layout.n_levels)  # weights (L_i,) of the levels of each predictor
+    # masks (size,) of parameters, without the intercept
     has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
-    notes = absent_levels(counts, ABSENT)
+    notes = absent_levels(counts, ABSENT)  # one for each level without rows
     if maximum.is_separated:
-        notes += (Note(-1, -1, SEPARATED),)
+        notes += (Note(-1, -1, SEPARATED),)  # -1: of no predictor and no level
     elif maximum.n_rows < len(maximum.aliased):
         notes += (Note(-1, -1, TOO_FEW_ROWS),)
     else:
+        # for each predictor with such parameters the first, a tuple (predictor, level, ...)
         aliased_parameters = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
         notes += tuple(Note(i, -1, ALIASED) for i, *_ in aliased_parameters)
     out = []
     for g, basis in enumerate(maximum.basis):
         is_unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
         unbounded_parameters = () if maximum.is_separated else first_parameters(layout, is_unbounded)
-        out.append(Limit(int(basis.sum()), unbounded_parameters, notes * (g == 0)))
+        out.append(Limit(int(basis.sum()), unbounded_parameters, notes if g == 0 else ()))
     return out

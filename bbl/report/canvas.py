@@ -46,9 +46,9 @@ TITLE_FONT = 10.0  # points of the title of a panel
 LEGEND_FONT = 8.5  # points by which the names in a legend are wrapped
 LINE_HEIGHT = 1.2  # height of a line of text, in units of the font size
 ESCAPED = str.maketrans({"$": r"\$"})  # dollars in names must not start mathematics
-SHORTEST = 5  # characters to which a name may be shortened
-MORE_LETTERS = 1.1  # a smaller font is taken only if it shows this many times the letters
-MAX_NAMED_TICKS = 16  # ticks that stay at most once names are left out
+SHORTEST = 5  # characters to which a name may be shortened, at least
+MORE_LETTERS = 1.1  # a smaller font is taken only if it shows more than 1.1 times as many letters
+MAX_NAMED_TICKS = 16  # names that are kept, at most, where not all names have room
 
 
 def short_name(label: object, length: int = 24) -> str:
@@ -74,7 +74,7 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
     alike = [x for x in distinct if Counter(preferred_cut.values())[preferred_cut[x]] > 1]
     common = max(len(os.path.commonprefix(alike)) - 1, 0)  # where the part begins in which the names differ
     head = n_kept // 3
-    # the beginning of a name, and the part in which it differs from the others
+    # the beginning of a name, and the part in which it differs from the others, with two ellipses
     windows = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
     short = {**preferred_cut, **windows}
     if len(short) > len(set(short.values())):
@@ -139,13 +139,13 @@ def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) ->
             if wrapped is None and length > SHORTEST:
                 break
             wrapped_texts.append((wrapped or text).translate(ESCAPED))
-        else:
+        else:  # no text was too long
             return tuple(wrapped_texts)
-        length = max(SHORTEST, min(length - 1, int(0.94 * length)))
+        length = max(SHORTEST, min(length - 1, int(0.94 * length)))  # the next try: 6 % shorter
 
 
 def count_letters(texts: Sequence[str]) -> int:
-    """Return the number of characters of all texts, line breaks apart."""
+    """Return the number of characters of all texts; a line break counts as one."""
     return sum(len(x.replace("\n", " ")) for x in texts)
 
 
@@ -166,7 +166,7 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
             (right, n_right), (left, n_left) = pools.pop(), pools.pop()
             pools.append(((left * n_left + right * n_right) / (n_left + n_right), n_left + n_right))
     moved = np.repeat([p[0] for p in pools], [p[1] for p in pools]) + gap * np.arange(len(positions))
-    return np.where(np.isclose(moved, positions), positions, moved)  # exact where nothing moves
+    return np.where(np.isclose(moved, positions), positions, moved)  # positions that stay are exact
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,8 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
     upright : bool, default False
         Whether the texts must not run along the axis, as on a vertical one.
     """
-    positions, unit = np.asarray(positions, dtype=float), round(unit, 4)  # rounded: no choice by a floating-point error
+    # rounded: a floating-point error of the unit must not decide how names are drawn
+    positions, unit = np.asarray(positions, dtype=float), round(unit, 4)
     gap = unit * float(np.diff(positions).min()) if len(positions) > 1 else math.inf  # inches between the closest names
     if not upright:  # with room for a blank between neighbours
         wrapped = [_wrap_text(label_text(x), gap - 0.08, MAX_FONT, 3, break_words=False) for x in names]
@@ -229,14 +230,17 @@ def fit_names(names: Sequence, positions: ArrayLike, unit: float, max_depth: flo
         if len(texts) == len(names):
             lines = max((x.count("\n") for x in texts), default=0) + 1
             return TickNames(positions, texts, MAX_FONT, upright=False, depth=lines * LINE_HEIGHT * MAX_FONT / 72)
+    # the first name alone, if nothing else has room
     best = TickNames(positions[:1], wrap_names(names[:1], max_depth, MIN_FONT), MIN_FONT, upright=True, depth=max_depth)
     most_letters = 0
-    # every name; if none of the fonts has room, every step-th name, with `MAX_NAMED_TICKS` of them at first, then fewer
+    # step 1 shows every name. Without room for them, larger steps follow, from the least that leaves `MAX_NAMED_TICKS`
+    # names: at least 2, as 1 was tried before; the end 3 makes step 2 the only one of up to three names
     for step in (1, *range(max(2, math.ceil(len(positions) / MAX_NAMED_TICKS)), max(3, len(positions)))):
         for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
-            line, shown_positions = LINE_HEIGHT * size / 72, positions[::step]
-            moved = shown_positions + (spread_apart(unit * shown_positions, line) - unit * shown_positions) / unit
-            if len(positions) and unit * np.abs(moved - shown_positions).max() > 0.5 * line:
+            line_height, ticks = LINE_HEIGHT * size / 72, positions[::step]  # inches; axis units
+            # names are moved apart in inches; adding the shift alone keeps the ticks exact that do not move
+            moved = ticks + (spread_apart(unit * ticks, line_height) - unit * ticks) / unit
+            if len(positions) and unit * np.abs(moved - ticks).max() > 0.5 * line_height:  # too far away
                 continue
             texts = wrap_names(names[::step], max_depth, size, max_lines(gap * step, size))
             if count_letters(texts) > MORE_LETTERS * most_letters:
@@ -297,7 +301,7 @@ def axes_inches(ax: Axes) -> tuple[float, float]:
 
 def check_axes(axes: Any, n: int) -> list[Axes]:
     """Return the caller's axes as a list; raise an OptionError if there are not `n`."""
-    axes_list = list(np.ravel(np.asarray(axes, dtype=object)))
+    axes_list = list(np.ravel(np.asarray(axes, dtype=object)))  # of one Axes, a sequence, or an array of plt.subplots
     if len(axes_list) != n:
         raise OptionError(f"axes holds {len(axes_list)} axes, but {n} are to be drawn; give {n}.", argument="axes")
     return axes_list
@@ -352,6 +356,7 @@ def group_colours(n: int) -> Sequence:
 
 def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> None:
     """Draw a legend; `options` go to ``ax.legend``, which would leave out names that begin with an underscore."""
+    # made with placeholders, which the names replace
     legend = ax.legend(handles, ["-"] * len(names), frameon=False, fontsize="small", **options)
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_text(name)
@@ -369,7 +374,7 @@ def colour_limit(values: np.ndarray) -> float:
     limit = np.quantile(magnitude, 0.995) if magnitude.size > 5000 else magnitude.max()
     if magnitude.size > 50 and limit > (end := OUTLYING * np.quantile(magnitude, 0.98)) > 0.0:
         limit = magnitude[magnitude <= end].max()
-    return float(limit or magnitude.max() or 1.0)
+    return float(limit or magnitude.max() or 1.0)  # a scale needs an end above zero
 
 
 def diverging_scale(values: np.ndarray) -> dict[str, Any]:

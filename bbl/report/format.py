@@ -57,7 +57,7 @@ def label_text(label: object) -> str:
 def _width(text: str) -> int:
     """Return the width of a text in characters of a terminal: 2 for a wide character, 0 for a combining one."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)  # 0: not a combining character
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
@@ -91,7 +91,7 @@ def vector_text(names: Iterable, values: Iterable[float]) -> str:
     cells, headings = format_numbers(values), [label_text(name) for name in names]
     width = max(map(_width, [*cells, *headings]))
     columns = [(_pad(h, width), _pad(c, width)) for h, c in zip(headings, cells, strict=True)]
-    return "\n".join(_table_lines(["", ""], columns))
+    return "\n".join(_table_lines(["", ""], columns))  # without names of the two rows
 
 
 def format_column(column: pd.Series) -> list[str]:

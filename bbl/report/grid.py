@@ -23,7 +23,8 @@ MAX_WIDTH = 14.0  # inches of the panels of a new figure, side by side
 def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
     """Return the number of columns for `n` panels of `width` inches, at most `max_columns` and `MAX_WIDTH` inches.
 
-    The columns are as few as that number of rows needs, so that rows are equally full.
+    With these columns, the panels need a number of rows; the columns are then as few as that number of rows allows, so
+    that rows are equally full.
     """
     columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))

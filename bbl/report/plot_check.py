@@ -106,6 +106,7 @@ def plot_calibration(
     lines = []
     for diagram, _ in pairs:
         diagram.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
+    # all groups share the one pair of panels, or each has its own; a new figure may have fewer pairs than groups
     for k, colour, (diagram, histogram) in zip(shown, colours, pairs * (len(shown) if share_axes else 1), strict=False):
         binned = _Bins.from_predictions(p[:, k], y == k, weight, bins)
         diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
@@ -153,9 +154,9 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], sha
     of_groups = (
         f" of {response} = {label_text(names[0])}" if is_single else f" of each {response}" if share_axes else ""
     )
-    tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)
+    tallest = max(histogram.get_ylim()[1] for _, histogram in pairs)  # upper end of the axis of counts
     titles = group_titles(labels, names, width)
-    for (diagram, histogram), title in zip(pairs, titles, strict=False):
+    for (diagram, histogram), title in zip(pairs, titles, strict=False):  # a shared pair has no title
         diagram.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
         if not is_single:
@@ -184,7 +185,7 @@ def wilson_limits(successes: np.ndarray, total: np.ndarray) -> tuple[np.ndarray,
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
     """Return axes of a new figure, in a grid: a diagram and below it a histogram for each group, in turn."""
     n = min(len(groups), MOST_PANELS)
-    # inches of a diagram with its histogram
+    # inches of a diagram with its histogram: of a single one, of up to `MAX_LARGE_PANELS`, or of more
     width, height = {1: (3.5, 4.5)}.get(n, (2.4, 3.2) if n <= MAX_LARGE_PANELS else (1.8, 2.4))
     columns = grid_columns(n, width + 0.25)
     head = 0.2 + (title_inches(group_titles(labels, groups, width)) if n > 1 else 0.0)

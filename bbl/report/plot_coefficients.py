@@ -96,6 +96,7 @@ def _order_by_distance_from_zero(estimate: np.ndarray, lower: np.ndarray, upper:
     interval_width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.abs(np.nan_to_num(estimate)) / interval_width
+    # an interval of width 0 has an infinite distance, or nan if the estimate is 0 too
     return np.argsort(-np.nan_to_num(distance, posinf=np.finfo(float).max).max(axis=0), kind="stable")
 
 
@@ -110,7 +111,7 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
     # up to three groups are in one row of the legend, more in rows of two
     head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
-    left_margin = tick_names.depth + 0.3
+    left_margin = tick_names.depth + 0.3  # depth: inches that the names take
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, head + height + foot))
     ax = axes_at(figure, left_margin, head, WIDTH, height)
     tick_names.label_ticks(ax.yaxis)

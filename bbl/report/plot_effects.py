@@ -119,7 +119,7 @@ def _new_panels(labels: Labels, groups: Sequence, names: Sequence[str], rows: np
         columns=grid_columns(len(groups), width, max_columns=3),
         width=width,
         height=height,
-        left=tick_names.depth + 0.3,
+        left=tick_names.depth + 0.3,  # depth: inches that the names take
         head=title_inches(titles) + 0.5,
         foot=0.75 + 0.2 * has_note,
         bar=0.1,

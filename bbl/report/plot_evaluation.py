@@ -62,8 +62,7 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
         cell = min(axes_inches(ax)) / K  # inches
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(ax.yaxis)
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9).label_ticks(ax.xaxis)
-    image = ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    image.set_clim(0.0, 1.0)
+    ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     if K <= MAX_NUMBERED_GROUPS:
         # points: the widest number, with half of its margins, fits into a cell
         size = min(MAX_FONT + 1, MAX_FONT * (cell - 0.06) / (widest - 0.06))
@@ -97,7 +96,8 @@ def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
     cell = side / K
     row_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH, upright=True)
     column_names = fit_names(labels.groups, np.arange(K), cell, MAX_NAME_DEPTH)
-    left_margin, foot = row_names.depth + 0.6, column_names.depth + 0.6  # 0.6: the name of the axis
+    # inches for the names of the groups, and 0.6 for the name of the axis
+    left_margin, foot = row_names.depth + 0.6, column_names.depth + 0.6
     figure = plt.figure(figsize=(left_margin + side + 0.2, 0.2 + side + foot))
     ax = axes_at(figure, left_margin, 0.2, side, side)
     row_names.label_ticks(ax.yaxis)
@@ -135,7 +135,7 @@ def plot_roc(
     shown = chosen if groups is not None else chosen[:MAX_CURVES]  # group numbers
     is_new_figure = ax is None
     ax = axes_or_new(ax, size=(4.4, 4.2))
-    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]
+    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without its limits
     ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines, names = [], []
     texts = wrap_names([labels.groups[k] for k in shown], room=1.6, size=LEGEND_FONT, lines=1)

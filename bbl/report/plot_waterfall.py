@@ -51,7 +51,7 @@ def plot_waterfall(
     order = 1 + np.argsort(-np.abs(values[1:]), kind="stable")  # positions of contributions, largest first
     shown, remaining = order[:top], order[top:]
     labels = [names[0], *(names[k] for k in shown)]
-    steps = [values[0], *values[shown]]  # signed lengths of the bars but the last
+    steps = [values[0], *values[shown]]  # signed lengths of all bars except that of the sum
     if len(remaining):
         labels.append(f"{len(remaining)} others")
         steps.append(values[remaining].sum())
@@ -97,7 +97,7 @@ def _new_axes(labels: Sequence[str], positions: np.ndarray) -> Axes:
     needs_two_lines = max(text_inches(x, MAX_FONT) for x in labels) > MAX_NAME_WIDTH
     gap = GAP * (1.6 if needs_two_lines else 1.0)
     tick_names = fit_names(labels, positions, gap, MAX_NAME_WIDTH, upright=True)
-    height, left_margin = len(labels) * gap, tick_names.depth + 0.3
+    height, left_margin = len(labels) * gap, tick_names.depth + 0.3  # depth: inches that the names take
     figure = plt.figure(figsize=(left_margin + WIDTH + 0.2, 0.15 + height + 0.75))
     ax = axes_at(figure, left_margin, 0.15, WIDTH, height)
     tick_names.label_ticks(ax.yaxis)

@@ -1,7 +1,10 @@
 """Printed forms, in R's layout, of calls, fits, cross-validations and modes (the likeliest configurations).
 
 *Fields* are the parameters of single predictors, *couplings* those of pairs and of larger sets, *terms*. Level 0 of a
-predictor is the reference, whose parameters are 0 and not shown.
+predictor is the reference, whose parameters are 0 and not shown. L_i is the number of levels of predictor i.
+
+`Parameters` holds ``theta`` (groups, size), a parameter vector for each group, and ``pooled`` (size,), that of the
+pooled fit or None. Its `Layout` says where the parameters of each term are: ``layout.table(vector, *predictors)``.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ __all__ = ["call_text", "cv_head", "cv_text", "fit_text", "group_text", "head_te
 CALL_WIDTH = 60  # R starts a new line of a call after the argument that passes this column
 SHOWN_LEVELS = 10  # levels of a predictor that are printed
 SHOWN_ROWS = 10  # predictors that are printed in the list of levels and in the table of modes
-# for each kind of item (a, b): up to a items are all printed; of more than a, only the first b
+# a pair (a, b) for each kind of item: up to a items are all printed; of a longer list, only the first b
 ALL_OR_FEW = {"group": (4, 2), "predictor": (5, 3), "pair": (6, 3), "term": (6, 3)}
 
 
@@ -103,9 +106,10 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` in place of ``h`` and ``J``.
     """
     layout, d = parameters.layout, "" if parameters.pooled is None else "d"
-    # K groups, m predictors and n_terms terms are printed, and lines that stand for the others
+    # K groups, m predictors and n_terms terms are printed; a line in a list stands for those that are not, if any
     K, groups_line = _n_printed(len(labels.groups), "group")
     m, predictors_line = _n_printed(layout.m, "predictor")
+    # (`order`: the largest number of predictors of a term)
     n_terms, terms_line = _n_printed(layout.n_terms, "pair" if layout.order <= 2 else "term")
     theta = parameters.theta[:K] if parameters.pooled is None else parameters.theta[:K] - parameters.pooled
     names = [label_text(n) for n in labels.names]
@@ -119,6 +123,7 @@ def fit_text(call: str, labels: Labels, parameters: Parameters) -> str:
             levels_line = "\n" + _omitted_text(n_omitted, "level") if n_omitted > 0 else ""
             blocks.append(f"{d}h_[{names[i]}]{group_suffix}:\n{values}{levels_line}")
     blocks += predictors_line
+    # `layout.terms`: for each order 2, 3, ..., the predictors of the terms, (terms, order)
     for term in islice((tuple(term) for terms in layout.terms for term in terms.tolist()), n_terms):
         rows, *other_levels = (labels.levels[i][1:] for i in term)
         columns = _joint_levels(other_levels)

@@ -1,7 +1,8 @@
 """Pack what files of all families hold (call, design, log-loss, training rows and their summaries), and unpack it.
 
-A family adds entries of its own to the dict, and its own table of arrays. Earlier versions of the package skip unknown
-entries of the dict but refuse unknown arrays: additions go into the dict.
+A *family* is a kind of models, such as machines or networks. It adds entries of its own to the dict, and its own table
+of arrays. Earlier versions of the package skip unknown entries of the dict but refuse unknown arrays: additions go into
+the dict.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from bbl.stats.loss_record import LossRecord
 
 __all__ = ["PRIORS", "check_model", "pack_loss", "pack_model", "unpack_loss", "unpack_model"]
 
-PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)  # class shares for predictions
+# shape, range and sum of the class shares that predictions use, if the user gave some
+PRIORS = ArraySpec("f", ("K",), NON_NEGATIVE, required=False, sum_tolerance=1e-6)
 
-# arrays of every model of K groups and m predictors; the last four hold n training rows; see `ArraySpec`
+# arrays of every model of K groups and m predictors: kind of dtype, shape, range of values (any if there is none); the
+# last four hold n training rows
 MODEL_TABLE = {
     "log_likelihood": ArraySpec("f", (1,)),
     "counts": ArraySpec("f", ("K", "levels"), NON_NEGATIVE),  # of the levels of all predictors, one after another
@@ -49,6 +52,7 @@ def pack_model(
     if isinstance(fit, ClassifierResults):
         meta |= ({} if fit.priors is None else {"priors": fit.priors.tolist()}) | pack_loss(fit.log_loss, tuned)
     stored = {name: array for name, array in arrays.items() if array is not None}
+    # `_counts`: weighted counts (K, L_i) of the levels of each predictor; the first part is empty, as there may be none
     stored["counts"] = np.concatenate([np.zeros((len(fit.design.response.levels), 0)), *fit._counts], axis=1)
     if store_data and fit.training is not None:
         sample = fit.training
@@ -80,8 +84,9 @@ def unpack_model(
     Groups of training rows must be `lowest_group` or more, and their weights whole numbers if `whole`.
     """
     n_levels = design.n_levels
+    # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty table
     counts = np.split(arrays["counts"], np.cumsum(n_levels)[:-1], axis=1) if len(n_levels) else []
-    real("nobs", meta["nobs"], 0.0)
+    real("nobs", meta["nobs"], 0.0)  # raises an error unless it is a number of at least 0
     sample, row_labels = _unpack_rows(arrays, meta.get("index"), n_levels, lowest_group, whole)
     arguments = {
         "call": meta["call"],
@@ -104,9 +109,9 @@ def _unpack_rows(
     codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
     if codes.dtype != code_dtype(n_levels):
         raise ValueError("its rows are not as saved")
-    if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0, initial=0) >= n_levels).any()):
+    if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0) >= n_levels).any()):
         raise ValueError("its rows hold what cannot have been saved")
-    check_weights(weights, len(codes), whole=whole)
+    check_weights(weights, len(codes), whole=whole)  # raises an error
     return Sample(codes, weights, y, arrays.get("missing")), _unpack_index(labels, len(codes))
 
 
@@ -140,9 +145,10 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 
 
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
-    """Return the entry of the dict that holds a log-loss; no entry without a log-loss, or None for a `tuned` model.
+    """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
 
-    A tuned model needs an entry: without one its file is taken for that of an earlier version.
+    Without a log-loss there is no entry, but a `tuned` model has the entry None: a file of a tuned model without the
+    entry is taken for a file of an earlier version.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}

@@ -31,8 +31,8 @@ class ArraySpec:
     shape : tuple of int or str
         Lengths and symbols.
     interval : tuple of a float and a float or str, optional
-        Least and largest value, or least value and a symbol above all values; nan is refused. By default any value is
-        accepted, nan included.
+        Least and largest value, both allowed; or the least value and a symbol, below whose length all values are. nan
+        is refused. By default any value is accepted, nan included.
     required : bool or str, default True
         Whether every model file of the same kind has the array, or the name of an array that it comes with.
     sum_tolerance : float, optional

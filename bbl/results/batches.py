@@ -34,7 +34,7 @@ def prediction_frame(
     columns = pd.Index(groups, dtype=object)
     predicted = first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     group_codes = np.where(np.isnan(scores).any(axis=1), -1, predicted)
-    name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]
+    name = response if type == "class" else distinct_names([*groups, "yhat"])[-1]  # yhat_ beside a group yhat
     yhat = pd.Series(pd.Categorical.from_codes(group_codes, columns.infer_objects()), index=index, name=name)
     if type == "class":
         return yhat
@@ -50,10 +50,12 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
     if source is None:
         yield to_frame(newdata, "newdata")
         return
+    # `source.frame` returns a table without rows, to check the names of columns
     names, empty_frame, n_read = [f.name for f in design.predictors], source.frame("newdata"), 0
     for name in names:
         empty_frame.column(name)  # raises a DataError if the source lacks it
-    for frame, _ in source.batches(names):
+    for frame, _ in source.batches(names):  # _: name of the file or part
+        # `arrow` is None in tables of pandas
         row_labels = frame.index if frame.arrow is None else pd.RangeIndex(n_read, n_read + frame.n)
         n_read += frame.n
         yield replace(frame, index=row_labels, argument="newdata")

@@ -50,7 +50,7 @@ class ClassifierResults(ModelResults):
     Attributes
     ----------
     priors : ndarray, shape (K,), or None
-        Class shares that predictions take in place of those of the training rows.
+        Class shares for predictions; they replace the shares of the training rows.
     stored_loss : LossRecord or None
         Log-loss from a cross-validation inside the fit or from a model file; else `log_loss` is of the training rows.
     """
@@ -215,11 +215,11 @@ class ClassifierResults(ModelResults):
     def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
         """Return class scores (n, K) with other class shares: `priors`, or by default the priors of the model."""
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
-        return scores if shares is None else with_priors(scores, self.class_shares, shares)
+        return scores if shares is None else with_priors(scores, self.class_shares, shares)  # of `bbl.stats.scores`
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
         """Return the class scores (n, K) of new rows; nan for rows that the design drops for missing values."""
-        codes, missing = self.design.encode(newdata, unseen)
+        codes, missing = self.design.encode(newdata, unseen)  # (n, m); missing: None if no value is
         return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
 
     def _encoded_scores(

@@ -38,6 +38,7 @@ def loss_facts(record: LossRecord | None) -> dict[str, str]:
 
 def loss_text(record: LossRecord | None) -> str:
     """Return the printed paragraph on the log-loss; on training rows it is empty unless that exceeds the baseline."""
+    # `record.rows` is HELD_OUT for the validated rows of a cross-validation, else it names the training rows
     if record is None or (record.rows != HELD_OUT and record.loss <= record.baseline):
         return ""
     return f"\n\n{fill(f'Log-loss: {record.verdict or record}', WIDTH, break_on_hyphens=False)}"
@@ -53,5 +54,5 @@ def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[
 def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
     """Return (the training rows to score: all, or a sample of very many; whether these are all rows)."""
     n_levels, K = design.n_levels, len(design.labels.groups)
-    # to score a row takes a constant and a number for each predictor, in every group
+    # cost: numbers that are looked up to score a row, a constant and one for each predictor in every group
     return training_rows(rows, n_levels, K, cost=K * (1.0 + len(n_levels)))

@@ -1,4 +1,7 @@
-"""Comparison: a table of fitted models, one per row, with their criteria and the test against the previous model."""
+"""Comparison: a table of fitted models, one per row, with their criteria and the test against the previous model.
+
+``_traits`` of a fit are the properties of its method: its ``name``, and whether it ``models_predictors``.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return fitted models by name, (1), (2), ... if they come as a sequence or alone.
+    """Return fitted models by name; the models of a sequence, and a single one, are named (1), (2), ...
 
-    A BBLTypeError if there are fewer than `least`, or some are no fitted models.
+    A BBLTypeError if there are fewer than `least` models, or some entry is not a fitted model.
     """
     if isinstance(fits, Mapping):
         models = dict(fits)
@@ -51,7 +54,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
         }
         if previous is not None:
             try:
-                row |= previous._ratio_test(fit)
+                row |= previous._ratio_test(fit)  # sets ratio, df, p and test
             except (DataError, OptionError) as error:
                 row["test"] = f"no test: {error}"
         table_rows.append(row)
@@ -61,7 +64,7 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, nan for those that it lacks.
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for a criterion that it lacks.
 
     AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with those of `first`; see `is_comparable`.
     """
@@ -80,10 +83,11 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 
 
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
-    """Return whether the likelihoods of two fits are those of the same variables in as many observations.
+    """Return whether two fits have likelihoods of the same variables, and as many observations.
 
-    A likelihood P(x, y) is that of the response and all predictors, which have to be the same. P(y|x) is that of the
-    response alone, and fits may have other predictors.
+    The likelihood of a fit is P(x, y) if it models the predictors, else P(y|x). P(x, y) is the probability of the
+    response and all predictors, so both fits need the same predictors. P(y|x) is the probability of the response alone,
+    so the fits may have different predictors.
     """
     models_predictors = fit._traits.models_predictors
     has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors

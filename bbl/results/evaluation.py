@@ -94,7 +94,7 @@ class Evaluation:
 
     @property
     def log_loss(self) -> LossRecord:
-        """Log-loss of these rows and of the baseline, with a verdict if the former is larger."""
+        """Log-loss of these rows and of the baseline; its ``verdict`` is a warning if predictions are worse."""
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
 
@@ -102,19 +102,21 @@ class Evaluation:
     def scores(self) -> pd.DataFrame:
         """Scores of all rows, with their limits: ``estimate``, ``lower``, ``upper`` and ``baseline``.
 
-        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson; balanced accuracy: from
-        such limits of each group's recall (Zou & Donner 2008); log-loss and Brier score: Gaffke (2005) for bounded
-        numbers (the bound of the log-loss is the largest that these predictions could give, whatever the groups); AUC:
-        the wider of Newcombe (2006) and DeLong.
+        The limits have coverage `level`, also in small samples. Accuracy: Clopper & Pearson. Balanced accuracy: from
+        such limits of each group's recall (Zou & Donner 2008). Log-loss and Brier score: Gaffke (2005) for bounded
+        numbers; the bound of the log-loss is the largest loss that these predictions could have, whatever the groups.
+        AUC: the wider of Newcombe (2006) and DeLong.
         With more than two groups the AUC is the mean over the groups, each against the rest. Weights that are no counts
         are scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). The log-loss replaces probabilities
         below 1e-15 by 1e-15, see `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its
-        baseline is that of always predicting the cheapest group.
+        baseline is the mean cost of predicting the cheapest group for every row.
         """
+        # (5, 4): a row for each of `SCORES`; estimate, lower and upper limit, baseline
         table = score_table(self.class_scores, self.observed, self.predicted, self._effective_weights, self.level)
         frame = pd.DataFrame(table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"])
         if self.costs is not None:
             counts = self._counts
+            # sums over all rows; the baseline predicts the group of least cost for every row
             cost, baseline_cost = float((counts * self.costs).sum()), (counts.sum(axis=1) @ self.costs).min()
             frame.loc["cost"] = [cost / counts.sum(), np.nan, np.nan, baseline_cost / counts.sum()]
         return frame
@@ -123,9 +125,10 @@ class Evaluation:
     def floored(self) -> tuple[float, float]:
         """(Observations whose group has a predicted probability below 1e-15, observations where it is 0).
 
-        The log-loss takes these probabilities for 1e-15. A probability is 0 if the prior of the group is 0, or if the
+        In the log-loss these probabilities count as 1e-15. A probability is 0 if the prior of the group is 0, or if the
         group has no training rows (in a fold).
         """
+        # (n,): of the observed groups; LEAST is the logarithm of 1e-15
         log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
         return float(self.weights[log_p < LEAST].sum()), float(self.weights[np.isneginf(log_p)].sum())
 
@@ -135,6 +138,7 @@ class Evaluation:
         n_below, n_zero = self.floored
         if not n_below:
             return ""
+        # the text times False is empty
         zeros = f", and of {n_zero:g} of them it is 0: without the floor the log-loss is infinite" * bool(n_zero)
         return f" log-loss: a probability of at least {FLOOR:g}; that of {n_below:g} observations is smaller{zeros}."
 
@@ -159,7 +163,7 @@ class Evaluation:
         """Confusion matrix: observations by observed (rows) and predicted group (columns)."""
         is_whole = (self._counts == np.floor(self._counts)).all()
         counts = self._counts.astype(np.int64) if is_whole else self._counts
-        groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
+        groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)  # a group that is a tuple stays one
         # a name of the index that no group has, so that reset_index() works
         index_name = distinct_names([*groups, "observed"])[-1]
         return pd.DataFrame(counts, index=groups.rename(index_name), columns=groups.rename("predicted"))
@@ -169,7 +173,8 @@ class Evaluation:
         """Precision, recall, F1, support and AUC against the rest, of every group; missing where undefined."""
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
-        table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)
+        table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)  # (K, 4)
+        # AUC and its limits, (K,) each
         auc, lower, upper = areas(self.class_scores, self.observed, self._effective_weights, self.level).T
         return table.assign(AUC=auc, lower=lower, upper=upper)
 
@@ -310,7 +315,7 @@ class Evaluation:
 
 def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return (group numbers (n,), weights (n,)) of new rows; `weights` is the name of a column, or an array."""
-    row_weights = named_weights(weights, frame, whole=False)[1]
+    row_weights = named_weights(weights, frame, whole=False)[1]  # [1]: without the name of the column
     return design.encode_response(frame), row_weights
 
 
@@ -319,7 +324,7 @@ def judged_rows(design: Design, newdata: object, weights: Hashable | ArrayLike) 
     frame = to_frame(newdata, "newdata")
     y, row_weights = encode_groups(design, frame, weights)
     codes, missing = design.encode(frame)
-    dropped = design.dropped(frame)
+    dropped = design.dropped(frame)  # (n,), or None if the design drops no rows
     is_judged = (y >= 0) & (row_weights > 0) & (True if dropped is None else ~dropped)
     judged = Sample(codes, row_weights, y, missing).rows(is_judged)
     if not judged.n:

@@ -47,9 +47,10 @@ class Attribution:
     names : list of str
         Names of the terms.
     terms : Factors
-        Table (K, L_1, ...) of each term, by the numbers of its predictors.
+        Mapping from the positions of a term's predictors to its table (K, L_1, ...).
     shown : list of tuple of int
-        Predictors whose values label each term: all of the term, but in a network the feature without its parents.
+        For each term, the predictors whose values label it: all of its predictors, but in a network only the feature,
+        not its parents.
     constant : ndarray, shape (K,)
         Part of the class scores that is the same for all rows.
     averaged : bool
@@ -133,6 +134,7 @@ class Explanation(Notebook):
         term_names = [
             ", ".join(f"{label_text(name)}={level_by_predictor[name]}" for name in term) for term in self.terms
         ]
+        # after two groups, the baseline and the terms: columns such as "(summed out)", which keep their names
         return amounts, [BASELINE, *term_names, *self.frame.columns[3 + len(term_names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
@@ -170,10 +172,11 @@ class Explanation(Notebook):
         sections = []
         for position in range(min(3, len(self.frame))):
             group, against = self._groups(position)
-            row = self.row(position)
-            table = pd.DataFrame({"contribution": [*row.head(10), self.frame.iloc[position, -1]]})
-            sum_name = "sum" if len(row) <= 10 else f"sum of all {len(row)}"
-            table.index = pd.Index([*row.index[:10], sum_name], dtype=object)
+            amounts = self.row(position)  # the largest first
+            # the last column is the sum
+            table = pd.DataFrame({"contribution": [*amounts.head(10), self.frame.iloc[position, -1]]})
+            sum_name = "sum" if len(amounts) <= 10 else f"sum of all {len(amounts)}"
+            table.index = pd.Index([*amounts.index[:10], sum_name], dtype=object)
             heading = f"Row {label_text(self.frame.index[position])}: log-odds of {group} against {against}"
             sections.append(Section(heading, table.round(4)))
         return sections
@@ -225,11 +228,11 @@ def explain_rows(
                 )
         target, reference = (np.full(n, groups.index(group)) for group in of)
     row_numbers = np.arange(n)
-    score_parts = contributions(attribution.terms, K, codes, missing)  # (n, K, T)
+    score_parts = contributions(attribution.terms, K, codes, missing)  # (n, K, T); 0 where a predictor is missing
     log_odds_parts = _difference(score_parts[row_numbers, target], score_parts[row_numbers, reference])  # (n, T)
     log_odds = _difference(scores[row_numbers, target], scores[row_numbers, reference])
     baseline = _difference(attribution.constant[target], attribution.constant[reference])
-    is_dropped = np.isnan(log_odds)
+    is_dropped = np.isnan(log_odds)  # rows that are dropped for missing values have scores nan
     log_odds_parts[is_dropped], baseline[is_dropped] = np.nan, np.nan
     *term_names, group_name, against_name, baseline_name, summed_name, draws_name, log_odds_name = distinct_names(
         [*attribution.names, "group", "against", BASELINE, SUMMED, DRAWS, "log_odds"]
@@ -326,7 +329,7 @@ class Importance(Notebook):
         """
         rows = self.frame.head(integer("top", top, 1))
         mean, half_width = rows["importance"].to_numpy(float), 2.0 * rows["se"].to_numpy(float)
-        limits = ((mean - half_width)[None], (mean + half_width)[None])
+        limits = ((mean - half_width)[None], (mean + half_width)[None])  # (1, predictors): for a single group
         return plot_coefficients(list(rows.index), [""], mean[None], *limits, title="Increase of the log-loss", ax=ax)
 
     def _head(self) -> str:
@@ -356,8 +359,8 @@ def summarise_importance(
     increases = losses[1:] - losses[0]
     mean = increases @ weights / total
     sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
-    se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
+    se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)  # of the mean over `total` observations
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
-    baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))
+    baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))  # from the total weight of each group
     return Importance(frame, float(losses[0] @ weights / total), baseline, what, remedy)

@@ -28,5 +28,5 @@ class LogLikelihood(float):
         self.df, self.nobs = df, nobs
         return self
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # as R prints it
         return f"'log Lik.' {float(self):.7g} (df={self.df})"

@@ -1,6 +1,8 @@
 """ModelResults: the contract of every fitted model: training rows, likelihood and criteria, summary, report, file.
 
-n rows, m predictors, K groups (1 without a response); predictor i has L_i levels.
+n rows, m predictors, K groups (1 without a response); predictor i has L_i levels. A `Sample` holds encoded rows: level
+``codes`` (n, m), the ``response`` as group numbers (n,), ``weights`` (n,), whose sum is ``total`` (``whole`` says
+whether they are whole numbers), and ``missing`` (n, m), which values are missing, or None.
 """
 
 from __future__ import annotations
@@ -194,7 +196,7 @@ class ModelResults(ABC):
             rows = self._rows()
             return rows.codes, rows.missing, None, self._index()
         frame = to_frame(newdata, "newdata")
-        return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index
+        return *self.design.encode(frame, unseen), self.design.dropped(frame), frame.index  # encode: codes, missing
 
     @property
     def weights(self) -> pd.Series:
@@ -209,7 +211,9 @@ class ModelResults(ABC):
         that were dropped are absent.
         """
         rows = self._rows()
+        # (codes (n,), levels) of each column; `classes` says whether there is a response
         codes_and_levels = {self.labels.response: (rows.response, self.labels.groups)} if self.design.classes else {}
+        # signed integers, for -1 is the code of a missing value in pandas
         codes = rows.codes if rows.missing is None else np.where(rows.missing, -1, rows.codes.astype(np.intp))
         for i, (name, levels) in enumerate(zip(self.labels.names, self.labels.levels, strict=True)):
             codes_and_levels[name] = (codes[:, i], levels)

@@ -42,6 +42,7 @@ def overview_part(
     ----------
     evaluation : Evaluation
     classifier : Classifier
+        The fitted model; its `class_scores` are of encoded rows.
     counts : sequence of ndarrays, shape (K, L_i)
         For each predictor the weighted counts of its L_i levels in the training rows of each of K groups.
     shares : ndarray, shape (K,)
@@ -53,7 +54,7 @@ def overview_part(
     """
     naive_loss = None
     if rows.n:
-        scores = naive_scores(counts, log_share(shares), rows)
+        scores = naive_scores(counts, log_share(shares), rows)  # class scores of naive Bayes (n, K)
         naive_loss = log_loss(log_probabilities(scores), rows.response, rows.weights)
     sentences = [
         _accuracy_sentence(evaluation),
@@ -69,7 +70,7 @@ def overview_part(
 
 
 def _accuracy_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on the accuracy, beside that of the most frequent group for every row."""
+    """Return a sentence on the accuracy, and on the accuracy of predicting the most frequent group for every row."""
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
         f"Of the {evaluation.what}, {accuracy:.1%} are predicted rightly; the most frequent group for every row would "
@@ -78,10 +79,10 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return a sentence on the log-loss, beside that of the shares and, if it is known, of naive Bayes."""
-    record = evaluation.log_loss
+    """Return a sentence that compares the log-loss with that of the groups' shares and, if not None, of naive Bayes."""
+    record = evaluation.log_loss  # ``loss`` of the predictions, and ``baseline``, that of the shares
     if record.is_worse:
-        return record.verdict
+        return record.verdict  # a warning
     text = f"The log-loss is {record.loss:.3g}, against {record.baseline:.3g} of the shares of the groups"
     if naive_loss is None:
         return f"{text}."
@@ -91,7 +92,7 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
 def _calibration_sentence(evaluation: Evaluation) -> str:
     """Return a sentence on how far predicted probabilities are from observed shares."""
     p = np.exp(log_probabilities(evaluation.class_scores))
-    error = calibration_error(p, evaluation.observed, evaluation.weights)
+    error = calibration_error(p, evaluation.observed, evaluation.weights)  # mean distance from observed shares
     verdict = "they can be read as they stand" if error <= SMALL_CALIBRATION_ERROR else "read them with that in mind"
     return (
         f"Predicted probabilities are {100.0 * error:.1f} points away from the observed shares on average: {verdict}."
@@ -101,6 +102,7 @@ def _calibration_sentence(evaluation: Evaluation) -> str:
 def _drivers_sentence(classifier: Classifier, rows: Sample, names: Sequence) -> str:
     """Return a sentence on the predictors without which the log-loss rises most."""
     rows = rows.systematic_sample(MAX_SCORED_ROWS) if rows.n > MAX_SCORED_ROWS else rows
+    # mean log-loss with all predictors, then without each of them
     losses = [mean_loss(loss, rows.weights) for loss in losses_without(classifier, rows)]
     increase = np.array(losses[1:]) - losses[0]
     drivers = [int(i) for i in np.argsort(-increase, kind="stable")[:N_DRIVERS] if increase[i] > MIN_INCREASE]

@@ -1,6 +1,12 @@
 """Predictions of fitted classifiers, accuracy, residuals, importance of predictors: methods of the result classes.
 
-n rows, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+
+The functions use these parts of a `ClassifierResults`. ``_rows()``: the training rows, a `Sample` with ``codes`` (n,
+m), ``missing`` (n, m) or None, ``response`` and ``weights`` (n,); ``total`` is the sum of the weights. ``_index()``:
+their labels. ``_encode_rows(newdata, unseen)``: codes, missing cells, dropped rows (n,) or None, and labels of rows.
+``_encoded_scores``: class scores of encoded rows, nan for dropped ones; ``_new_scores``: of the rows of a table.
+``_refit(train, rng)``: a fit to other rows. ``log_loss`` and ``_advice``: the log-loss of the fit, and how to lower it.
 """
 
 from __future__ import annotations
@@ -71,13 +77,13 @@ def predict_rows(
     ----------
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; others are ignored. None for the training rows. For data that are read in
-        batches the result is that of `predict_batches`, an iterator of frames.
+        batches, the result is an iterator of frames, as from `predict_batches`.
     type : {"link", "prob", "class"}, default "link"
         ``F_y(x)`` of eq. (29), the probabilities of eq. (28), or the most likely group alone.
     unseen : {"raise", "ignore"}, default "raise"
         Whether an unknown level is an error, or its predictor is summed out in that row.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-        Class shares in place of those of the training rows (or of the model's `priors`), for populations with other
+        Class shares that replace the shares of the training rows (or the model's `priors`), for populations with other
         shares. Probabilities follow by Bayes' rule. An array, here and for `costs`, needs groups whose order was
         declared, or that are numbers or booleans; groups that are text need names.
     costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
@@ -176,7 +182,7 @@ Dask DataFrame, callable, or a table in memory
 
     def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
         """Yield the predictions of one batch after the other."""
-        with progress_bar(None, "predicting", verbose) as step:
+        with progress_bar(None, "predicting", verbose) as step:  # None: the number of batches is not known
             for rows in new_frames(self.design, newdata, source):
                 scores = self._new_scores(rows, unseen, priors)
                 yield prediction_frame(scores, labels.groups, type, rows.index, labels.response, cost_matrix)
@@ -184,7 +190,7 @@ Dask DataFrame, callable, or a table in memory
 
     if to is None:
         return yield_predictions()
-    return write_frames((pd.DataFrame(frame) for frame in yield_predictions()), to)
+    return write_frames((pd.DataFrame(frame) for frame in yield_predictions()), to)  # a Series becomes one column
 
 
 @verb
@@ -255,14 +261,16 @@ def importance(
     if newdata is None:
         refuse_weights(weights)
         rows = self._rows()
-        rows = rows.rows(rows.response >= 0)
+        rows = rows.rows(rows.response >= 0)  # those whose group is known
         workers, rng = n_workers(n_jobs), generator(seed)
+        # at most a fold for each observation; `integer` raises an error for other numbers of folds
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
+        # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups and weights (N,)
         losses, y, row_weights = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
         return summarise_importance(self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice))
     rows = judged_rows(self.design, newdata, weights)
-    losses = losses_without(self, rows)
+    losses = losses_without(self, rows)  # (1 + m, n)
     return summarise_importance(
         self.labels, losses, rows.response, rows.weights, "new rows", remedy(self.log_loss, self._advice)
     )
@@ -296,7 +304,7 @@ def residuals(self: ClassifierResults) -> pd.Series:
     [1, 1, 1]
     """
     rows = self._rows()
-    observed = rows.response
+    observed = rows.response  # group numbers (n,), -1 if unknown
     is_right = (first_largest(self._encoded_scores(rows.codes, rows.missing, None, None)) == observed).astype(int)
     indicators = pd.Series(is_right, index=self._index(), name="residuals")
     has_no_group = observed < 0

@@ -30,8 +30,9 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
         totals = group_counts.sum(axis=0)  # weight of the rows at each level
         most_frequent, rarest = int(totals.argmax()), int(totals.argmin())
         levels = [label_text(level) for level in factor.levels]
-        notes = ["numbers in intervals"] if factor.binned else []
+        notes = ["numbers in intervals"] if factor.binned else []  # its levels are intervals of numbers
         notes += [f"rare levels put together ({totals[levels.index('(rare)')]:g})"] if "(rare)" in levels else []
+        # `kinds`: the type of each level, such as "number" or "missing"
         notes += ["missing values are a level"] if "missing" in factor.kinds else []
         level_list = ", ".join(levels[:6]) + (f", ... {len(levels)} in all" if len(levels) > 6 else "")
         table_rows.append(
@@ -40,7 +41,7 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
     table = pd.DataFrame(table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     sentences = [f"Call: {' '.join(call.split())}"]
-    if design.incomplete:
+    if design.incomplete:  # number of training observations with missing values
         sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
         sentences.append("No row was dropped, and no value is missing.")
@@ -68,7 +69,7 @@ def evaluation_part(evaluation: Evaluation) -> Part:
             "ROC curves: how many of a group are found against how many others are taken for it.",
         ),
         figure_html(
-            evaluation.plot("calibration")[0].figure,
+            evaluation.plot("calibration")[0].figure,  # [0]: all axes are of one figure
             "Reliability diagrams: observed shares against predicted probabilities, and histograms of the predictions.",
             "Calibration: points on the diagonal mean that predicted probabilities hold; bars are 95 % intervals.",
         ),

@@ -35,7 +35,7 @@ MAX_PIXELS = 1500  # pixels of a side of an image; cells of a larger table are a
 MAX_NAMED = 40  # rows or columns up to which each is named
 MAX_NUMBERED = 30  # groups up to which each is numbered
 MAX_LEGEND = 10  # levels up to which a legend names them
-CLIP_ABOVE = 5000  # cells; of more, the extreme 0.5 % at either end do not count for the colour scale
+CLIP_ABOVE = 5000  # cells; with more of them, the colour scale leaves out the extreme 0.5 % at either end
 
 
 def plot_blocks(
@@ -56,7 +56,7 @@ def plot_blocks(
     rows, columns : ndarray of int, shape (I,) and (J,)
         Group of each row and of each column.
     means : ndarray, shape (a, b)
-        Means of the blocks, or codes of levels in categorical tables.
+        Means of the blocks; in categorical tables, codes of their most frequent levels.
     cells : (row, column, value, weight), or None
         The observed cells, arrays of one length; None to draw the means.
     names : sequence of three
@@ -112,8 +112,8 @@ def _cell_image(
 ) -> np.ndarray:
     """Return the cells, sorted by groups, as an image of at most `MAX_PIXELS` a side; arguments as in `plot_blocks`.
 
-    A pixel is the mean of its cells (the last of them, if values are codes), nan without any; of rated pairs it is the
-    share of its cells.
+    A pixel is the mean of its cells, and nan without any. If values are codes, it is the last of its cells. If `rated`,
+    it is the share of rated pairs among all pairs in the pixel.
     """
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
@@ -130,7 +130,7 @@ def _cell_image(
         return image.reshape(shape)
     total = np.bincount(pixel, cells[2] * cells[3], n_pixels)  # weighted sum of the values in each pixel
     weight = np.bincount(pixel, cells[3], n_pixels)
-    if rated:
+    if rated:  # all values are 1; the divisor is the number of pairs in a pixel
         return (total / (len(rows) * len(columns) / n_pixels)).reshape(shape)
     return np.where(weight > 0, total / np.maximum(weight, 1e-300), np.nan).reshape(shape)
 
@@ -146,7 +146,7 @@ def _colour_scale(values: np.ndarray, weight: np.ndarray, levels: Sequence | Non
 
     if levels is not None:
         base_map = matplotlib.colormaps["tab10" if len(levels) <= MAX_LEGEND else "viridis"]
-        # the first colours of a list of ten, or colours at equal distances in a continuous map
+        # the first colours of a list of ten, or equidistant colours of a continuous map, whose positions are in 0..1
         colours = (
             base_map(np.arange(len(levels))) if len(levels) <= MAX_LEGEND else base_map(np.linspace(0, 1, len(levels)))
         )
@@ -185,12 +185,14 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
     for k, axis in enumerate((ax.yaxis, ax.xaxis)):  # rows, then columns
         partition, title = partitions[k], short_name(names[k])
         ends = np.cumsum(np.bincount(partition))
-        inches_per_item = 0.85 * axes_inches(ax)[1 - k] / len(partition)  # labels and colour bar take the other 15 %
+        # along the height for rows, along the width for columns; labels and colour bar take 15 %
+        inches_per_item = 0.85 * axes_inches(ax)[1 - k] / len(partition)
         is_small = len(partition) <= MAX_NAMED
         if is_small:
             order = np.argsort(partition, kind="stable")
             texts, positions = [item_names[k][i] for i in order], np.arange(len(partition)) + 0.5
         else:
+            # in the middle of each group
             texts, positions = [str(g) for g in range(len(ends))], ends - np.diff(ends, prepend=0) / 2.0
             title = f"{title} group"
         if not is_small and len(ends) > MAX_NUMBERED:
@@ -206,15 +208,15 @@ def _label_axes(ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, ite
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
     """Draw the criterion, minus its minimum, as a map of the numbers of groups; a star marks the minimum.
 
-    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid; `names` are
-    those of rows and columns.
+    `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete grid. `names` holds
+    the name of the rows and the name of the columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
     excess = grid.to_numpy() - grid.to_numpy().min()  # (row groups, column groups)
     a, b = excess.shape
     # the colours distinguish the best 60 %, and all others have the last colour
-    vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0
+    vmax = float(np.quantile(excess, 0.6)) or float(excess.max()) or 1.0  # a scale needs an end above zero
     # cells are centred at the numbers of groups, which begin with 1
     image = ax.imshow(excess, origin="lower", extent=(0.5, b + 0.5, 0.5, a + 0.5), cmap=f"{SEQUENTIAL}_r", vmax=vmax)
     i, j = np.unravel_index(excess.argmin(), excess.shape)

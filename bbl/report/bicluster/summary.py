@@ -48,7 +48,7 @@ def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
 def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     """Return the printed form of a clustering: call, sizes of the groups, and block means.
 
-    `names` are those of rows and columns, `sizes` the sizes (a,) and (b,) of their groups.
+    `names` holds the name of the rows and of the columns, `sizes` the sizes (a,) and (b,) of their groups.
 
     Examples
     --------

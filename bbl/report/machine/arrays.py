@@ -21,7 +21,7 @@ class MachineArrays(Protocol):
 
     @property
     def parameters(self) -> Parameters:
-        """Fields and couplings of all groups."""
+        """Fields and couplings of all groups, as parameter vectors."""
 
     @property
     def _counts(self) -> list[np.ndarray]:

@@ -38,8 +38,8 @@ def parameter_names(table: pd.DataFrame) -> list[str]:
 
 def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
     """Return one column of a table of parameters as a Series, or several, indexed by group and parameter name."""
-    # the rows of a group follow each other, and all groups have the same parameters: names are made once
-    K = max(table["group"].nunique(), 1)
+    # the rows of a group follow each other, and all groups have the same parameters: names are made from one group
+    K = max(table["group"].nunique(), 1)  # 1: the table may be empty
     names = distinct_names(parameter_names(table.head(len(table) // K))) * K
     index = pd.MultiIndex.from_arrays([table["group"], names], names=["group", "parameter"])
     return table[columns].set_axis(index)
@@ -54,10 +54,10 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
     `table` has a row for each parameter, with its estimate, test and limits, and in the column ``unpenalised`` the
-    estimate without a penalty, which is shown if the penalty draws an estimate out of its limits. `tests` has the joint
-    tests, `note` the line below them. `d` is ``"d"`` if parameters are differences of groups, else empty.
+    estimate without a penalty. That column is shown if the penalty draws an estimate out of its limits. `tests` has the
+    joint tests, `note` the line below them. `d` is ``"d"`` if parameters are differences of groups, else empty.
     """
-    # by p, and where several are 0 by |z|
+    # by p; several p may be 0 by rounding, and these are sorted by |z|
     sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
     shown = sorted_table.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)

@@ -82,7 +82,7 @@ def plot_cv(
         if len(x) == 1:  # a band has no width there
             ax.vlines(x, low, high, color=COLOURS[0], linewidth=1.4)
     if best is not None:
-        best, best_score = float(best), y[np.argmin(np.abs(x - best))]
+        best, best_score = float(best), y[np.argmin(np.abs(x - best))]  # the score of the setting closest to `best`
         ax.axvline(best, color="0.4", linestyle=":", linewidth=1.2, zorder=1)
         label = f"best: {symbol} = {best:.3g}"
         ax.plot([best], [best_score], "D", color=COLOURS[1], markersize=7, zorder=4, label=label)
@@ -146,7 +146,7 @@ def plot_comparison(
     margin = 0.06 * (high - low) or 1.0
     ends = (low - margin, high + margin)  # of both axes
     ax.plot(ends, ends, color="0.5", linewidth=1, zorder=1)
-    for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):
+    for (x, y), marker, colour, name in zip(pairs, "o^", COLOURS, "hJ", strict=False):  # fields, then couplings
         if x.size:
             label = f"${name}$ (rms difference {math.sqrt(np.mean((x - y) ** 2)):.2g})"
             (points,) = ax.plot(x, y, marker, color=colour, alpha=0.8, label=label)
@@ -233,7 +233,7 @@ def plot_configurations(
     images = np.zeros((K, n_pixels))
     images[:, pixels] = codes
     order = np.argsort(pixels)  # predictors from left to right, in an image of a single row
-    names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]
+    names_below = [] if names is None or shape[0] > 1 else [names[i] for i in order]  # only for a single row
     panels = _new_image_axes(panel_titles, shape, names_below, pixels[order]) if axes is None else check_axes(axes, K)
     panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3)
     for k, ax in enumerate(panels):
@@ -250,8 +250,8 @@ def plot_configurations(
 def _new_image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray) -> list[Axes]:
     """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
 
-    `titles` are those of the images, `shape` the numbers of their rows and columns. `names`, if any, are written below
-    the columns `pixels` of an image of a single row.
+    `titles` has a title for each image, `shape` the numbers of rows and columns of an image. `names`, if any, are
+    written below the columns `pixels` of an image of a single row.
     """
     K = len(titles)
     width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3

@@ -40,7 +40,7 @@ def plot_edges(names: Sequence, ends: np.ndarray, probability: np.ndarray, ax: A
     order = np.argsort(probability[is_shown], kind="stable")  # the most probable on top
     ends, probability = ends[is_shown][order], probability[is_shown][order]
     title = "Probability of edges"
-    # the axes of the graph, in a list of one, and those of the colour bar
+    # a list with the axes of the graph, and the axes of the colour bar, None beside the caller's axes
     panels, bar = new_graph_axes([list(names)], [title], notes=[""]) if ax is None else (check_axes([ax], 1), None)
     colours = LinearSegmentedColormap.from_list("edges", colormaps["viridis_r"](np.linspace(PALE_SHARE, 1.0, 64)))
     scale = {"cmap": colours, "vmin": 0.0, "vmax": 1.0}

@@ -2,7 +2,9 @@
 
 *Couplings* are the parameters of a pair of predictors, one for each combination of their levels. The *strength* of a
 pair is their Frobenius norm in the zero-sum gauge, in which couplings sum to zero over the levels of either predictor.
-`Layout` lists the pairs and says where their couplings are in the parameters (size,) of a group.
+A `Layout` has the number m of predictors and the ``pairs`` (P, 2), and takes the couplings of a pair out of the
+parameters (size,) of a group: ``table(theta, i, j)``. `Parameters` has these vectors as ``theta`` (K, size), and as
+``shift`` their differences from the pooled fit, or the same vectors if there is none.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def plot_network(
     Parameters
     ----------
     groups : sequence, optional
-        Groups, and pairs ``(a, b)`` of groups for the parameters of a less those of b; all groups by default.
+        Groups, or pairs ``(a, b)`` of groups for the difference of their parameters, a less b; all groups by default.
     top : int, optional
         Number of pairs to draw; by default twice the number of predictors, 20 at least and 80 at most (30 in more
         than 4 graphs).
@@ -139,11 +141,11 @@ def draw_network(
     """
     layout = parameters.layout
     if not len(layout.pairs):
-        if layout.order > 2:
+        if layout.order > 2:  # largest number of predictors that interact
             raise DataError("The model has no pairs to draw; plot_terms() draws terms of more.")
         raise DataError("The model has no interactions to draw; its formula holds no terms like a:b or .^2.")
     theta, titles = _graph_parameters(labels, parameters, groups)
-    # (graphs, pairs)
+    # (graphs, pairs); `interaction_strength` puts pairs first, then larger terms
     strengths = np.array([interaction_strength(layout, row)[: len(layout.pairs)] for row in theta])
     default = int(np.clip(2 * layout.m, 20, MAX_PAIRS if len(theta) <= 4 else MAX_PAIRS_SMALL))
     n_pairs = default if top is None else integer("top", top, 1)
@@ -157,8 +159,9 @@ def draw_network(
     names = [[labels.names[i] for i in graph_nodes] for graph_nodes in nodes]
     notes = [_shown_pairs_note(len(pairs), len(layout.pairs)) for pairs in shown_pairs]
     panels, bar = new_graph_axes(names, titles, notes) if axes is None else (check_axes(axes, len(theta)), None)
-    scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))  # one number at least
+    scale = _edge_scale(np.concatenate([*signed_strengths, np.zeros(1)]))  # zero: there may be no edges
     headings = _graph_titles(titles, notes, min(axes_inches(ax)[0] for ax in panels))
+    # a new figure may have fewer panels than there are graphs
     graphs = zip(panels, nodes, names, shown_pairs, signed_strengths, headings, strict=False)
     for ax, graph_nodes, node_names, pairs, values, heading in graphs:
         edges = np.searchsorted(graph_nodes, layout.pairs[pairs])  # as positions among the nodes of the graph
@@ -232,7 +235,7 @@ def _graph_parameters(
 
 
 def _strongest_pairs(strength: np.ndarray, n: int) -> np.ndarray:
-    """Return the positions in `strength` of the `n` strongest pairs, strongest last, without those of strength 0."""
+    """Return the positions in `strength` of the `n` strongest pairs, strongest last; none of strength 0."""
     order = np.argsort(strength, kind="stable")[-n:]
     return order[strength[order] > 0]
 
@@ -259,12 +262,13 @@ def draw_graph(
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
 
-    angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)
+    angle = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / max(len(names), 1)  # clockwise from the top
     nodes = np.column_stack([np.cos(angle), np.sin(angle)])
     t = np.linspace(0, 1, 25)[:, None]  # parameter of the points on a curve
     curves = []
     for a, b in edges:  # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart
         half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
+        # with few nodes, edges are straight: the control point is the middle of the nodes
         control = (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
         curves.append((1 - t) ** 2 * nodes[a] + 2 * t * (1 - t) * control + t**2 * nodes[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
@@ -294,21 +298,23 @@ def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, wid
     smaller font is taken only if it shows clearly more letters.
     """
     n, is_radial = len(names), len(names) > MAX_HORIZONTAL_NAMES
-    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)  # best choice so far: font size, texts, radius
+    # best choice so far: font size, texts, radius; -1: the first font is taken even if it shows no letters
+    most_letters, best = -1, (MIN_FONT, [""] * n, 1.0)
     for size in np.arange(MAX_FONT, MIN_FONT - 0.1, -0.5):
         longest = max((text_inches(label_text(x), size) for x in names), default=0.0)
         # inches outside the circle for names, on the left and right, and above and below; the circle keeps the rest
         beside = min(longest + 0.03, 0.225 * width)
         above = min(longest + 0.03, 0.225 * height) if is_radial else min(3 * LINE_HEIGHT * size / 72, 0.15 * height)
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
-        radius /= NAME_RADIUS
-        # the lines of a name have the room to the next node, or as much height as the top node leaves
+        radius /= NAME_RADIUS  # names begin outside the circle
+        # height for the lines of a radial name: from one node to the next along the rim; of a horizontal name: twice
+        # the height by which the second node is below the top node
         rim = NAME_RADIUS * radius
         height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))
         # radial names that would overlap count as no letters
         n_letters = count_letters(texts) * (not is_radial or radius >= _least_radius(n, size))
-        if n_letters > MORE_LETTERS * most_letters or not most_letters:
+        if n_letters > MORE_LETTERS * most_letters or not most_letters:  # without letters so far, the smaller font
             most_letters, best = n_letters, (float(size), texts, radius)
     size, texts, radius = best
     step = max(1, math.ceil(_least_radius(n, size) / radius)) if is_radial else 1  # names that overlap: every step-th

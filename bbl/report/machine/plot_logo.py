@@ -1,8 +1,13 @@
 """Sequence logos: the levels of each predictor as stacked letters, whose heights are information or fields.
 
-K is the number of groups, m that of predictors, L_i that of levels of predictor i. *Fields* h are the parameters of
-single levels, *couplings* J those of levels of two or more predictors; D is the number of fields of
-non-reference levels.
+There are K groups and m predictors; predictor i has L_i levels. *Fields* h are the parameters of single levels,
+*couplings* J the parameters of joint levels of two or more predictors; D is the number of fields of non-reference
+levels.
+
+`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a ``pooled`` fit their
+differences from it. Its `Layout` says where they are: the D fields first, those of predictor i from ``start[i]`` to
+``start[i + 1]``; then the couplings of pairs, up to ``pair_start[-1]``; then those of larger terms. ``scopes`` lists
+the predictors of all these tables, in their order.
 """
 
 from __future__ import annotations
@@ -127,13 +132,13 @@ def information(labels: Labels, counts: Sequence[np.ndarray]) -> list[np.ndarray
         20 for amino acids, else ``L_i``. There is no correction for small samples.
     """
     alphabet = _alphabet_colours(labels)
-    n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20
+    n_letters = None if alphabet is None else 4 if alphabet is NUCLEOTIDES else 20  # of the alphabet
     heights = []
     for table in counts:
         total = np.sum(table, axis=1, keepdims=True)
         p = np.divide(table, total, out=np.zeros(np.shape(table)), where=total > 0)
         entropy = -(p * np.log2(np.where(p > 0, p, 1.0))).sum(axis=1, keepdims=True)
-        max_entropy = np.log2(max(n_letters or 0, p.shape[1]))
+        max_entropy = np.log2(max(n_letters or 0, p.shape[1]))  # with "-", there may be more levels than letters
         heights.append(p * np.maximum(max_entropy - entropy, 0.0))
     return heights
 
@@ -154,16 +159,18 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     """
     layout, theta = parameters.layout, parameters.shift
     row, col = cells(layout)  # the two fields, 0..D-1, to which each coupling of a pair belongs
-    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # of the predictor of each field, (D,)
+    n_levels = np.repeat(layout.n_levels, np.diff(layout.start))  # levels of the predictor of each field, (D,)
     fields = theta[:, : layout.D].copy()
     for k, couplings in enumerate(theta[:, layout.D : layout.pair_start[-1]]):  # of pairs, in group k
+        # to each field the mean of its couplings over the levels of the other predictor (0 at the reference level)
         fields[k] += np.bincount(row, couplings / n_levels[col], layout.D)
         fields[k] += np.bincount(col, couplings / n_levels[row], layout.D)
     for term in layout.scopes[layout.m + len(layout.pairs) :]:  # terms of three or more predictors
-        couplings = layout.table(theta, *term)  # (K, L_i - 1, L_j - 1, ...)
+        couplings = layout.table(theta, *term)  # those of the term, (K, L_i - 1, L_j - 1, ...)
         for a, i in enumerate(term):
             other_axes = tuple(1 + b for b in range(len(term)) if b != a)
             n_other_cells = np.prod([layout.n_levels[j] for j in term if j != i])
+            # the mean over the joint levels of the others, reference levels included
             fields[:, layout.start[i] : layout.start[i + 1]] += couplings.sum(axis=other_axes) / n_other_cells
     # reference levels have fields of 0
     tables = [np.pad(table, ((0, 0), (1, 0))) for table in np.split(fields, layout.start[1:-1], axis=1)]
@@ -221,7 +228,7 @@ def draw_logo(
     names = [labels.groups[k] for k in shown[:n_panels]]
     panels = _new_axes(labels, names) if axes is None else check_axes(axes, len(shown))
     note_shown(panels[0], n_panels, len(shown), "logos")
-    # the highest stack of letters above the axis, and the lowest below
+    # heights of the highest stack of letters above the axis, and of the lowest below
     top = max((np.where(t[shown] > 0, t[shown], 0).sum(axis=1).max() for t in tables), default=0.0)
     bottom = min((np.where(t[shown] < 0, t[shown], 0).sum(axis=1).min() for t in tables), default=0.0)
     margin = 0.04 * (top - bottom) or 1.0
@@ -229,7 +236,7 @@ def draw_logo(
     if _alphabet_colours(labels) is not None:  # capitals fill the height better
         letters = [[x.upper() for x in levels] for levels in letters]
     colours, titles = _level_colours(labels), group_titles(labels, names, min(axes_inches(ax)[0] for ax in panels))
-    for k, ax, title in zip(shown, panels, titles, strict=False):
+    for k, ax, title in zip(shown, panels, titles, strict=False):  # a new figure may have fewer panels
         for i, table in enumerate(tables):
             _stack_letters(ax, i, table[k], letters[i], colours[i])
         _fit_predictor_names(labels, axes_inches(ax)[0]).label_ticks(ax.xaxis)

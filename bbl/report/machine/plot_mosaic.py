@@ -70,6 +70,7 @@ def draw_mosaic(
     from statsmodels.graphics.mosaicplot import mosaic
 
     ax = axes_or_new(ax, SIZE)
+    # extend: the shades at both ends are those of all residuals beyond -4 and 4
     shades = ScalarMappable(BoundaryNorm(BOUNDS[1:-1], len(SHADES), extend="both"), ListedColormap(list(SHADES)))
     shares = np.maximum(counts / counts.sum(), EMPTY_SHARE)
     # keys are numbers of levels as texts: the names of different levels may be equal
@@ -135,21 +136,24 @@ def _name_sides(ax: Axes, names: Sequence[Hashable], levels: Sequence[Sequence],
 def _fit_level_names(levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float) -> TickNames:
     """Return the names of the levels of variable `number`, each in the middle of its tiles at the variable's side.
 
-    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, the side has been split
-    before: the names are repeated in each part, and empty tiles have none. Names belong to the tiles nearest to the
-    side that are not all empty.
+    `boxes` as in `_name_sides`; `inches` is the length of the side. From the third variable on, an earlier variable has
+    split the side into parts: the names are repeated in each part, and empty tiles have none. A name stands in the
+    middle of the tiles next to the side; if these are all empty, those behind them count.
     """
     axis = number % 2  # 0 along x, 1 along y
     # levels, in a key of `boxes`, of the earlier variables that split along the side, and of those that split across it
     along, across = slice(axis, number, 2), slice(1 - axis, number, 2)
     strips: dict[tuple, tuple] = {}  # for each part of the side: the levels across it of the tiles that are next to it
+    # in the order of their distance from the side; the last levels are next to the right side
     for key in sorted(boxes, key=lambda key: key[across], reverse=number == RIGHT):
-        if boxes[key][3 - axis] > MIN_TILE_SIDE:  # height of a tile for the sides along x, width for those along y
+        # a box is (x, y, width, height); 3 - axis: height for the sides along x, width for those along y
+        if boxes[key][3 - axis] > MIN_TILE_SIDE:
             strips.setdefault(key[along], key[across])
     ranges: dict[tuple, tuple[float, float]] = {}  # for each part of the side and level: where its tiles begin and end
     for key, box in boxes.items():
         if strips.get(key[along]) == key[across]:
             low, high = ranges.get((*key[along], key[number]), (np.inf, -np.inf))
+            # x and width of the tile for the sides along x, y and height for those along y
             ranges[*key[along], key[number]] = min(low, box[axis]), max(high, box[axis] + box[axis + 2])
     if number > 1:
         ranges = {key: (low, high) for key, (low, high) in ranges.items() if high - low > MIN_TILE_SIDE}

@@ -1,8 +1,10 @@
 """Figure of the parameters of a Boltzmann machine: its fields as bars or a map, its couplings as maps.
 
 *Fields* (D of them) are the parameters of the non-reference levels of the m predictors, *couplings* those of pairs; K
-is the number of groups. A `Layout` says where they are in the parameter vector of a group, fields first. A *map* is a
-matrix of coloured cells. All lengths are in inches.
+is the number of groups. A *map* is a matrix of coloured cells. All lengths are in inches.
+
+A `Layout` says where parameters are in the vector of a group: the D fields first, those of predictor i from
+``start[i]`` to ``start[i + 1]``; then the couplings of pair p, of the predictors ``pairs[p]``, from ``pair_start[p]``.
 """
 
 from __future__ import annotations
@@ -99,10 +101,11 @@ def plot_parameters(
         If `errors` has the wrong shape or is negative.
     """
     shown = group_numbers(labels, groups)
-    # d stands before the symbols h and J in titles where parameters are differences from the pooled fit
+    # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before the symbols h and J
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
     half_widths = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
     group_names = [labels.groups[g] for g in shown]
+    # without couplings there are no maps; the caller's axes are for all groups
     n_maps = 0 if not len(layout.pairs) else len(shown) if axes is not None else min(len(shown), MOST_PANELS)
     map_style = _MapStyle.from_layout(labels, layout, n_maps)
     if axes is None:
@@ -152,7 +155,7 @@ class _MapStyle:
         if shows_levels and layout.D <= MAX_NAMED_LEVELS and are_large:
             names = [f"{x}: {y}" for x, levels in zip(names, labels.levels, strict=True) for y in levels[1:]]
             positions = np.arange(n)
-        # least and largest side in inches; 0.11 inches between names hold a line in the smallest font
+        # least and largest side in inches; names are 0.11 inches apart, which holds a line in the smallest font
         low, high = {1: (4.2, 7.0), 2: (2.9, 5.6)}.get(n_maps, (2.4, 3.8) if are_large else (2.0, 2.6))
         gap = float(np.diff(positions).min()) if len(positions) > 1 else 1.0  # cells between the closest names
         return cls(shows_levels, n, names, positions, float(np.clip(0.11 * n / gap, low, high)), high)
@@ -193,7 +196,7 @@ def _new_figure(
 ) -> tuple[list[Axes], list[Axes | None]]:
     """Return axes of a new figure, for the fields and below them for the maps; and the axes of two colour bars.
 
-    `names` are the groups, of which the first `n_maps` have a map. The first colour bar belongs to the fields (None if
+    `names` are the groups; the first `n_maps` of them have a map. The first colour bar belongs to the fields (None if
     they are not a map), the second to the couplings (None without maps).
     """
     K, is_map = len(names), len(names) * layout.D > MAX_BARS
@@ -382,5 +385,5 @@ def _coarsen(values: np.ndarray) -> np.ndarray:
     padded = np.full((n * step, n * step), np.nan)
     padded[: len(values), : len(values)] = values
     merged = padded.reshape(n, step, n, step).swapaxes(1, 2).reshape(n, n, step * step)  # the cells of each block
-    largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)
+    largest = np.nan_to_num(np.abs(merged), nan=-1.0).argmax(axis=2)  # position in the block; numbers before nan
     return np.take_along_axis(merged, largest[..., None], axis=2)[..., 0]

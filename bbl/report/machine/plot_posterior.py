@@ -60,7 +60,7 @@ def plot_posterior(
     """
     if kind == "forest":
         return [_draw_forest(draws, groups, names, top, level, axes)]
-    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]
+    worst = np.argsort(-np.nan_to_num(rhat[0]), kind="stable")[: min(top, MAX_PANELS)]  # positions in `names`
     titles = wrap_names([names[k] for k in worst], WIDTH - 0.5, MAX_FONT, lines=2)
     panels = _new_panels(titles) if axes is None else check_axes(axes, len(worst))
     draw_panel, xlabel, ylabel = (
@@ -87,7 +87,7 @@ def _new_panels(titles: Sequence[str]) -> list[Axes]:
     """Return axes of a new figure, one for each title, with room for one more line of title."""
     import matplotlib.pyplot as plt
 
-    n, lines = len(titles), max(title.count("\n") for title in titles) + 2
+    n, lines = len(titles), max(title.count("\n") for title in titles) + 2  # one more line than line breaks, and R-hat
     columns = min(n, 3)
     rows = -(-n // columns)  # rounded up
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
@@ -104,9 +104,10 @@ def _draw_forest(
     """Draw means and highest-density intervals of the `top` parameters with the largest |mean| / sd in any group."""
     mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1), ddof=1)  # (groups, parameters)
     has_draws = ~np.isnan(mean).all(axis=1)  # for each group
-    z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)  # no 0 / 0
+    # 1e-300: no 0 / 0; initial: possibly no group has draws
+    z = np.max(np.abs(mean[has_draws]) / np.maximum(sd[has_draws], 1e-300), axis=0, initial=0.0)
     chosen = np.sort(np.argsort(-z, kind="stable")[:top])  # in the order of `names`
-    lower, upper = highest_density(draws[:, :, :, chosen], level)
+    lower, upper = highest_density(draws[:, :, :, chosen], level)  # (groups, chosen)
     if axes is None:
         import matplotlib.pyplot as plt
 
@@ -125,7 +126,7 @@ def _draw_forest(
     ax.set_yticks(np.arange(len(chosen)))
     texts = [text.translate(ESCAPED) for text in shorten_names([names[k] for k in chosen], length=36)]
     ax.set_yticklabels(texts, fontsize=MAX_FONT - 0.5)
-    ax.set_ylim(len(chosen) - 0.4, -0.6)
+    ax.set_ylim(len(chosen) - 0.4, -0.6)  # the first parameter on top
     ax.set_xlabel(f"posterior mean and {100 * level:g} % interval")
     if len(groups) > 1:
         draw_legend(ax, handles, shorten_names(groups, length=24), loc="upper left", bbox_to_anchor=(1.0, 1.0))

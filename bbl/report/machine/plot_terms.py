@@ -3,6 +3,10 @@
 A map has the non-reference levels of the term's first predictor as rows and those of its second as columns; there is
 one for each group and each combination of levels of the other predictors. The order of a term is the number of its
 predictors.
+
+`Parameters` has ``shift`` (K, size), a vector for each group: the parameters, or with a pooled fit their differences
+from it. Its `Layout` has ``terms``, an array (terms, k) for each order k = 2, 3, ..., and ``order``, the highest;
+``index(*predictors)`` is -1 if there is no such term; ``table(vectors, *predictors)`` has the couplings of a term.
 """
 
 from __future__ import annotations
@@ -151,16 +155,16 @@ def plot_term(
         If a group is unknown, or `axes` has the wrong length.
     """
     shown = group_numbers(labels, groups)
-    # d stands before the symbol J if parameters are differences from the pooled fit
+    # d is written before the symbol J if couplings are differences from the pooled fit
     layout, d = parameters.layout, "" if parameters.pooled is None else r"\Delta "
     rows, columns, *other_levels = ([label_text(x) for x in labels.levels[i][1:]] for i in term)
-    table = layout.table(parameters.shift[shown], *term)
-    table = table.reshape(*table.shape[:3], -1)  # groups, rows, columns, joint levels of the others
+    table = layout.table(parameters.shift[shown], *term)  # (groups, L_i - 1, L_j - 1, ...)
+    table = table.reshape(*table.shape[:3], -1)  # (groups, rows, columns, joint levels of the others)
     others = zip((label_text(labels.names[i]) for i in term[2:]), other_levels, strict=True)
     joint = [" ".join(levels) for levels in product(*([f"{name} = {x}" for x in levels] for name, levels in others))]
     # for each map, the two lines of its title: the group, and the levels of the other predictors
     heads = [(f"{labels.response} = {label_text(labels.groups[g])}", levels) for g in shown for levels in joint]
-    maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))
+    maps = np.moveaxis(table, -1, 1).reshape(-1, len(rows), len(columns))  # group by group, as `heads`
     n = len(maps) if axes is not None else min(len(maps), MOST_PANELS)
     bar = None  # the colour bar is beside the caller's axes
     if axes is None:

@@ -1,7 +1,10 @@
 """Summary: key figures (*facts*) of a fit and its tables, as text in R's layout, as HTML or LaTeX.
 
-*Fields* h are the parameters of single predictors, *couplings* J those of two or more. K is the number of groups, L_i
-that of levels of predictor i.
+*Fields* h are the parameters of single predictors, *couplings* J those of two or more predictors. There are K groups;
+predictor i has L_i levels.
+
+A `LikelihoodRatio` holds naive Bayes fields and tests of m predictors: ``h`` and ``h0``, fields (K, L_i - 1) of the
+groups and (L_i - 1,) of all groups together, in lists over the predictors; ``chisq``, ``df``, ``p`` and ``exact`` (m,).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from bbl.stats.ties import first_largest
 
 __all__ = ["Section", "Summary", "density_summary", "fit_summary", "shown_note", "wald_sections"]
 
-SHOWN = 10  # predictors up to which each has a table; of more, one table shows as many rows
+SHOWN = 10  # up to 10 predictors have a table each; of more predictors, one table shows 10
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +71,7 @@ class Summary:
         ]
         parts = ["\n".join(facts)] if facts else []
         for k, section in enumerate(self.sections):
+            # the title is above the first section alone
             lines = [self.title] * (k == 0) + [f"{section.heading}:", table_text(section.table)]
             note = textwrap.fill(section.note, WIDTH, break_on_hyphens=False)
             parts.append("\n".join(lines + [note] * bool(note)))  # an empty note has no line
@@ -144,7 +148,9 @@ def wald_sections(tests: pd.DataFrame, d: str, note: str, classes: bool = True) 
     for rows, symbol in ((tests[~is_coupling], "h"), (tests[is_coupling], "J")):  # fields, then couplings
         if not len(rows):
             continue
+        # those with the smallest p, in the order of `tests`
         shown = rows.sort_values("p", kind="stable").head(2 * SHOWN).sort_index()
+        # "predictor2", "predictor3", ...: missing in terms of fewer predictors
         other_predictors = [column for column in shown.columns if str(column).startswith("predictor")][1:]
         terms = shown["predictor"].map(label_text)
         for column in other_predictors if symbol == "J" else []:
@@ -174,7 +180,8 @@ def fit_summary(
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    Up to `SHOWN` predictors have a table of fields each, as in R; with more, the largest chi-squares are shown.
+    Up to `SHOWN` predictors have a table of fields each, as in R; of more, the tests with the largest chi-squares are
+    shown.
 
     Parameters
     ----------
@@ -191,7 +198,7 @@ def fit_summary(
     names = label_index(labels.names)
     table = pd.DataFrame({"chisq": tests.chisq, "df": tests.df, "Pr(>chisq)": tests.p}, index=names)
     h = pd.DataFrame(
-        np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),
+        np.column_stack((np.hstack(tests.h).T, np.concatenate(tests.h0))),  # (levels, K + 1)
         index=level_index(labels, first=1),
         columns=label_index(distinct_names([*labels.groups, "pooled"])),
     )
@@ -236,6 +243,7 @@ def density_summary(
             "levels": [len(p) for p in shares],
             "most frequent": [str(levels[first_largest(p)]) for levels, p in zip(labels.levels, shares, strict=True)],
             "share": [float(p.max()) for p in shares],
+            # 0 log 0 = 0
             "entropy (bits)": [-float(np.log2(p, where=p > 0, out=np.zeros_like(p)) @ p) for p in shares],
         },
         index=label_index(labels.names),

@@ -1,9 +1,13 @@
 """Tables of fields and couplings by the names of groups, predictors and levels; a table is made when it is looked up.
 
-*Fields* are the parameters of single predictors, *couplings* those of two or more interacting predictors, a *term*.
-Level 0 is the reference, whose parameters are 0 and left out. A `Layout` says where each table lies in a parameter
-vector of length ``size``; D is the number of fields, K that of groups, m that of predictors, L_i that of levels of
-predictor i.
+*Fields* are the parameters of single predictors. *Couplings* are the parameters of a *term*, two or more interacting
+predictors. Level 0 is the reference, whose parameters are 0 and left out. There are D fields, K groups and m
+predictors; predictor i has L_i levels.
+
+`Parameters` has ``theta`` (K, size), the parameter vectors of the groups, and ``pooled`` (size,), that of the pooled
+fit or None. A `Layout` says where each table lies in such a vector: ``table(vector, *predictors)`` takes it out,
+``index(*predictors)`` is -1 if these predictors do not interact, ``terms`` has an array (terms, k) for each order
+k = 2, 3, ..., and the fields of predictor i are those from ``start[i]`` to ``start[i + 1]``.
 """
 
 from __future__ import annotations
@@ -338,7 +342,7 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
     codes = np.where(codes < 0, -1, number[codes])
     if distinct.is_unique:
         return pd.Categorical.from_codes(codes, distinct)
-    return np.append(distinct.to_numpy(dtype=object), [None])[codes]
+    return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes None, the last
 
 
 def category_frame(columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index) -> pd.DataFrame:
@@ -373,5 +377,5 @@ def filled_frame(labels: Labels, table: Sequence[np.ndarray], index: pd.Index, b
 def level_index(labels: Labels, first: int = 0) -> pd.MultiIndex:
     """Return the levels of all predictors, without the first `first` of each, as an index (predictor, level)."""
     pairs = [(name, x) for name, levels in zip(labels.names, labels.levels, strict=True) for x in levels[first:]]
-    columns = [label_index(pair[k] for pair in pairs) for k in (0, 1)]
+    columns = [label_index(pair[k] for pair in pairs) for k in (0, 1)]  # predictors, levels
     return pd.MultiIndex.from_arrays(columns, names=["predictor", "level"])

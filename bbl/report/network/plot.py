@@ -80,8 +80,8 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
     name : hashable
         The variable.
     table, errors : DataFrame
-        Probabilities and standard errors: a row for each configuration of the parents, of which the first
-        `MAX_CONFIGURATIONS` are drawn; a column for each level. Errors that are nan are not drawn.
+        Probabilities and standard errors, with a row for each configuration of the parents and a column for each level.
+        The first `MAX_CONFIGURATIONS` rows are drawn. Errors that are nan are not drawn.
     ax : matplotlib Axes, optional
 
     Returns
@@ -93,7 +93,7 @@ def plot_probabilities(name: Hashable, table: pd.DataFrame, errors: pd.DataFrame
     ax = axes_or_new(ax, size=(float(np.clip(1.0 + 0.18 * n_rows * (L + 1), 4.0, 16.0)), 3.4))
     handles = []
     for k, colour in enumerate(group_colours(L)):
-        # the L bars of a configuration are centred at its number, with a gap of one bar to the next
+        # the L bars of a configuration are centred at its number; a gap of one bar separates configurations
         x = np.arange(n_rows) + (k + 0.5) / (L + 1) - 0.5 * L / (L + 1)
         heights, se = shown.iloc[:, k].to_numpy(float), errors.iloc[:, k].to_numpy(float)
         handles.append(ax.bar(x, heights, 0.9 / (L + 1), color=colour))

@@ -73,6 +73,6 @@ def network_summary(
 def _with_text_labels(table: pd.DataFrame) -> pd.DataFrame:
     """Return a probability table whose row labels are texts, the levels of the parents joined by commas."""
     texts = [", ".join(map(label_text, row)) if isinstance(row, tuple) else label_text(row) for row in table.index]
-    if table.index.names == [None]:  # the class has no parents
+    if table.index.names == [None]:  # the table of the class, which has no parents, has one row without a name
         texts = [""] * len(table)
     return table.set_axis(pd.Index(texts, dtype=object)).set_axis([label_text(c) for c in table.columns], axis=1)

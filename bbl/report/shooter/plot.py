@@ -27,13 +27,13 @@ def plot_terms(
     `names`, `orders` and `strength` have an entry for each term that is drawn, the strongest first.
     """
     ax = axes_or_new(ax, size=(6.4, max(1.6, 0.9 + 0.24 * len(names))))
-    colours = group_colours(max(3, int(orders.max(initial=1))))
+    colours = group_colours(int(orders.max(initial=1)))  # one for each order; initial: there may be no terms
     handles = {}  # for the legend: the bars of each order
     for k in np.unique(orders):
         terms_of_order = np.flatnonzero(orders == k)
         handles[f"order {k}"] = ax.barh(terms_of_order, strength[terms_of_order], 0.75, color=colours[k - 1])
     ax.set_yticks(np.arange(len(names)), wrap_names(names, room=2.6, size=9), fontsize=9)
-    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)  # the strongest on top
     count_note = f" (strongest {len(names)} of {n_terms} terms)" if n_terms > len(names) else ""
     ax.set_xlabel(f"strength, in log odds{count_note}")
     if not len(names):
@@ -47,7 +47,9 @@ def plot_terms(
 def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Draw mean loss (left axis) and number of terms (right axis) against the penalty, or order (one penalty).
 
-    `path` is `ShooterResults.path`. Return the Axes of the loss.
+    `path` is `ShooterResults.path`: a row for each penalty (``point``) and each order of terms. It has the ``loss`` of
+    the training rows, the losses of held-out rows if they were computed, and the number of ``terms``. Return the Axes
+    of the loss.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -56,7 +58,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     has_path = len(models) > 1
     rows = models if has_path else path
     x = rows["penalty"] if has_path else rows["order"]
-    blue, red = group_colours(3)[:2]
+    blue, orange = group_colours(3)[:2]
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
     # mean losses of held-out rows, without and with a refit of the chosen terms
@@ -66,7 +68,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
             handles.append(ax.plot(x[is_known], rows.loc[is_known, column], style, ms=4, color=blue)[0])
             names.append(name)
     right = ax.twinx()  # axes with an axis of its own for the number of terms
-    handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=red)[0])
+    handles.append(right.plot(x, rows["terms"], ".-", lw=1, color=orange)[0])
     names.append("terms (right)")
     right.set_ylabel("terms")
     right.set_ylim(0.0, None)

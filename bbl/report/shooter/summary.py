@@ -1,7 +1,8 @@
 """Text, tables of weights and summary of a sparse regression.
 
 A *term* is a product of predictors, given as the tuple of their positions; K is the number of groups. The *order* of a
-term is its number of predictors, its *weights* are log odds of each group against the first.
+term is its number of predictors, its *weights* are log odds of each group against the first. Its *strength* is the root
+mean square of its contribution to the log odds, over all joint levels of its predictors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["contrast_names", "shooter_summary", "shooter_text", "list_terms", "t
 MAX_ROWS = 20  # rows of the table of terms in a summary
 MAX_NAMED = 5  # terms that a sentence names
 
-Tables = Mapping[tuple[int, ...], np.ndarray]  # by term
+Tables = Mapping[tuple[int, ...], np.ndarray]  # of each term, its log odds (L_1, ..., L_k, K - 1)
 
 
 def contrast_names(labels: Labels) -> list[str]:
@@ -47,13 +48,13 @@ def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
     """Return the log odds of each term, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row for each joint level.
 
-    Columns are ``order``, ``predictors`` and ``levels`` (tuples), and those of `contrast_names`. With ``first=1``, rows
-    with the first level of a predictor are left out.
+    Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by `contrast_names`. With
+    ``first=1``, rows with the first level of a predictor are left out; with ``first=0``, there are all rows.
     """
     rows: list[tuple] = []
-    values = [np.empty((0, len(labels.groups) - 1))]
+    values = [np.empty((0, len(labels.groups) - 1))]  # an empty part, as there may be no terms
     for term, table in tables.items():
-        shown = table[tuple(slice(first, None) for _ in term)]
+        shown = table[tuple(slice(first, None) for _ in term)]  # without the first `first` levels of each predictor
         names = tuple(labels.names[i] for i in term)
         rows += [(len(term), names, levels) for levels in product(*(labels.levels[i][first:] for i in term))]
         values.append(shown.reshape(-1, table.shape[-1]))
@@ -72,7 +73,10 @@ def shooter_text(call: str, labels: Labels, counts: pd.Series, refitted: bool) -
 
 
 def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: pd.DataFrame) -> Summary:
-    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of `ShooterResults.terms`.
+    """Return the summary of a fit: key figures (`facts`, by title), and the strongest of its `terms`.
+
+    `terms` has a row for each combination of levels of a term, strongest term first: its ``order``, ``predictors`` and
+    ``levels``, the ``step`` of the path in which it entered, its ``strength``, and its weights.
 
     ``tables`` of the summary has the facts as ``"fit"`` and all `terms` as ``"terms"``.
     """
@@ -81,11 +85,11 @@ def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: 
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
     ]
-    table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
+    table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))  # names have these
     heading = f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     note = (
-        "log odds at these levels, those of terms within them apart, 0 at the first level; strength: root mean square "
-        "of the term over all levels, each counted once."
+        "log odds at these levels, without those of terms of fewer predictors; 0 at the first level. strength: root "
+        "mean square of the term over all levels, each counted once."
     )
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)), "terms": terms}
     sections = [Section(heading, table, note)] if len(shown) else []

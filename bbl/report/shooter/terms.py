@@ -1,8 +1,10 @@
 """Tables of the terms that a structure search chose for each group: predictors, levels, weights, votes.
 
 A *term* is a set of interacting predictors or a single one, its *order* their number. In a search by predictors, each
-predictor is regressed on the others and votes for the terms that it needs. K is the number of groups, L_i that of the
-levels of a term's predictor i, of which the first is the reference.
+predictor is regressed on the others and votes for the terms that it needs. There are K groups; predictor i has L_i
+levels, the first of which is the reference. A `Layout` has ``m``, the number of predictors, and
+``terms``, an array (terms, k) for each order k = 2, 3, ...; its ``table(vector, *term)`` is the part of a parameter
+vector that belongs to a term, shape (L_1 - 1, L_2 - 1, ...).
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ def term_frame(
                 levels = tuple(labels.levels[i][a + 1] for i, a in zip(term, cell, strict=True))
                 row: tuple = (group, len(term), names, levels, float(weights[cell]), strength)
                 if chosen is not None:
+                    # in the regressions of the term's first, second, ... predictor
                     node_weights = tuple(float(layout.table(w, *term)[cell]) for w in chosen["nodes"][k][: len(term)])
                     votes = int(layout.table(chosen["votes"][k], *term)[cell])
                     row = (*row, votes, node_weights if len(term) > 1 else ())
@@ -67,7 +70,7 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
     """Return the number of terms of each order (rows) in each group (columns); `free` as in `term_frame`."""
     counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)
     for k, (terms, start) in enumerate(zip(layout.terms, layout.term_start, strict=True), 2):  # order 2, 3, ...
-        # `start` has the position of each term's first parameter, which stands for the term
+        # `start`: where each term's parameters begin, and the end of the last; the first parameter stands for the term
         counts[k] = free[:, start[:-1]].sum(axis=1) if len(terms) else np.zeros(len(free), dtype=int)
     # the name of the index is `order`, changed if a group has that name
     index = pd.Index(list(counts), name=distinct_names([*labels.groups, "order"])[-1])

@@ -1,8 +1,8 @@
 """Model file of a two-way clustering: `pack` to a dict and arrays, `unpack` with every value checked.
 
 The table has I rows in a groups and J columns in b groups; a *block* is a row group by a column group, the *cells* are
-the observed entries of the table. L is the number of levels of categorical cells, and 2 for numeric ones, of which a
-block has the count and the sum.
+the observed entries of the table. L is the number of levels of categorical cells; for numeric cells L is 2, as a block
+has a count and a sum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __all__ = ["pack", "population_frame", "selection_frame", "unpack"]
 SELECTION = {"row_groups": int, "column_groups": int, "objective": float, "criterion": float}  # columns of the frame
 CELLS = ("start", "column", "value", "weight")  # arrays of `Cells`
 
-TABLE = {  # every array of a model file
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
+TABLE = {
     "sums": ArraySpec("f", ("a", "b", "L"), FINITE),  # observations of each level in each block, or (count, sum)
     "rows": ArraySpec("i", ("I",), (0, "a")),  # group of each row
     "columns": ArraySpec("i", ("J",), (0, "b")),  # group of each column
@@ -103,7 +104,8 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         raise ValueError("method and table do not fit together")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
-    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)  # "levels": categorical
+    # an ordered response has `table.levels` too, but its cells are numeric
+    L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
     check_arrays(arrays, TABLE, I=n_rows, J=n_columns, L=L, items=n_rows + n_columns)
     if not arrays["sums"].any():
         raise ValueError("its blocks are empty")

@@ -46,7 +46,7 @@ class BiclusterResults(BlockTables):
     call : str
         The call of `bbl.bicluster`.
     table : TwoWay
-        Names of rows, columns and values.
+        Names of rows, columns and values; the kind of cells (``holds``); a ``formula``, None for a matrix.
     method : Prototype, Genetic or Mcmc
         The method with its options.
     rows, columns : ndarray of int32, shape (I,) and (J,)
@@ -113,11 +113,11 @@ class BiclusterResults(BlockTables):
         rows, columns, sums, wcss = ordered(cells, fit.rows, fit.columns, n_levels, table.holds == "rated")
         selection = population = posterior = None
         if fit.selection is not None:
-            selection = selection_frame(np.array(fit.selection))
+            selection = selection_frame(np.array(fit.selection))  # (tried, 4), see `selection_frame`
         if fit.evolved is not None:
             population = population_frame(table, fit.evolved.population, fit.evolved.population_fitness)
         if fit.draws is not None and fit.share is not None:
-            posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
+            posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)  # shares (I, I) and (J, J)
         return cls(
             call, table, method, rows, columns, sums, fit.criterion, fit.history, fit.n_iter, fit.converged,
             wcss, selection, population, posterior, cells,
@@ -165,7 +165,7 @@ class BiclusterResults(BlockTables):
                 raise BBLTypeError("type='prob' needs a long table.", argument="type")
             matrix = block_values[groups][:, self.columns]
             return pd.DataFrame(matrix, index=index, columns=pd.Index(self.table.columns.levels))
-        i, j, _, groups = self._assign_listed_rows(newdata)
+        i, j, _, groups = self._assign_listed_rows(newdata)  # row and column codes of the pairs
         predicted = block_values[groups[i], self.columns[j]]
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
         if wants_shares and self.table.levels is not None:
@@ -194,7 +194,7 @@ class BiclusterResults(BlockTables):
             groups, index = self._assign_matrix_rows(newdata)
             return pd.Series(groups, index=index, name=name)
         i, _, new_rows, groups = self._assign_listed_rows(newdata)
-        assigned_codes = np.unique(i)
+        assigned_codes = np.unique(i)  # codes of the rows that `newdata` lists
         row_names = [*self.table.rows.levels, *new_rows.levels]
         index = pd.Index([row_names[k] for k in assigned_codes], name=self.table.rows.name)
         return pd.Series(groups[assigned_codes], index=index, name=name)
@@ -210,7 +210,7 @@ class BiclusterResults(BlockTables):
         Return the row codes (n,) of the pairs, I and above for the r new rows, their column codes (n,), the names of
         the new rows, and the groups (I + r,) of the I training rows and of the new ones.
         """
-        i, j, value, new_rows = self.table.read(newdata)
+        i, j, value, new_rows = self.table.read(newdata)  # value: None if no row is new, or without a response
         n_training_rows = self.table.shape[0]
         if not len(new_rows.levels):
             return i, j, new_rows, self.rows
@@ -228,7 +228,7 @@ class BiclusterResults(BlockTables):
 
     def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
         """Return the best groups (r,) of r new rows by their `cells` (r, J); a LevelError if a row has no cells."""
-        without_cells = np.flatnonzero(np.diff(cells.start) == 0)
+        without_cells = np.flatnonzero(np.diff(cells.start) == 0)  # `start` bounds the cells of each row
         if len(without_cells):
             raise LevelError(
                 f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, and no cell in newdata tells its group. "
@@ -237,9 +237,9 @@ class BiclusterResults(BlockTables):
                 argument="newdata",
             )
         holds, means = self.table.holds, self._means
-        if holds == "levels":
+        if holds == "levels":  # means are shares (a, b, L); codes of the best levels (a, b) stand in for means
             return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))  # no log 0
-        if holds == "ordinal":  # codes: ratings counted from the lowest of the scale
+        if holds == "ordinal":  # codes: ratings less the lowest of the scale
             codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
             return best_groups(codes, self.columns, means, self.method.log_shares(means))
         return best_groups(cells, self.columns, means, rated=holds == "rated")
@@ -266,10 +266,10 @@ class BiclusterResults(BlockTables):
             "Method": self.method.name,
             "Table": f"{self.table.shape[0]} x {self.table.shape[1]} ({names[0]} x {names[1]})",
             "Observations": self.nobs(),
-            **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),
+            **({"Repeated pairs": self.table.repeats} if self.table.repeats else {}),  # observations after the first
             "Groups": f"{self.groups[0]} x {self.groups[1]}",
             **({} if np.isnan(self.wcss) else {"Sum of squares": self.wcss, "Mean squared error": self.mse}),
-            report.CRITERIA[self.method.name]: self.criterion,
+            report.CRITERIA[self.method.name]: self.criterion,  # with the title of the criterion
             "Iterations": self.n_iter,
             "Converged": "yes" if self.converged else "no",
         }

@@ -56,10 +56,12 @@ class Posterior:
     def n_groups(self) -> pd.DataFrame:
         """Posterior probability of 1, 2, ... groups (the index), of ``rows`` and of ``columns``."""
         # for the partitions of rows and of columns: the number of draws that have 0, 1, 2, ... groups
+        # (`draws[:2]`: labels of rows, labels of columns; groups are numbered from 0)
         n_draws = [np.bincount(labels.max(axis=-1).ravel() + 1) for labels in self.draws[:2]]
         table = np.zeros((max(map(len, n_draws)), 2))
         for side, n_by_groups in enumerate(n_draws):
             table[: len(n_by_groups), side] = n_by_groups / n_by_groups.sum()
+        # no partition has 0 groups
         return pd.DataFrame(table[1:], index=pd.RangeIndex(1, len(table), name="groups"), columns=["rows", "columns"])
 
     @property

@@ -112,7 +112,8 @@ class BlockTables:
             return self._block_frame(means)
         a, b, L = means.shape
         levels = list(self.table.levels.levels) if self.table.levels is not None else range(L)
-        names = distinct_names([self.table.response, self._column_axis_name])[::-1]  # reversed: (group, level)
+        # the name of the group is changed if both are equal; reversed, names are in the order (group, level)
+        names = distinct_names([self.table.response, self._column_axis_name])[::-1]
         columns = pd.MultiIndex.from_product([range(b), levels], names=names)
         index = pd.RangeIndex(a, name=f"{self.table.rows.name} group")
         return pd.DataFrame(means.reshape(a, b * L), index=index, columns=columns)
@@ -182,6 +183,7 @@ class BlockTables:
         columns   1.0       1.0
         """
         partitions = (other.rows, other.columns) if isinstance(other, BlockTables) else tuple(other)
+        # labels of rows and of columns, compared with the numbers (I, J) of rows and columns
         if len(partitions) != 2 or any(len(p) != n for p, n in zip(partitions, self.table.shape, strict=False)):
             raise DataError(f"other must have labels for {self.table.shape[0]} rows and {self.table.shape[1]} columns.")
         values = [rand_index(self.rows, np.asarray(partitions[0])), rand_index(self.columns, np.asarray(partitions[1]))]

@@ -1,8 +1,12 @@
 """Model file of a Bayesian network classifier: `pack` to a dict and arrays, `unpack` with every value checked.
 
-K is the number of classes, m that of features. A *family* is a feature with its feature parents, a `Dag` the families
-of one network; a model that averages networks, its *members*, has several. `theta` joins the probability tables of all
-families of all members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+K is the number of classes, m that of features. A *family* is a feature with its feature parents; a `Dag` holds the
+families of one network. A model may average several networks, its *members*. `theta` joins the probability tables of
+all families of all members, shape (cells, K): one row for each joint level of a feature and its feature parents.
+
+A `Recipe` holds the options by which the tables were estimated: ``smooth``, the prior count of a cell; ``manb_prior``,
+the prior probability of an arc from the class (MANB) or None; ``wanbia``, whether features are weighted by conditional
+likelihood, or the weights themselves; ``awnb``, the options of weights by trees (AWNB) or None.
 
 A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate features. A `Dag` of
 the networks numbers them by position in the design, which has the features of the graph alone.
@@ -29,6 +33,7 @@ from bbl.results.network.structure import AveragedStructure, make_structure
 
 __all__ = ["pack", "unpack"]
 
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
 TABLE = {
     "members": ArraySpec("i", ("members",), NON_NEGATIVE),  # number of families of each member
     "features": ArraySpec("i", ("families",), (0, "columns")),  # feature of each family, member after member
@@ -94,9 +99,10 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
     n_all_families = len(features)
     if not len(n_families) or n_families.sum() != n_all_families or n_parents.sum() != len(parents):
         raise ValueError("its structure is not as saved")
+    # without families, `np.split` would return one empty part
     family_parents = np.split(parents, np.cumsum(n_parents)[:-1]) if n_all_families else []
     families = [(int(i), tuple(map(int, positions))) for i, positions in zip(features, family_parents, strict=True)]
-    ends = np.cumsum(n_families)  # of each member's families
+    ends = np.cumsum(n_families)  # where each member's families end
     dags = tuple(Dag(tuple(families[end - size : end])) for end, size in zip(ends, n_families, strict=True))
     for dag in dags:
         dag_features = set(dag.features)
@@ -134,7 +140,8 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
     """Return the options of a learner, checked: the names that it takes, with values of the types of their defaults.
 
-    An option without a check of its own is a feature: a position below `m`, the number of candidates, or None.
+    An option without a check of its own names a feature: its value is a position below `m`, the number of candidate
+    features, or None.
     """
     options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
@@ -144,6 +151,7 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
         if options[name].check is None:
             is_valid = value is None or (type(value) is int and 0 <= value < m)
         else:
+            # a whole number may stand for a float
             is_valid = type(value) is type(default_value) or (type(default_value) is float and type(value) is int)
         if not is_valid:
             raise ValueError(f"the option {name} of its learner is not as saved")
@@ -155,7 +163,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])
     labels, K = design.labels, len(design.response.levels)
-    if not design.classes or len(set(columns)) < len(columns):
+    if not design.classes or len(set(columns)) < len(columns):  # no response, or a repeated name
         raise ValueError("its names are not as saved")
     check_model(meta, arrays, TABLE, design, columns=len(columns))
     dags = _unpack_dags(arrays)
@@ -168,7 +176,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     ]
     n_levels = [len(levels) for levels in labels.levels]
     families = [Families(dag.families, n_levels, K) for dag in design_dags]
-    ends = np.cumsum([f.cells for f in families])  # of each member's rows of `theta`
+    ends = np.cumsum([f.cells for f in families])  # where each member's rows of `theta` end
     if len(arrays["theta"]) != ends[-1]:
         raise ValueError("the array 'theta' is not as saved")
     thetas = np.split(arrays["theta"], ends[:-1])

@@ -45,6 +45,9 @@ class FittedNetwork(Protocol):
         For each variable, its probability table and the standard errors.
     _errors : (ndarray, ndarray) or None
         Standard errors as arrays; None if there are none.
+
+    The method ``_require_network(noun)`` returns the network, or raises an OptionError if networks are averaged: an
+    average has no such `noun`.
     """
 
     @property
@@ -137,7 +140,7 @@ def plot(
         return self.evaluate(newdata, weights).plot(cast(EvaluationFigure, kind), ax=ax)
     if var is None:
         return require_single(self.structure, "single graph").plot(ax)
-    require_single(self.structure, "single table")
+    require_single(self.structure, "single table")  # raises an OptionError for an average
     self.values(var)  # raises an OptionError for an unknown variable
     table = self.params[var]
     errors = table * np.nan if self._errors is None else self.params_se[var]  # nan: no error bars

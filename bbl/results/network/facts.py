@@ -1,7 +1,11 @@
 """Text and facts about a fitted network, for the prompt and for summaries. A fact is a value with a title.
 
-K is the number of classes, m that of features. MANB, WANBIA and AWNB are variants of the estimates: averaged over
-feature subsets, or with weighted features.
+K is the number of classes, m that of features. The probabilities of a network are Dirichlet estimates, or one of three
+variants: MANB averages over all subsets of the features, WANBIA weights features by conditional likelihood, AWNB
+weights them by decision trees. A `Recipe` holds the options of these estimates: ``smooth``, the prior count of a cell;
+``manb_prior``, the prior probability of an arc from the class (MANB), or None; ``wanbia``; ``awnb``, the number of
+trees and the share of rows for each (AWNB), or None. A `Design` has the policy for ``missing`` values and the number of
+``incomplete`` observations.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ def network_text(structure: Structure | AveragedStructure, n_parameters: int, de
 
 def network_facts(fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe) -> dict[str, Any]:
     """Return the key figures of the summary by title; `recipe` holds the options of the estimate."""
-    log_lik, n_incomplete = fit.logLik(), fit.design.incomplete  # observations with missing values
+    log_lik, n_incomplete = fit.logLik(), fit.design.incomplete
+    # `wanbia` is True for weights that were fitted, a tuple for given weights, and False without WANBIA
     method = (
         f"averaged over subsets of features (MANB), prior {recipe.manb_prior:.4g}"
         if recipe.manb_prior is not None

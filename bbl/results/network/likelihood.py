@@ -1,4 +1,9 @@
-"""Likelihoods and scores of rows under fitted Bayesian networks: methods of `NetworkResults`."""
+"""Likelihoods and scores of rows under fitted Bayesian networks: methods of `NetworkResults`.
+
+n rows, K classes. ``_rows()`` of a fit returns its training rows, a `Sample` with level ``codes`` and ``missing``
+cells; ``_encoded_scores`` returns the class scores (n, K) of such rows, ln P(class, known features) with the priors in
+use.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +28,10 @@ __all__ = ["cLogLik", "logLik", "score"]
 def _encode_new(design: Design, newdata: Any) -> Sample:
     """Return a table of features and class as level codes, without rows that the design drops for missing values."""
     newdata = to_frame(newdata, "newdata")
-    codes, missing = design.encode(newdata)
-    y = design.encode_response(newdata)
-    rows = Sample(codes, np.ones(len(codes)), y, missing)
-    is_dropped = design.dropped(newdata)
+    codes, missing = design.encode(newdata)  # (n, m); `missing` is None if no value is missing
+    y = design.encode_response(newdata)  # (n,), -1 for a missing class
+    rows = Sample(codes, np.ones(len(codes)), y, missing)  # each row counts once
+    is_dropped = design.dropped(newdata)  # (n,), or None if the design drops no rows
     return rows if is_dropped is None else rows.rows(~is_dropped)
 
 
@@ -47,7 +52,7 @@ def logLik(self: ClassifierResults, newdata: Any = None) -> LogLikelihood:
     if newdata is None:
         return training_log_likelihood(self)
     rows = _encode_new(self.design, newdata)
-    return LogLikelihood(self.log_likelihood(rows), self.n_parameters, rows.n)
+    return LogLikelihood(self.log_likelihood(rows), self.n_parameters, rows.n)  # new rows have weight 1
 
 
 def cLogLik(self: ClassifierResults, newdata: Any = None) -> float:
@@ -65,7 +70,7 @@ def cLogLik(self: ClassifierResults, newdata: Any = None) -> float:
     """
     rows = self._rows() if newdata is None else _encode_new(self.design, newdata)
     scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)
-    return sum_at_class(log_probabilities(scores), rows)
+    return sum_at_class(log_probabilities(scores), rows)  # weighted sum over rows, at the class of each row
 
 
 def score(
@@ -82,10 +87,10 @@ def score(
     Parameters
     ----------
     kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
-        The share of rows whose class is predicted; the log-likelihood; the log-likelihood minus the number of free
-        parameters; or minus ``log(n) / 2`` times that number, where n counts all rows, incomplete ones included.
-        (The attributes `aic` and `bic` are on the usual scale: smaller is better.) ``score(newdata)`` with a table
-        is the accuracy on it.
+        "accuracy": the share of rows whose class is predicted. "loglik": the log-likelihood. "aic": the
+        log-likelihood minus the number of free parameters. "bic": the log-likelihood minus ``log(n) / 2`` times that
+        number, where n counts all rows, incomplete ones included. (The attributes `aic` and `bic` are on the usual
+        scale: smaller is better.) ``score(newdata)`` with a table is the accuracy on it.
     newdata : DataFrame, optional
         The training rows by default.
     weights, priors, costs
@@ -103,7 +108,8 @@ def score(
     >>> round(fit.score(titanic, weights="Freq"), 4)
     0.7892
     """
-    if kind is None or not isinstance(kind, str):  # score(newdata, weights): each argument is one place too far left
+    # score(newdata, weights), as of other classifiers: `kind` holds newdata, and `newdata` the weights
+    if kind is None or not isinstance(kind, str):
         return accuracy_score(self, kind, newdata if weights is None else weights, priors=priors, costs=costs)
     if kind == "accuracy":
         return accuracy_score(self, newdata, weights, priors=priors, costs=costs)

@@ -55,8 +55,8 @@ STRUCTURE_LEARNT = "a network's structure is learnt"
 class NetworkResults(SingleGraph, ClassifierResults):
     """A fitted Bayesian network classifier; made by `lp` and `bnc`.
 
-    The fit has the attributes of its `structure` too: a single network those of its graph, such as ``families``,
-    ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average of networks ``members``.
+    The fit has the attributes of its `structure` too. A single network has the attributes of its graph, such as
+    ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average of networks has ``members``.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         As in `BBLResults`.
     structure : Structure or AveragedStructure
     network : Network or Averaged
-        The structure with its probability tables, as arrays.
+        The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows is (n, K).
     recipe : Recipe
-        Options by which the probabilities were estimated.
+        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted.
     arc_posterior : ndarray, shape (m,), or None
         Posterior probability of the arc from the class to each feature (MANB), features in the order of `features`.
     feature_weights : ndarray, shape (m,), or None
@@ -189,7 +189,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Kind and learner of the network, for averages and tables of fits."""
-        return MethodTraits(self.kind, self.structure.learner or "by hand")
+        return MethodTraits(name=self.kind, learner=self.structure.learner or "by hand")
 
     # probability tables
 
@@ -254,14 +254,14 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
         A row that has probability zero in every class gets K equal scores.
         """
-        return class_scores(self.network.log_joint(codes, missing))
+        return class_scores(self.network.log_joint(codes, missing))  # the function of `bbl.bayesnet`
 
     def check_likelihood(self) -> None:
         """Do nothing, where other kinds of models may raise an OptionError: every row has a likelihood."""
 
     def log_likelihood(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if the class of a row is missing."""
-        chunks = rows.chunks(BLOCK)
+        chunks = rows.chunks(BLOCK)  # of `BLOCK` rows, or all rows if they are in memory
         return float(sum(sum_at_class(self.network.log_joint(chunk.codes, chunk.missing), chunk) for chunk in chunks))
 
     @overload
@@ -340,7 +340,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if not self.recipe.plain:
             return None
         drawn = draw_tables(self.network, rows, self.recipe.smooth, rng)
-        return Refitted(drawn), drawn.prior
+        return Refitted(drawn), drawn.prior  # `Refitted` has the method class_scores
 
     @property
     def _advice(self) -> str:

@@ -122,7 +122,7 @@ class SingleGraph(ABC):
     @property
     def is_nb(self) -> bool:
         """Whether the structure is naive Bayes: no arcs among the features."""
-        return self._single_graph("is_nb").dag.most_parents == 0
+        return self._single_graph("is_nb").dag.most_parents == 0  # largest number of feature parents
 
     @property
     def is_ode(self) -> bool:
@@ -264,7 +264,7 @@ def make_structure(
     score_log: tuple[float, ...] = (),
 ) -> Structure | AveragedStructure:
     """Return an `AveragedStructure` if the learner averages networks, else a `Structure`; see `Inspection`."""
-    averages = learner is not None and LEARNERS[learner].averages
+    averages = learner is not None and LEARNERS[learner].averages  # whether it returns several graphs
     return (AveragedStructure if averages else Structure)(class_var, columns, dags, learner, options or {}, score_log)
 
 

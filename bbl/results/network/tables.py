@@ -1,6 +1,9 @@
 """Arrays of a fitted network with labels: probability tables, terms of class scores, the text for other programs.
 
-K is the number of classes, m that of features; *cells* are the rows of the probability tables of all families, joined.
+K is the number of classes, m that of features. A *family* is a feature with its feature parents, as positions in
+`labels`; *cells* are the rows of the probability tables of all families, joined. A `Network` has the class
+probabilities ``prior`` (K,) and the tables ``theta`` (cells, K); its ``dag`` lists the families. From an array
+(cells, K), ``families.table(array, f)`` takes the table of family f, with the axes (parents..., feature, class).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def cell_tables(
     """
     frames = {}
     for f, (i, parents) in enumerate(network.dag.families):
-        # from the axes (parents..., feature, class) to (parents..., class, feature)
+        # the axes become (parents..., class, feature)
         table = np.moveaxis(network.families.table(cell_values, f), -2, -1)
         row_names = [*(labels.names[p] for p in parents), labels.response]
         row_levels = [*(labels.levels[p] for p in parents), labels.groups]
@@ -60,14 +63,14 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     names = [label_text(x) for x in labels.names]
     tables, titles = {}, []
     for f, (i, parents) in enumerate(network.families.families):
-        log_p = log_table(network.families.table(network.theta, f))
+        log_p = log_table(network.families.table(network.theta, f))  # logarithms, -inf for probability 0
         tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)  # the class first
         parent_names = ", ".join(names[p] for p in parents)
         titles.append(f"{names[i]} | {parent_names}" if parent_names else names[i])
     return Attribution(
         names=titles,
         terms=tables,
-        shown=[family_features[-1:] for family_features in tables],
+        shown=[family_features[-1:] for family_features in tables],  # the feature, which is the last
         constant=log_table(network.prior),
     )
 

@@ -2,7 +2,9 @@
 
 A *term* is a product of predictors, stored as the rising positions of its predictors; its *order* is their number. K is
 the number of groups, m that of predictors; *contrasts* are the K - 1 log odds of groups. The *path* is the table of the
-penalties that were tried.
+penalties that were tried. ``fit.chosen`` maps each chosen term to the weights (d, K - 1) of its d features,
+``fit.separating`` lists those chosen terms whose weights would be infinite without a penalty, ``fit.entered`` has the
+row of the path in which each chosen term entered the model.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ PATH = {  # columns of the path and their types; `ShooterResults` explains them
     "violation": float, "ebic": float, "held_raw": float, "held_refit": float, "chosen": bool,
 }  # fmt: skip
 
-
+# arrays of a model file: kind of dtype, shape, range of values (any if there is none)
 TABLE = {
     "orders": ArraySpec("i", ("terms",), (1, "m+1")),  # number of predictors of each term
     "predictors": ArraySpec("i", ("predictors",), (0, "m")),  # positions, term after term
@@ -52,6 +54,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
         "orders": np.array([len(term) for term in terms], dtype=np.int64),
         "predictors": np.array([i for term in terms for i in term], dtype=np.int64),
         "entered": np.asarray(fit.entered, dtype=np.int64),
+        # the first part is empty: there may be no terms
         "weights_of_terms": np.concatenate([np.empty((0, len(fit.intercept))), *fit.chosen.values()]),
         "intercept": fit.intercept,
         "shares": fit.shares,
@@ -73,7 +76,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if not np.isin(arrays["entered"], path.index).all():
         raise ValueError("its terms entered at points that its path does not have")
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
-    if len(penalties) < max(map(len, terms), default=1):  # one for each order
+    if len(penalties) < max(map(len, terms), default=1):  # each order of terms has a penalty
         raise ValueError("its penalties are not as saved")
     return unpack_model(meta, arrays, design) | {
         "chosen": chosen,
@@ -110,7 +113,7 @@ def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[t
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
     """Return the path as a frame, from an array (rows, columns of `PATH`); a ValueError at an impossible value."""
     frame = pd.DataFrame(values, columns=list(PATH))
-    # one row is that of the fit; nan has no integer, as these columns are
+    # exactly one row is marked as that of the fit; nan could not be converted to the integers of three columns
     if frame["chosen"].sum() != 1 or not np.isfinite(frame[["point", "order", "terms"]].to_numpy()).all():
         raise ValueError("its path is not as saved")
     return frame.astype(PATH)

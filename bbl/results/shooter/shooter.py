@@ -68,14 +68,15 @@ class ShooterResults(ClassifierResults):
     penalties : tuple of floats
         Penalty of each order; it is added to the sum of losses, not to their mean.
     penalty : {"group", "l1"}
-        Norm that is penalised: Euclidean of a term's weights, or the sum of their magnitudes.
+        Norm that is penalised: "group": the Euclidean norm of a term's weights; "l1": the sum of their magnitudes.
     path : DataFrame
         A row for each penalty that was tried and each order: ``point`` and ``order``, the ``penalty`` of that order,
         the mean ``loss`` of the training rows, the penalised ``objective``, the number of ``terms`` and the largest
         ``violation`` of the optimality conditions as a share of the penalty. The last row of a penalty also has
-        ``ebic``, and the mean loss of held-out rows without and with refit, ``held_raw`` and ``held_refit``, if they
-        were computed; with ``refit="auto"`` the latter is infinite from the penalty on at which terms cost one fold
-        more than all rows lose without terms. ``chosen`` marks the row of the fit.
+        ``ebic``, and if they were computed the mean losses of held-out rows: ``held_raw`` without a refit,
+        ``held_refit`` with it. With ``refit="auto"``, ``held_refit`` is infinite at a penalty and all smaller ones if
+        the refitted terms of one fold lose more than a model without terms, by more than the loss of all rows without
+        terms. ``chosen`` marks the row of the fit.
     entered : ndarray of int
         For each chosen term, the row of `path` in which it entered the model for good.
     shares : ndarray, shape (K,)
@@ -112,7 +113,7 @@ class ShooterResults(ClassifierResults):
         effects=NO_ERRORS, effects_bootstrap=NO_ERRORS, batches="shooter() needs all rows in memory",
         real_weights=NOT_COUNTS,
     )  # fmt: skip
-    _can_refit = False
+    _can_refit = False  # `_refit` raises an error: the choice of terms is not repeated
 
     fitted = fitted
     importance = importance
@@ -145,7 +146,7 @@ class ShooterResults(ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Kind of the model, for averages and tables of fits."""
-        return MethodTraits(self.kind, self.kind, models_predictors=False)
+        return MethodTraits(name=self.kind, learner=self.kind, models_predictors=False)
 
     @property
     def order_counts(self) -> pd.Series:
@@ -180,7 +181,7 @@ class ShooterResults(ClassifierResults):
         contribution to the link in the zero-sum gauge, in which terms are penalised and chosen (``coef("zero-sum")``).
         It does not depend on which level is the first; with two levels and groups it is the size of w.
         """
-        # features have mean square 1 and are orthogonal over the joint levels: the root mean square is the norm of w
+        # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is the root mean square
         strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
         terms = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))  # strongest first
         tables = reference_tables(self._zero_sum_tables)
@@ -228,13 +229,14 @@ class ShooterResults(ClassifierResults):
         from scipy.special import log_softmax
 
         link = self.intercept + term_links(codes, self.design.n_levels, self.chosen, missing, len(self.intercept))
-        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)  # K scores from K - 1 links
+        return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)  # (n, K - 1) links by (K - 1, K)
 
     def check_likelihood(self) -> None:
         """Do nothing, where other kinds of models may raise an OptionError: all rows have a likelihood."""
 
     def log_likelihood(self, rows: Sample) -> float:
         """Return the log-likelihood of the groups given the predictors, summed over the weighted rows."""
+        # `codes` and `missing` of rows are (n, m), `weights` and `response`, the group numbers, (n,)
         log_p = log_probabilities(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None))
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
@@ -246,7 +248,7 @@ class ShooterResults(ClassifierResults):
         names = [label_text(x) for x in self.labels.names]
         # the first group, whose log odds are 0, is inserted, and the axis of groups put first
         tables = {t: np.moveaxis(np.insert(w, 0, 0.0, axis=-1), -1, 0) for t, w in self._zero_sum_tables.items()}
-        constant = tables.pop(()).astype(float)
+        constant = tables.pop(()).astype(float)  # (K,): the intercept
         return Attribution(
             names=[":".join(names[i] for i in t) for t in tables], terms=tables, shown=list(tables), constant=constant
         )

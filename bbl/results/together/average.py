@@ -1,6 +1,8 @@
 """AverageResults: several fitted classifiers, the *members*, whose class probabilities are averaged with weights.
 
-K is the number of groups, M that of members. `MethodTraits` are the properties of a fit's method.
+There are K groups and M members. `MethodTraits` are the properties of a fit's method: its ``name`` and tuned
+``setting``, whether it ``converged``, ``stops_early`` by design, ``needs_complete_rows``, and ``can_calibrate``
+although it is not calibrated. `refusals` of a class names the methods and options that its fits lack.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ NOT_CLASSIFIERS = "fits must be fitted classifiers"
 NO_COVARIANCE = "Members of an average are fitted to the same rows, and have no covariance between them"
 NOT_A_SUM = "An average has no scores that are sums over terms"
 
-TABLE = {  # arrays of a model file, besides those of the members
+# arrays of a model file, besides those of the members: kind of dtype, shape, range of values
+TABLE = {
     "member_weights": ArraySpec("f", ("members",), POSITIVE, sum_tolerance=1e-9),
     "losses": ArraySpec("f", ("members",)),
     "priors": PRIORS,
@@ -86,7 +89,7 @@ class AverageResults(ClassifierResults):
         *MACHINE_ONLY, "sample", no_response=NOT_CLASSIFIERS, density=NOT_CLASSIFIERS,
         likelihood=NO_LIKELIHOOD, explain=NOT_A_SUM, effects=NO_COVARIANCE,
     )  # fmt: skip
-    _can_refit = False
+    _can_refit = False  # `_refit` raises an error
 
     fitted = fitted
     importance = importance
@@ -105,7 +108,8 @@ class AverageResults(ClassifierResults):
     def names(self) -> list[str]:
         """Names of the members: their methods, numbered if several members have the same method."""
         methods = [member._traits.name for member in self.members]
-        n_members, n_before = Counter(methods), Counter[str]()  # of each method: in all, and so far
+        n_members = Counter(methods)  # by method: number of all members
+        n_before = Counter[str]()  # by method: number of members so far
         names = []
         for method in methods:
             n_before[method] += 1
@@ -130,7 +134,7 @@ class AverageResults(ClassifierResults):
     @property
     def class_shares(self) -> np.ndarray:
         """Weighted shares of the groups in the training rows, shape (K,)."""
-        return self.members[0].class_shares
+        return self.members[0].class_shares  # as `training`, those of the first member
 
     @property
     def n_parameters(self) -> int:
@@ -150,13 +154,13 @@ class AverageResults(ClassifierResults):
     @property
     def _traits(self) -> MethodTraits:
         """Properties of the average, as a member of another average or of a table of fits."""
-        return MethodTraits(self.kind, self.kind, converged=self.converged)
+        return MethodTraits(name=self.kind, learner=self.kind, converged=self.converged)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logarithms of the averaged probabilities, shape (n, K), for encoded rows (n, m)."""
-        # for each member a mask (n,) of the rows that it does not score, as values are missing; None if it scores all
+        # for each member: a mask (n,) of the rows that it cannot score, as values are missing; None if it scores all
         abstaining = [silent_rows(traits.needs_complete_rows, missing) for traits in self._member_traits]
-        # in rows that it does not score, a member gets no known value
+        # `hide_rows` marks all values of such rows as missing, so that the member returns some score, which is not used
         scores = [
             member.class_scores(codes, hide_rows(missing, unscored))
             for member, unscored in zip(self.members, abstaining, strict=True)
@@ -195,7 +199,7 @@ class AverageResults(ClassifierResults):
         if len(methods) < len(self.members):
             raise OptionError("relevant() is told by Boltzmann machines, and a member of this average is none.")
         frames = [
-            relevant()["order"].to_frame().assign(weight=weight)
+            relevant()["order"].to_frame().assign(weight=weight)  # by term: its order, and the member's weight
             for relevant, weight in zip(methods, self.member_weights, strict=True)
         ]
         terms = pd.concat(frames).groupby("term", sort=False).agg({"order": "first", "weight": "sum"})
@@ -241,6 +245,9 @@ class AverageResults(ClassifierResults):
     def summary(self) -> Summary:
         """Summarise the members with their weights, and the naive Bayes test of each predictor.
 
+        The tests compare the distribution of each predictor between the groups. They need only counts of the training
+        rows, not the members. The table ``"h"`` has the naive Bayes fields, by predictor and level.
+
         Examples
         --------
         >>> import bbl
@@ -257,14 +264,9 @@ class AverageResults(ClassifierResults):
             "Converged": self._convergence_text(),
         }
         note = "log_loss is that of each member alone, out of fold; the average has these weights."
-        table = self.tuning.astype({"log_loss": float, "weight": float})
-        return fit_summary(
-            self.call,
-            self.labels,
-            likelihood_ratio(self._counts, prior_count=0.0),
-            facts,
-            [Section("Members", table, note)],
-        )
+        # `_counts`: for each predictor i, the weighted count (K, L_i) of its levels in the training rows of each group
+        tests = likelihood_ratio(self._counts, prior_count=0.0)
+        return fit_summary(self.call, self.labels, tests, facts, [Section("Members", self.tuning, note)])
 
     def _convergence_text(self) -> str:
         """Return ``yes`` or ``no`` for `converged`, and the names of the members that stop early by design."""
@@ -282,7 +284,7 @@ class AverageResults(ClassifierResults):
         )
 
     def _attribution(self) -> NoReturn:
-        """Raise an OptionError: logarithms of averaged probabilities are no sums over terms."""
+        """Raise an OptionError: logarithms of averaged probabilities are not sums over terms."""
         raise OptionError(f"{NOT_A_SUM}, so it explains none.")
 
     def _model_parts(self) -> list[Part]:
@@ -324,7 +326,7 @@ class AverageResults(ClassifierResults):
 
         The arrays of member k have the prefix ``m{k}_``.
         """
-        # the members have the same training rows, which are stored once
+        # (options, arrays) of each member; training rows are stored with the first alone
         contents = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
@@ -348,7 +350,7 @@ class AverageResults(ClassifierResults):
         check_types(meta, {"call": str})
         if not meta["members"]:
             raise ValueError("it has no members")
-        # by kind; `bbl.load` imports all of them
+        # all classes of classifiers, by kind; `bbl.load` has imported their modules
         classes = {model_class.kind: model_class for model_class in ClassifierResults.__subclasses__()}
         members, average_arrays = [], dict(arrays)  # the arrays of the members are taken out of `average_arrays`
         for k, stored_member in enumerate(meta["members"]):
@@ -373,5 +375,8 @@ class AverageResults(ClassifierResults):
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice for an average that predicts worse than the shares of the groups; empty if there is none."""
+    """Return advice for an average that predicts worse than the shares of the groups.
+
+    Members that are not calibrated, but can be, would help; without such a member the advice is empty.
+    """
     return "Average fits with calibrate='temperature'." if any(m._traits.can_calibrate for m in members) else ""

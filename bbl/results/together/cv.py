@@ -22,7 +22,7 @@ from bbl.design.decisions import Costs, Decisions, Priors, check_costs, check_pr
 from bbl.errors import ClassError
 from bbl.report import text
 from bbl.report.format import WIDTH
-from bbl.report.machine import plot
+from bbl.report.machine import plot  # a module
 from bbl.report.markup import Section
 from bbl.report.notebook import Notebook, first_rows
 from bbl.report.plot_check import plot_calibration
@@ -49,7 +49,7 @@ def score_frame(
 ) -> pd.DataFrame:
     """Return a row for each of S `settings`, in a column named `column`, then its scores.
 
-    `table` holds the scores (S, 1), or if `score` is ``"auc"`` the AUC and its lower and upper limit (S, 3).
+    `table` holds the scores (S, 1); if `score` is ``"auc"``, it holds the AUC and its lower and upper limit (S, 3).
     """
     frame = pd.DataFrame(table, columns={"auc": ["AUC", "ci1", "ci2"]}.get(score, ["score"]))
     frame.insert(0, column, settings)
@@ -103,12 +103,12 @@ class CVResults(Notebook):
     @property
     def regstar(self) -> float:
         """The best setting."""
-        return float(self.cvframe.to_numpy()[self.best, 0])
+        return float(self.cvframe.to_numpy()[self.best, 0])  # the first column has the settings
 
     @property
     def maxscore(self) -> float:
         """Score of the best setting."""
-        return float(self.cvframe.to_numpy()[self.best, 1])
+        return float(self.cvframe.to_numpy()[self.best, 1])  # the second column has the scores
 
     @property
     def _best_scores(self) -> np.ndarray:
@@ -123,7 +123,7 @@ class CVResults(Notebook):
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
-            column = "log_pl" if self.score == "pnll" else "log_prob"
+            column = "log_pl" if self.score == "pnll" else "log_prob"  # "pnll": negative log pseudo-likelihood
             return pd.DataFrame(self._best_scores, index=index, columns=[column])
         return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, None))
 
@@ -169,9 +169,10 @@ class CVResults(Notebook):
                 scores = calibrated(scored, raw_scores, calibration)
                 row = {setting_name: setting, "calibrate": calibration}
                 log_p = log_probabilities(scores)
+                # `SCORES`: functions for accuracy, logloss and brier
                 row |= {title: measure(log_p, scored.y, scored.weights) for title, measure in SCORES.items()}
                 if scores.shape[1] == 2:
-                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]
+                    row["AUC"] = auc(link(scores)[:, 1], scored.y == 1, scored.weights)[0]  # [0]: without its limits
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -243,11 +244,11 @@ class CVResults(Notebook):
         share("level", level)
         scored, labels, response = self.scored, self.model.labels, self.model.design.response
         scores = self._best_scores
-        if priors is not None:  # scores use the shares of the groups in the training rows
+        if priors is not None:  # replace the shares of the groups in the training rows, which the scores contain
             scores = with_priors(scores, self.model.class_shares, check_priors(priors, response))
         cost_matrix = None if costs is None else check_costs(costs, response)
         subject = f"validated rows of {len(self.folds)} folds"
-        model = cast(ClassifierResults, self.model)
+        model = cast(ClassifierResults, self.model)  # with a response, it is a classifier
         advice = remedy(model.log_loss, model._advice)
         return evaluate_rows(labels, scores, scored.y, scored.weights, subject, level, cost_matrix, advice)
 
@@ -278,6 +279,7 @@ class CVResults(Notebook):
         """
         if choice("kind", kind, ("cv", *FIGURES)) in FIGURES:
             return self.evaluate().plot(cast(EvaluationFigure, kind), ax=ax)
+        # names of the option that was varied, for the figure; None for engines without a tuned option
         tuned_option = self.model.engine.tuned if isinstance(self.model, MachineResults) else None
         if tuned_option is None:
             return plot.plot_cv(self.cvframe, best=self.regstar, ax=ax)

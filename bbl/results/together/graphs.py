@@ -88,6 +88,7 @@ class GraphsResults(Notebook):
         >>> plt.close()
         """
         position = {name: i for i, name in enumerate(self.variables)}
+        # the two ends of each edge, as positions in `variables`, (edges, 2)
         node_pairs = self.edges[["variable", "variable2"]].map(position.__getitem__).to_numpy()
         return plot_edges(self.variables, node_pairs, self.edges["probability"].to_numpy(), ax)
 

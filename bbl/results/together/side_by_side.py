@@ -34,9 +34,9 @@ def model_table(
 ) -> ModelTable:
     """Return the table of `bbl.etable`, a column for each fit; arguments as there.
 
-    `of` chooses the coefficients: of each group, of the pooled fit, or the differences of a pair of groups. `keep` has
-    the predictors whose coefficients are shown, None for all; `pairs` and `stars` say whether couplings and stars are;
-    `digits` is the number of decimals.
+    `of` chooses the coefficients: those of each group, those of the pooled fit, or the differences between two groups.
+    `keep` has the predictors whose coefficients are shown, None for all. `pairs` says whether couplings are shown,
+    `stars` whether stars are. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
@@ -53,10 +53,11 @@ def model_table(
         if name not in predictors:
             raise OptionError(f"keep names {name!r}, which is no predictor of these models.", argument="keep")
     coefficients = [_coefficients(fit, of, keep, pairs) for fit in fits_by_name.values()]
+    # the rows of the table: the distinct keys of all fits, (group number, order, group, levels)
     keys = list(dict.fromkeys(key for fit_coefficients in coefficients for key in fit_coefficients))
     keys.sort(key=lambda key: (key[0], key[1]))  # stable: by group, then fields before couplings
     cells: dict[str, list[str]] = {}  # the column of each fit
-    first = next(iter(fits_by_name.values()))  # criteria are shown of fits that are comparable with it
+    first = next(iter(fits_by_name.values()))  # AIC, BIC and clAIC are shown for fits that are comparable with it
     names = distinct_names(map(label_text, fits_by_name))
     for name, fit, fit_coefficients in zip(names, fits_by_name.values(), coefficients, strict=True):
         cells[name] = [_cell(fit_coefficients.get(key), stars, digits) for key in keys] + _facts(fit, first, digits)
@@ -81,7 +82,7 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
     if not isinstance(fit, MachineResults):
         return {}
     try:
-        table = without_reference(fit.inference().table(of))
+        table = without_reference(fit.inference().table(of))  # a row for each coefficient of a non-reference level
     except BBLError:
         if of != "group":  # only the coefficients of groups are there without standard errors
             raise
@@ -120,4 +121,5 @@ def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
         with suppress(BBLError):  # a model that was loaded without training rows
             accuracy = f"{fit.evaluate().accuracy:.{digits}f}"
     criterion_texts = ["" if np.isnan(v) else f"{v:.1f}" for v in criteria(fit, first).values()]  # logLik ... clAIC
+    # `learner`: name of the method
     return [fit._traits.learner, f"{fit.nobs():g}", str(fit.n_parameters), *criterion_texts, accuracy]

@@ -1,4 +1,9 @@
-"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m features (MANB)."""
+"""Averages of networks: one-dependence estimators (AODE), and naive Bayes over all subsets of m features (MANB).
+
+A cell of a table is a level of the feature with one combination of its parents' levels; tables are (cells, K), one
+after the other. Of the cells, `Families` tell the feature's position (`cell_family`) and its number of levels
+(`cell_widths`); `sum_over_levels` replaces each cell by the sum over the levels of its feature.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +70,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     """
     from scipy.special import expit, gammaln, logit
 
-    if prior in (0.0, 1.0):
+    if prior in (0.0, 1.0):  # counts do not change a certainty
         return prior
     prior_count, n_levels = smooth, len(counts)  # of each cell; of the feature
 
@@ -91,11 +96,11 @@ def naive_average(
     """
     families = Families(features.families, list(n_levels), K)
     counts = families.count(sample)
-    tables = [families.table(counts, f) for f in range(len(families.families))]
+    tables = [families.table(counts, f) for f in range(len(families.families))]  # (r, K) of each feature
     posterior = np.array([arc_posterior(table, smooth, prior) for table in tables])
     arc_probability = posterior[families.cell_family][:, None]  # (cells, 1)
     with_arc = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, smooth)
-    pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)
+    pooled = np.repeat(counts.sum(axis=1, keepdims=True), K, axis=1)  # all classes have the same table
     without_arc = dirichlet(pooled, families.sum_over_levels(pooled), families.cell_widths, smooth)
     theta = arc_probability * with_arc + (1.0 - arc_probability) * without_arc
     return Network(features, families, class_probabilities(sample, K, smooth), theta), posterior

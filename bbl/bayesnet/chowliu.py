@@ -31,7 +31,7 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
     penalty = np.outer(level_parameters, level_parameters) * K
     if score == "bic":
         penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))
-    return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total
+    return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total  # n
 
 
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:

@@ -66,17 +66,18 @@ class Dag:
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
         """Connected components (supernodes), ordered by their first feature; features in the order of the model."""
+        # union-find: a feature leads, over representatives, to the one that stands for its component
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
-            """Return the feature that stands for the component of feature i (union-find)."""
+            """Return the feature that stands for the component of feature i; the path is halved on the way."""
             while representative[i] != i:
                 representative[i] = i = representative[representative[i]]
             return i
 
         for p, i in self.arcs:
             representative[find_component(p)] = find_component(i)
-        members: dict[int, list[int]] = {}
+        members: dict[int, list[int]] = {}  # features of each component, by the feature that stands for it
         for i in self.features:
             members.setdefault(find_component(i), []).append(i)
         return tuple(map(tuple, members.values()))
@@ -84,7 +85,7 @@ class Dag:
     @property
     def is_semi_naive(self) -> bool:
         """Whether every component is complete: each two of its features are joined by an arc."""
-        n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
+        n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)  # within each component c
         return all(2 * n == len(c) * (len(c) - 1) for n, c in zip(n_arcs, self.components, strict=True))
 
     def ancestors(self, i: int) -> set[int]:
@@ -128,7 +129,7 @@ def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None =
             continue
         parents[tree_root] = ()
         reached = [tree_root]
-        for i in reached:  # breadth first
+        for i in reached:  # breadth first; the list grows
             for j in neighbours[i]:
                 if j not in parents:
                     parents[j] = (i,)

@@ -36,7 +36,16 @@ class Families:
         Classes.
     context : (int, int), optional
         A column of the codes and its number of values, such as the fold: all tables are repeated for each value, and
-        a row uses the copy of its value. `cells` counts the cells of one copy.
+        a row uses the copy of its value.
+
+    Attributes
+    ----------
+    families, n_levels, K, context
+        As given; `families` is a tuple, `n_levels` a list.
+    cells : int
+        Number of cells of all tables, in one copy.
+    start : ndarray of intp, shape (families + 1,)
+        First cell of each table, then `cells`.
 
     Examples
     --------
@@ -59,7 +68,7 @@ class Families:
         scope_start, start, cells = [0], [0], 0  # where each family starts in `scope` and in the cells
         for i, parents in self.families:
             size = 1
-            for v in (i, *reversed(parents)):
+            for v in (i, *reversed(parents)):  # the feature runs fastest over the cells, then its last parent
                 scope.append(v)
                 stride.append(size)
                 size *= self.n_levels[v]
@@ -79,7 +88,7 @@ class Families:
         self._scope = np.array(scope, dtype=np.intp)
         self._stride = np.array(stride, dtype=np.intp)
         self.start = np.array(start, dtype=np.intp)
-        if context is not None:
+        if context is not None:  # the last variable of each family
             self._stride[self._scope_start[1:] - 1] = cells
 
     @property
@@ -112,6 +121,7 @@ class Families:
     def widths(self) -> np.ndarray:
         """Number of levels of the feature of each of the J parent configurations of all families, shape (J,)."""
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
+        # each family has cells / levels configurations
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
@@ -142,7 +152,8 @@ class Families:
         `weights` (n,) replace those of the sample. Rows of unknown class (``y < 0``) do not count.
         """
         out = self.zeros()
-        for chunk in sample.chunks(BLOCK):
+        for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
+            # rows in memory, for which `weights` are given, are one chunk
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
@@ -190,4 +201,5 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
     """Return ``(N_c + a) / (N + K a)``, shape (K,), over the N rows of known class; `smooth` is the prior count a."""
     counts = class_counts(sample, K)
+    # as a table of one feature, whose K levels are the classes
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

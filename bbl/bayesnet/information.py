@@ -51,7 +51,7 @@ def conditional_information(counts: np.ndarray) -> float:
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
     """Yield runs of successive features whose pair tables with all later features have at most `max_cells` cells.
 
-    A feature whose tables alone have more cells is a run by itself. The last feature is in no run.
+    A feature whose tables alone have more cells is a run by itself. The last feature, with none after it, is in no run.
     """
     levels_from = np.cumsum(n_levels[::-1])[::-1]  # levels of each feature and all later ones
     run: list[int] = []
@@ -80,9 +80,11 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     n_levels = np.asarray(n_levels, dtype=np.intp)
     m = len(n_levels)
     information, weight = np.zeros((m, m)), np.zeros((m, m))
+    # `unweighted`: all weights are 1
     counts_by_bits = n_levels.sum() <= m * (PACKED_LEVELS if sample.unweighted else PACKED_WEIGHTED_LEVELS)
     for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(sample, n_levels, K):
-        # `tables` (later features, levels of i, levels of later features, K); as in `conditional_information`
+        # `tables` (later features, levels of i, levels of later features, K); entropies, of each later feature's
+        # table, as in `conditional_information`
         weight[i, later] = tables.sum(axis=(1, 2, 3))
         information[i, later] = (
             entropy(tables.sum(axis=2), (1, 2))
@@ -143,8 +145,8 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
     block_edges = [run[0], *block_starts, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
-        group = sample.group(c)
-        for rows in group.chunks(BLOCK):
+        group = sample.group(c)  # the rows of class c
+        for rows in group.chunks(BLOCK):  # at most so many rows of a file; rows in memory are one chunk
             # a missing value becomes level 0, the reference level, which `pair_counts` does not count
             codes = rows.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if rows.missing is not None:
@@ -154,7 +156,9 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
                 is_run = low == run[0]
                 features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
                 run_and_block = Sample(codes.take(features, axis=1), rows.weights)
+                # with one level more for missing values, the levels of a feature are the non-reference ones
                 block_counts = pair_counts(run_and_block, Layout(n_levels[features] + 1))
+                # rows: levels of the run; columns: those of the block, which is the run itself at first
                 block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
                 counts[c, :, column : column + block_counts.shape[1]] += block_counts
                 column += block_counts.shape[1]

@@ -135,7 +135,7 @@ def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> i
     if feature is None:
         return None
     if feature not in features:
-        hint = near_match(feature, features) or "."
+        hint = near_match(feature, features) or "."  # a guess at what was meant, if a name is similar
         shown = ", ".join(map(str, features[:10]))
         raise OptionError(f"{option}={feature!r} is no feature{hint} The features are {shown}.", argument=option)
     return features.index(feature)
@@ -161,7 +161,8 @@ def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
-        fold_weights = stratified_folds(rows, options["k"], task.rng).held
+        fold_weights = stratified_folds(rows, options["k"], task.rng).held  # (k, n), as in `Task`
+    # options of `climb`; only "kdb" has `kdbk`
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
     dag, score_log = climb(
         learner, rows, task.n_levels, task.K, fold_weights, rng=task.rng, progress=task.progress, **settings

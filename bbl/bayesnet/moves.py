@@ -1,4 +1,9 @@
-"""Moves of the greedy searches: the structures that differ from the current one by one step."""
+"""Moves of the greedy searches: the structures that differ from the current one by one step.
+
+Features are column positions 0, 1, .... A structure (`Dag`) holds `families`, tuples (feature, its feature parents);
+`features`, those in the model; `parents`, the feature parents by feature; and `components`, the connected components as
+tuples of features. ``with_parents`` adds arcs: it takes further parents by feature.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,7 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
         if parents:
             ancestors = dag.ancestors(f)
             out += [dag.with_parents({o: (f,)}) for o in orphans if o not in ancestors]  # no cycle
-    by_position = sorted(orphans)
+    by_position = sorted(orphans)  # whatever their order in the model
     out += [dag.with_parents({i: (j,)}) for a, i in enumerate(by_position) for j in by_position[a + 1 :]]
     return out
 
@@ -76,7 +81,7 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one more feature, alone or with a connected component as its parents (FSSJ)."""
     out = []
     for g in range(moves.m):
-        if g not in dag.parents:
+        if g not in dag.parents:  # not in the model
             out.append(Dag((*dag.families, (g, ()))))
             out += [Dag((*dag.families, (g, component))) for component in dag.components]
     return out
@@ -87,6 +92,7 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
     out = [dag.without(i) for i in dag.features]
     components = dag.components
     for a, first in enumerate(components):
+        # each feature of the first component gets all features of the second as parents
         out += [dag.with_parents(dict.fromkeys(first, second)) for second in components[a + 1 :]]
     return out
 

@@ -1,4 +1,11 @@
-"""Estimates of the tables of networks from rows; MANB, WANBIA and AWNB are ways of averaging or weighting them."""
+"""Estimates of the tables of networks from rows, plain or averaged or weighted.
+
+MANB averages naive Bayes over all subsets of features. WANBIA weights features by conditional likelihood, AWNB by
+trees. A `Network` holds its structure `dag`, the class probabilities `prior` (K,), the layout `families` of its tables,
+and their probabilities `theta` (cells, K): a cell is a level of a feature with one combination of its parents' levels.
+`sum_over_levels` replaces each cell by the sum over the levels of its feature; `cell_widths` (cells,) is their number.
+An `Averaged` has several networks, its `members`.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +100,7 @@ def fit(
         return Fitted(network)
     rows = cast(Sample, sample)  # in memory: see `Recipe.rows`
     if recipe.awnb is not None:
-        weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))
+        weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))  # awnb: trees, share of rows
     elif recipe.wanbia is True:
         weights = conditional_weights(rows, n_levels, K)
     else:
@@ -108,6 +115,7 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
     ``sqrt(p (1 - p) / (N_ij + r_i a + 1))`` with ``a = smooth``; nan where ``N_ij + r_i a`` is zero.
     """
     families, p = network.families, network.prior
+    # (cells, K): N_ij + r_i a of each cell's parent configuration
     concentration = families.sum_over_levels(families.count(sample)) + families.cell_widths[:, None] * smooth
     class_total = float(class_counts(sample, len(p)).sum()) + len(p) * smooth
     theta = network.theta
@@ -132,6 +140,7 @@ def draw_tables(
         """Return a network with tables from the drawn weights and prior counts."""
         families = member.families
         counts = families.count(rows) + rng.gamma(smooth, size=member.theta.shape)
+        # prior counts are in `counts` already
         theta = dirichlet(counts, families.sum_over_levels(counts), families.cell_widths, 0.0)
         return replace(member, prior=prior, theta=theta)
 

@@ -1,6 +1,10 @@
 """Exact log joint probabilities of the class and the known features of a row; missing features are summed out.
 
-A family is a feature and its feature parents; a cell of its table is a combination of their levels.
+A family is a feature and its feature parents; a cell of its table is a combination of their levels. `Families` is the
+layout of tables (cells, K) one after the other: table f starts at cell ``start[f]``, and `cells` counts all cells.
+`widths` are the levels of the feature of each parent configuration, `cell_widths` those of each cell; `sum_over_levels`
+replaces each cell by the sum over the levels of its feature. If it has a `context` (column of the codes, number of
+values), the tables are repeated for each value, and a row uses those of its value.
 """
 
 from __future__ import annotations
@@ -91,7 +95,10 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing."""
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, for `log_p` (n, K); nan if a y_i is missing.
+
+    ``rows.response`` (n,) holds the class codes y, negative where missing.
+    """
     if (rows.response < 0).any():
         return float("nan")
     return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
@@ -117,7 +124,7 @@ def add_features(
     summed over the missing features: by messages from the leaves up if no feature has more than one feature parent,
     else by variable elimination in each connected component.
     """
-    families.score(log_theta, codes, missing, out)
+    families.score(log_theta, codes, missing, out)  # the families without a gap
     if missing is None or all(not parents for _, parents in families.families):
         return out  # a missing leaf sums to one
     if all(len(parents) <= 1 for _, parents in families.families):
@@ -144,6 +151,7 @@ def _add_forest_sums(
     first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
         first_cell = codes[:, families.context[0]].astype(np.intp) * families.cells
+    # `layers`: features whose parents are in earlier layers
     children_first = np.array([i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp)
     has_message = np.zeros(m, dtype=np.uint8)  # scratch of the kernel
     forest = (children_first, parent, levels, stride, parent_stride, start, first_cell, message_start * K)
@@ -161,16 +169,17 @@ def _add_component_sums(
         parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]])
         component_missing = missing[:, component]
         rows = np.flatnonzero(component_missing.any(axis=1))
-        if not len(rows) or len(component) == 1:
+        if not len(rows) or len(component) == 1:  # a missing feature without arcs sums to one
             continue
         patterns, pattern_of_row = np.unique(component_missing[rows], axis=0, return_inverse=True)
         for p, pattern in enumerate(patterns):
             unknown = frozenset(i for i, is_missing in zip(component, pattern, strict=True) if is_missing)
+            # in the order of the tables
             summed = sorted(_find_summed_families(parents_first, unknown), key=family_number.__getitem__)
             if summed:
                 pattern_rows = rows[pattern_of_row.ravel() == p]
                 scopes = [unknown.intersection((i, *parents)) for i, parents in summed]
-                order, cells = _elimination_order(scopes, families.n_levels, families.K)
+                order, cells = _plan_elimination(scopes, families.n_levels, families.K)
                 batch_size = max(1, int(ELIMINATION_CELLS // (cells * families.K)))
                 for first in range(0, len(pattern_rows), batch_size):
                     batch = pattern_rows[first : first + batch_size]
@@ -191,14 +200,15 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
     summed: list[Family] = []
     parents_of_summed: set[int] = set()
     for i, parents in reversed(parents_first):
-        # an unknown feature with a known descendant is a parent of a family that is summed
+        # an unknown feature counts if it is a parent of a summed family: it has a known descendant; a known feature
+        # counts if it has an unknown parent
         if i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents):
             summed.append((i, parents))
             parents_of_summed.update(parents)
     return summed
 
 
-def _elimination_order(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
+def _plan_elimination(scopes: list[frozenset[int]], n_levels: list[int], K: int) -> tuple[list[int], float]:
     """Return the order in which unknown features are summed out, and the cells of the tables for one row and class.
 
     `scopes` holds the unknown features of each family.
@@ -210,6 +220,7 @@ def _elimination_order(scopes: list[frozenset[int]], n_levels: list[int], K: int
         positions = [position[v] for v in scope]
         are_neighbours[np.ix_(positions, positions)] = True
     np.fill_diagonal(are_neighbours, False)
+    # (order, cells), by positions in `features`
     elimination = elimination_order(np.array([n_levels[v] for v in features]), are_neighbours, np.inf)
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
@@ -235,7 +246,8 @@ def _condition_family(
         scope = [families.context[0], *scope]
     known_axes = [a for a, v in enumerate(scope) if v not in unknown]
     unknown_axes = [a for a, v in enumerate(scope) if v in unknown]
+    # the classes, the last axis of the table, come between known and unknown variables
     table = table.transpose([*known_axes, len(scope), *unknown_axes])
-    table = table[tuple(codes[:, scope[a]] for a in known_axes)]
+    table = table[tuple(codes[:, scope[a]] for a in known_axes)]  # (n, K, unknown...), or (K, unknown...)
     table = np.broadcast_to(table, (len(codes), families.K, *table.shape[table.ndim - len(unknown_axes) :]))
     return tuple(scope[a] for a in unknown_axes), table.reshape(-1, *table.shape[2:])

@@ -1,4 +1,8 @@
-"""Random rows from a network: the class is drawn first and every feature after its parents."""
+"""Random rows from a network: the class is drawn first and every feature after its parents.
+
+A `Network` has a structure `dag`, and tables of probabilities: their layout `families`, with the numbers of levels
+`n_levels` (m,), and `theta` (cells, K). An `Averaged` has several networks, its `members`.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,16 @@ def draw(
     member_of_row = rng.integers(0, len(members), n) if len(members) > 1 else np.zeros(n, dtype=np.intp)
     n_levels = members[0].families.n_levels
     y = _draw_levels(np.broadcast_to(shares, (n, len(shares))), rng)
-    codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
+    codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))  # 2: there may be no features
     for k, member in enumerate(members):
         rows = np.flatnonzero(member_of_row == k)
-        family_of = {i: f for f, i in enumerate(member.dag.features)}
-        for layer in member.dag.layers:
+        family_of = {i: f for f, i in enumerate(member.dag.features)}  # position of each feature's table
+        for layer in member.dag.layers:  # sets of features whose parents are in earlier layers
             for i in layer:
-                # (levels of the parents..., K, levels of the feature)
+                # `theta` holds the probabilities of all tables; (levels of the parents..., K, levels of the feature)
                 table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
+                # (rows, levels of the feature): its distribution given each row's parents and class
                 codes[rows, i] = _draw_levels(table[parent_codes], rng)
     return y, codes
 

@@ -1,4 +1,9 @@
-"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k folds)."""
+"""Greedy search over network structures by cross-validated accuracy (m features, K classes, k folds).
+
+A cell of a table is a level of a feature with one combination of its parents' levels. `Families` lay out tables, with
+`cells` cells in all; `cell_widths` (cells,) are the levels of the cell's feature, and `sum_over_levels` replaces each
+cell by the sum over these levels. ``sample.response`` (n,) are class codes, negative if unknown.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,8 @@ class Validation:
     row is a sum over units. A unit is a family or, where values are missing, a connected component of the features.
 
     `fold_weights` (k, n) holds the weights of the rows that each fold validates, else 0. Rows of unknown class
-    (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of every cell.
+    (``y < 0``) are neither trained on nor validated. `smooth` is the prior count of every cell. `n_levels` (m,) holds
+    the levels of the features; the attribute, a list, has the number of folds k behind them.
 
     Attributes
     ----------
@@ -51,7 +57,7 @@ class Validation:
         self, sample: Sample, n_levels: Sequence[int] | np.ndarray, K: int, fold_weights: np.ndarray, smooth: float
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
-        fold_weights = fold_weights[fold_weights.any(axis=1)]
+        fold_weights = fold_weights[fold_weights.any(axis=1)]  # without folds that validate no row
         fold, row = np.nonzero(fold_weights)  # (N,) each: a row of the sample counts in every fold that validates it
         m, k = sample.codes.shape[1], len(fold_weights)
         self.K, self.smooth, self.fold = K, smooth, np.ascontiguousarray(fold)
@@ -66,9 +72,8 @@ class Validation:
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        counts = (
-            fold_counts.sum(axis=0) - fold_counts
-        ).T  # (K, k): weights of the classes in each fold's training rows
+        # (K, k): weights of the classes in each fold's training rows, as a table of one feature with K levels
+        counts = (fold_counts.sum(axis=0) - fold_counts).T
         share = dirichlet(counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth)
         self.log_prior = np.ascontiguousarray(log_table(share).T[fold])
         self.cache: dict[Unit, np.ndarray] = {}
@@ -122,7 +127,7 @@ class Validation:
                 if len(new_units) == 1
                 else self._add_contributions(np.zeros_like(self.log_prior), new_units)
             )
-            weight_right = np.zeros(len(self.fold_totals))
+            weight_right = np.zeros(len(self.fold_totals))  # (k,): the kernel adds the weight of right predictions
             kernel.add_correct(
                 unchanged, changed, self.sample.response, self.sample.weights, self.fold, TIE, weight_right
             )
@@ -134,7 +139,7 @@ class Validation:
     def _add_contributions(self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]) -> np.ndarray:
         """Return `initial` (N, K) plus the contributions of the units."""
         total = initial.copy()
-        for unit in sorted(units):
+        for unit in sorted(units):  # a set has no fixed order, on which the rounding of the sum depends
             total += self.contribution(unit)
         return total
 
@@ -161,13 +166,14 @@ def climb(
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)
+    # [0]: the position of the best candidate
     moves = Moves(m, kdbk, lambda candidates, base: _choose_best(validation.scores(candidates, base, progress), rng)[0])
-    dag = naive(()) if learner == "fssj" else naive(range(m))
+    dag = naive(()) if learner == "fssj" else naive(range(m))  # "fssj" includes features one after another
     score_log: list[float] = []
     candidates = [dag]
     while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):  # an accuracy of 1 cannot rise
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
-        if score_log and score - epsilon < score_log[-1] - TIE:
+        if score_log and score - epsilon < score_log[-1] - TIE:  # a gain below `epsilon`, up to rounding
             break
         dag = candidates[best]
         score_log.append(score)

@@ -1,4 +1,8 @@
-"""Classification trees on categorical features (m features, K classes): the depth at which each first splits."""
+"""Classification trees on categorical features (m features, K classes): the depth at which each first splits.
+
+``sample.response`` (n,) holds class codes, negative if unknown. `Families` here are the tables (r, K) of counts of each
+feature, one after the other in an array (cells, K); `n_levels` is the list of their r.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +81,7 @@ def _grow(sample: Sample, families: Families) -> _Node:
         missing = node_sample.missing
         is_known = np.ones(node_sample.n, dtype=bool) if missing is None else ~missing[:, feature]
         node.children = [_Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)]
-        todo.extend(node.children[::-1])
+        todo.extend(node.children[::-1])  # the left one is the next
     return root
 
 
@@ -100,7 +104,7 @@ def _list_subsets(r: int) -> np.ndarray:
 
     The last level always goes right: a division and its mirror image are the same split.
     """
-    return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
+    return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1  # bit a of a division's number: level a
 
 
 def _find_best_split(families: Families, counts: np.ndarray) -> tuple[float, int, np.ndarray | None]:
@@ -113,10 +117,10 @@ def _find_best_split(families: Families, counts: np.ndarray) -> tuple[float, int
     left_levels: dict[int, np.ndarray] = {}
     for r in np.unique(n_levels[n_levels > 1]):
         features = np.flatnonzero(n_levels == r)
-        tables = np.stack([families.table(counts, int(f)) for f in features])
+        tables = np.stack([families.table(counts, int(f)) for f in features])  # (features, r, K)
         divisions = _list_divisions(tables)
         left = divisions @ tables  # (features, divisions, K)
-        parent = tables.sum(axis=1)
+        parent = tables.sum(axis=1)  # (features, K): the node's rows in which each feature is known
         right = parent[:, None] - left
         gains = _total_entropy(parent)[:, None] - _total_entropy(left) - _total_entropy(right)
         # both sides need a row
@@ -144,6 +148,7 @@ def _list_divisions(tables: np.ndarray) -> np.ndarray:
     class_shares = tables / np.where(level_totals > 0, level_totals, 1.0)[:, :, None]
     if K > 2:  # order levels by the first principal component of their class shares (Coppersmith, Hong & Hosking 1999)
         centred = (class_shares - class_shares.mean(axis=1, keepdims=True)) * np.sqrt(level_totals)[:, :, None]
+        # (F, K): the first right singular vector of each feature
         component = np.linalg.svd(centred, full_matrices=False)[2][:, 0]
         level_key = (class_shares @ component[:, :, None])[:, :, 0]
     else:

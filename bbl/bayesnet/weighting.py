@@ -1,4 +1,10 @@
-"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or by trees."""
+"""Feature weights of naive Bayes: an exponent in [0, 1] for each feature's table, by likelihood or by trees.
+
+A `Network` holds class probabilities `prior` (K,), the layout `families` of its tables, and their probabilities `theta`
+(cells, K): a cell is a level of a feature with one combination of its parents' levels. Of `Families`, `count` returns
+the weights of the rows in each cell, `spread` sums of other values over them, and `sum_over_levels` replaces each cell
+by the sum over the levels of its feature. ``sample.response`` (n,) are class codes, negative if unknown.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +25,11 @@ __all__ = ["ConditionalLikelihood", "bootstrap", "conditional_weights", "tree_we
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; `weights` w (m,), ``0 ** 0 = 1``."""
-    powered = theta ** weights[families.cell_family][:, None]
+    """Return ``theta ** w`` (cells, K), renormalised in each parent configuration; ``0 ** 0 = 1``.
+
+    `theta` (cells, K) holds the tables, `weights` (m,) the w of each feature, in the order of the tables.
+    """
+    powered = theta ** weights[families.cell_family][:, None]  # `cell_family` (cells,): the feature of each cell
     return powered / families.sum_over_levels(powered)
 
 
@@ -33,7 +42,8 @@ class ConditionalLikelihood:
     """The negative conditional log-likelihood of weighted naive Bayes, and its gradient.
 
     The unweighted tables are those of naive Bayes with ``smooth=1``, from the rows of known class. Weighted tables are
-    renormalised; the gradient therefore has log-probabilities centred at their means under the weighted tables.
+    renormalised; the gradient therefore has log-probabilities centred at their means under the weighted tables. The
+    features have `n_levels` (m,) levels, and there are `K` classes.
 
     Attributes
     ----------
@@ -55,7 +65,8 @@ class ConditionalLikelihood:
         """Return the objective and its gradient (m,) at the weights (m,)."""
         sample, families = self.sample, self.base.families
         theta = _raise_to_weights(families, self.base.theta, weights)
-        log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))
+        log_prior = np.tile(np.log(self.base.prior), (sample.n, 1))  # (n, K)
+        # `score` adds the log probabilities of the known features in place
         log_joint = families.score(np.log(theta), sample.codes, sample.missing, log_prior)
         log_p = log_probabilities(log_joint)  # of the classes, (n, K)
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])

@@ -1,4 +1,8 @@
-"""Annealed importance sampling of ln Z from the independent model (Neal 2001)."""
+"""Annealed importance sampling of ln Z from the independent model (Neal 2001).
+
+A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels; ``layout.factors(theta)``
+are the tables of models, from which `log_sum` sums out predictors.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     >>> annealing_seconds(Layout([2] * 100)) < 1.0
     True
     """
-    lookups = TERM_SECONDS * sum(terms.size for terms in layout.terms[1:])
+    lookups = TERM_SECONDS * sum(terms.size for terms in layout.terms[1:])  # each member looks the coupling up
     return n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
 
 
@@ -93,10 +97,10 @@ def annealed_log_z(
     >>> bool(abs(estimate.log_z - np.log(1 + np.exp(0.5) + np.exp(-1.0) + np.exp(2.5))) < 4 * estimate.standard_error)
     True
     """
-    h, J, higher_terms = split(layout, theta)
+    h, J, higher_terms = split(layout, theta)  # fields (D,), couplings (D, D), terms of three and more
     chains = Chains(h, J, layout.n_levels, n_chains, generator(rng), n_jobs, higher_terms)
-    independent = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))
-    start_energy = Energy(independent, np.asarray(start, dtype=float)[None])
+    independent_layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp))  # without pairs
+    start_energy = Energy(independent_layout, np.asarray(start, dtype=float)[None])
     log_w = np.zeros(n_chains)  # logs of the chains' weights w
     b = np.linspace(0.0, 1.0, n_steps + 1)
     for t in range(n_steps):
@@ -104,12 +108,12 @@ def annealed_log_z(
         chains.sweep(1, h=(1.0 - b[t]) * start + b[t] * h, beta=float(b[t]))
         codes = np.ascontiguousarray(chains.codes)
         E_start = start_energy(codes)[:, 0]
-        # for b > 0 the chains hold the energy (1 - b) E_start + b E
+        # for b > 0 `current_energy` (n_chains,) is (1 - b) E_start + b E; it does not tell E at b = 0
         E = (chains.current_energy - (1.0 - b[t]) * E_start) / b[t] if t else chains.energy(codes)
         log_w += (b[t + 1] - b[t]) * (E - E_start)
     max_log_w = log_w.max()
     w = np.exp(log_w - max_log_w)
-    log_z_start = float(log_sum(independent.factors(np.asarray(start)[None]), range(layout.m))[0])
+    log_z_start = float(log_sum(independent_layout.factors(np.asarray(start)[None]), range(layout.m))[0])
     return AnnealedLogZ(
         float(log_z_start + max_log_w + np.log(w.mean())),
         float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),

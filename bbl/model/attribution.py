@@ -74,7 +74,7 @@ def contributions(terms: Factors, K: int, codes: np.ndarray, missing: np.ndarray
     out = np.zeros((len(codes), K, len(terms)))
     for t, (scope, table) in enumerate(terms.items()):
         scope_codes = tuple(codes[:, i].astype(np.intp) for i in scope)
-        out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]
+        out[:, :, t] = np.moveaxis(table, 0, -1)[scope_codes]  # (n, K): the table's cell at each row's levels
         if missing is not None:
             out[missing[:, list(scope)].any(axis=1), :, t] = 0.0
     return out

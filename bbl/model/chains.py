@@ -88,7 +88,23 @@ class Chains:
     n_jobs : int, default 1
         Threads; None or -1 for all cores.
     more : Tables, optional
-        Couplings of terms of three predictors and more (see `bbl.model.higher.split`).
+        Couplings of terms of three predictors and more (see `bbl.model.higher.split`): `more.terms` says where they
+        are, `more.values` holds them.
+
+    Attributes
+    ----------
+    start : ndarray of intp, shape (m + 1,)
+        First column of each predictor's levels among the D.
+    by_levels : bool
+        Whether the kernel's vectors run over the levels of a predictor, else over chains.
+    lanes : int
+        Floats of a vector.
+    _table : ndarray of float32
+        Couplings in the order in which the kernel reads them.
+    _terms : tuple or None
+        ``(more.terms, more.values)`` with values in single precision.
+    _packs : list of _Pack
+        The chains, in order.
 
     Raises
     ------
@@ -113,7 +129,7 @@ class Chains:
         self.by_levels = bool(D * n_nonreference.sum() / 16.0 > 5.0 * m * n_vectors.sum())
         self.lanes = kernel.lanes()  # floats of a vector on this processor
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
-        check_memory(
+        check_memory(  # the couplings in single precision; states, best states, streams and energies of the chains
             4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
             "Use fewer predictors or fewer chains.",
@@ -124,9 +140,10 @@ class Chains:
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
         """Return packs of chains with random states, given `seeds` (n_chains, 4): a row for each chain."""
         unit, m = kernel.pack_size(), len(self.n_levels)  # the width of a pack is a multiple of `unit`
-        chains_per_worker = -(-self.n_chains // self.n_jobs)  # wide packs are faster, but every worker should get one
-        by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
-        width = min(PACK_BY_LEVELS if self.by_levels else by_chains, -(-chains_per_worker // unit) * unit)
+        # rounded up; wide packs are faster, but every worker should get one
+        chains_per_worker = -(-self.n_chains // self.n_jobs)
+        width_by_chains = PACK_BY_CHAINS if len(self.h) <= MANY_LEVELS else PACK_OF_MANY_LEVELS
+        width = min(PACK_BY_LEVELS if self.by_levels else width_by_chains, -(-chains_per_worker // unit) * unit)
         packs = []
         for first in range(0, self.n_chains, width):
             pack_seeds = seeds[first : first + width]
@@ -184,17 +201,32 @@ class Chains:
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, crew: Crew | None = None) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps; return ``(bits, n)``: the n states after each sweep, as bits.
+        """Advance all chains by `n_sweeps` sweeps; return their states after every sweep, as bits.
 
-        The bits (D, words) of uint64 tell for each non-reference level whether a state has it (see
-        `bbl._ext.model.moments`), states in arbitrary order. `best_codes` is not updated. Each thread of `crew` takes a
-        pack of chains; `n_jobs` should be their number.
+        Parameters
+        ----------
+        n_sweeps : int
+        crew : Crew, optional
+            Threads, which take one pack of chains after the other; one thread by default. For packs of the right width
+            the chains should have been made with ``n_jobs=crew.workers``.
+
+        Returns
+        -------
+        bits : ndarray of uint64, shape (D, words)
+            A bit for each state: whether it has the non-reference level. States are in arbitrary order, and unused bits
+            are 0 (see `bbl._ext.model.moments`).
+        n : int
+            Number of states, ``n_chains * n_sweeps``.
+
+        Notes
+        -----
+        `best_codes` is not updated.
         """
-        # each sweep of a pack starts a new word of 64 bits, one bit a chain
+        # each sweep of a pack starts a new word of 64 bits, one bit a chain; the words of a pack are neighbours
         words_of_packs = [n_sweeps * (-(-(pack.stop - pack.first) // 64)) for pack in self._packs]
         bits = np.zeros((len(self.h), sum(words_of_packs)), dtype=np.uint64)
         fields, word_ends = self.h.astype(np.float32), np.cumsum(words_of_packs)
-        tasks = [
+        tasks = [  # arguments of `_advance_and_mark`
             (pack, fields, n_sweeps, bits, int(word_end - pack_words))
             for pack, pack_words, word_end in zip(self._packs, words_of_packs, word_ends, strict=True)
         ]
@@ -203,6 +235,7 @@ class Chains:
 
     def _advance_and_mark(self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int) -> None:
         """Advance a pack, and set the bits of its states in `bits` (D, words) from `first_word` on."""
+        # 1.0: the factor `beta` of the couplings
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
         no_better = np.full_like(pack.best, np.inf)  # keeps `best_codes` as they are
         state = (pack.codes, pack.stream, pack.energy, no_better, pack.best_codes, n_sweeps)
@@ -233,7 +266,7 @@ class Chains:
             Factor of the couplings.
         """
         fields = np.ascontiguousarray(self.h if h is None else h, dtype=np.float32)
-        draw_bytes = None if draws is None else draws.view(np.uint8)
+        draw_bytes = None if draws is None else draws.view(np.uint8)  # codes of any width, as the kernel writes them
         n_done, slice_sweeps = 0, 1
         while n_done < n_sweeps:
             n_slice, began = min(slice_sweeps, n_sweeps - n_done), perf_counter()
@@ -278,10 +311,11 @@ class Chains:
     def energy(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of `codes` (n, m) in double precision."""
         out = np.empty((len(codes), 1))
-        scratch = np.empty(len(self.n_levels), dtype=np.intp)
+        scratch = np.empty(len(self.n_levels), dtype=np.intp)  # for the columns of a row's levels
         rows = np.ascontiguousarray(codes, dtype=np.int32)
+        # the kernel takes any number of models on the last axis; here it is one
         energy_kernel.energies(rows, self.start, self.h[:, None], self.J[:, :, None], scratch, out)
-        if self.more is not None:
+        if self.more is not None:  # members (T, k), strides (T, k) and first coupling (T,) of each term
             terms, values = self.more.terms, self.more.values[:, None]
             energy_kernel.add_terms(rows, terms.members, terms.stride, terms.first, values, out)
         return out[:, 0]

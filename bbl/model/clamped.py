@@ -1,7 +1,8 @@
 """The model of unknown predictors given the levels of the known ones, and its margins.
 
 *Margins*: probabilities of the non-reference levels of the unknown predictors. *Columns* number the D non-reference
-levels of all predictors. *Component*: a set of predictors connected by interactions, and with no others.
+levels of all predictors; ``layout.start`` (m + 1,) holds the first column of each predictor, ``layout.n_levels`` (m,)
+its number of levels. *Component*: a set of predictors connected by interactions, and with no others.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ MEAN_FIELD_ITERATIONS = 2000
 class Component(NamedTuple):
     """Connected predictors, the order in which they are eliminated, and the table cells that this takes."""
 
-    members: np.ndarray
-    order: list[int]
-    cost: float
+    members: np.ndarray  # (c,) of intp: predictors, rising
+    order: list[int]  # the same predictors
+    cost: float  # table cells of one elimination of all of them
 
 
 class Clamped:
@@ -58,6 +59,12 @@ class Clamped:
     ----------
     layout : Layout
         Layout of the smaller model.
+    _source : ndarray of intp, shape (sources,)
+        Parameters of the full model with an unknown predictor.
+    _known_columns : ndarray, shape (order, sources)
+        Columns of their known levels.
+    _target : ndarray of intp, shape (sources,)
+        Parameter of the smaller model to which each of them contributes.
 
     Examples
     --------
@@ -108,12 +115,14 @@ class Clamped:
         source_theta = theta[self._source]
         out = np.empty((len(codes), self.layout.size))
         for row, x in zip(out, X, strict=True):
+            # a source parameter counts where the row has all of its known levels
             row[:] = np.bincount(self._target, source_theta * x[self._known_columns].prod(axis=0), self.layout.size)
         return out
 
 
 def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
     """Return a key (T,) for each column of `columns` (order, T): its entries, which are below `radix`, as digits."""
+    # objects are whole numbers of any size
     key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
         key = key * radix + column
@@ -157,15 +166,18 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
     """Return the components of a layout, None if the margins of all predictors take more than `limit` table cells."""
     from scipy.sparse.csgraph import connected_components
 
+    # `mask` (m, m): which predictors share a term
     n_components, component_of = connected_components(layout.mask, directed=False)
     components: list[Component] = []
     cost = 0.0
     for c in range(n_components):
         members = np.flatnonzero(component_of == c)
+        # (order, cost), with predictors numbered as in `members`
         elimination = elimination_order(layout.n_levels[members], layout.mask[np.ix_(members, members)], limit)
         if elimination is None:
             return None
-        cost += elimination[1] * (len(members) if len(members) > 1 else 0)  # one elimination for each margin
+        # one elimination for each margin; a predictor alone has nothing to eliminate
+        cost += elimination[1] * (len(members) if len(members) > 1 else 0)
         if cost > limit:
             return None
         components.append(Component(members, members[elimination[0]].tolist(), elimination[1]))
@@ -174,22 +186,26 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 
 def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:
     """Return `margins` (n, layout.D) by eliminating all other predictors of each component."""
-    margins, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
+    # factors: (scope, table (n, L_i, ...)) of each term
+    probabilities, factors = np.empty((len(theta), layout.D)), layout.factors(theta)
     for members, order, _ in components:
         member_set = set(members.tolist())
+        # a term has all its predictors in one component
         component_factors = [(scope, table) for scope, table in factors if scope[0] in member_set]
         for i in members:
             log_p = log_sum(component_factors, [k for k in order if k != i])
             p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-            margins[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
-    return margins
+            # column 0 is the reference level
+            probabilities[:, layout.start[i] : layout.start[i + 1]] = (p / p.sum(axis=1, keepdims=True))[:, 1:]
+    return probabilities
 
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return `margins` (D,) of one model: means of conditional probabilities over Gibbs draws."""
     h, J, higher_terms = split(layout, theta)
     samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
-    draws = np.asarray(samples.draws).reshape(-1, layout.m)
+    draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws of a chain, m)
+    # [1]: the probabilities of the levels in each draw, given the other predictors
     return normalised(Fields(layout, theta)(one_hot(draws, layout)), layout)[1].mean(axis=0)
 
 
@@ -199,10 +215,10 @@ def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
     Each iteration takes 0.8 of a step to the right-hand side (`DAMPING`).
     """
     fields = Fields(layout, theta)
-    r = normalised(theta[None, : layout.D], layout)[1]
+    r = normalised(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings
     for _ in range(MEAN_FIELD_ITERATIONS):
         change = normalised(fields(r), layout)[1] - r
         r = r + DAMPING * change
-        if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:
+        if np.abs(change).max(initial=0.0) < MEAN_FIELD_TOLERANCE:  # 0 without levels
             break
     return r[0]

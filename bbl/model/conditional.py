@@ -1,6 +1,8 @@
 """Conditional distributions of every predictor given all others (eqs. 11-13), from a site solution.
 
 *Site*: the predictor whose conditional distribution is modelled. *Field*: log odds of a level against the reference.
+Columns are the non-reference levels of all predictors: ``layout.start`` (m + 1,) holds the first column of each, and
+``layout.n_levels`` (m,) its number of levels.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
     n_levels : ndarray of int, shape (m,)
         Number of levels of each variable.
     mask : ndarray of bool, shape (m, m)
-        Which variables share a table; symmetric, the diagonal is ignored.
+        Which variables share a table; symmetric. True on the diagonal counts a variable twice until a neighbour is
+        eliminated.
     limit : float
         Largest cost to accept.
 
@@ -46,7 +47,7 @@ def elimination_order(n_levels: np.ndarray, mask: np.ndarray, limit: float) -> t
         cost = float(sum(math.exp(log_L[i]) for i in order))
         return None if cost > limit else (order, cost)
     log_cells = log_L + mask @ log_L  # of the table that the elimination of each variable makes
-    if log_cells.min() > math.log(limit):
+    if log_cells.min() > math.log(limit):  # whichever variable is the first
         return None
     neighbours = [set(np.flatnonzero(row)) for row in mask]
     remaining = np.ones(m, dtype=bool)

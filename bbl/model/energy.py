@@ -1,4 +1,10 @@
-"""Energy of encoded rows under several models (the exponent of eq. 6)."""
+"""Energy of encoded rows under several models (the exponent of eq. 6).
+
+The columns of a `Layout` are the D non-reference levels: ``start`` (m + 1,) holds the first column of each predictor,
+`n_levels` (m,) its number of levels. A parameter vector has D fields, then the couplings of pairs up to
+``pair_start[-1]``, then those of higher terms. A `Sample` has rows in memory (`in_memory`); other `Rows` are read in
+`blocks`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from bbl.rows.sample import Rows, Sample
 
 __all__ = ["Energy", "energies", "known_energy"]
 
-CHUNK_ROWS = 65536
+CHUNK_ROWS = 65536  # rows of a chunk that is read from a file
 
 
 class Energy:
@@ -57,20 +63,20 @@ class Energy:
                 8.0 * D * D * K, f"Prediction with {D} levels and {K} groups", "Predict with fewer predictors."
             )
             self.J = np.zeros((D, D, K))
-            row, col = cells(layout)
+            row, col = cells(layout)  # of each pair coupling in the matrix, in the order of the parameter vector
             self.J[row, col] = theta[:, D : layout.pair_start[-1]].T
         self.higher = higher(layout) if layout.order > 2 else None
         if self.higher is not None:
-            self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)
+            self.values = np.ascontiguousarray(theta[:, self.higher.cells].T)  # `cells`: slice of their couplings
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
         """Return the energies (n, K) of `codes` (n, m)."""
         out = np.empty((len(codes), self.h.shape[1]))
-        scratch = np.empty(self.layout.m, dtype=np.intp)
+        scratch = np.empty(self.layout.m, dtype=np.intp)  # for the columns of a row's levels
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                terms = self.higher
+                terms = self.higher  # members (T, k), strides (T, k) and first coupling (T,) of each term
                 kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
 
@@ -83,23 +89,23 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
     """Return the total weight of the rows without missing values, and their weighted sum of energies under one model.
 
-    For a file without missing values and a model of pairs both follow from counts of levels and pairs; other files are
-    read in chunks.
+    In a file without missing values, under a model of pairs, both follow from counts of levels and pairs. Other files
+    are read in chunks. `sample.total` is the sum of weights; `complete` means that no value is missing.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
             return sample.total, _energy_of_counts(sample, layout, theta)
         totals = [known_energy(chunk, layout, theta) for chunk in sample.blocks(CHUNK_ROWS)]
         return sum(total for total, _ in totals), sum(energy for _, energy in totals)
-    known_rows = cast(Sample, sample).complete_rows
+    known_rows = cast(Sample, sample).complete_rows  # those without missing values
     return known_rows.total, float(known_rows.weights @ energies(known_rows.codes, layout, theta[None])[:, 0])
 
 
 def _energy_of_counts(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     """Return the weighted sum of energies under a model of pairs, from counts of levels and pairs."""
-    counts = level_counts(sample.pooled, layout.n_levels)
-    total = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
+    counts = level_counts(sample.pooled, layout.n_levels)  # (L_i,) for each predictor; `pooled`: the rows as one group
+    energy_sum = float(np.concatenate([level_weights[1:] for level_weights in counts]) @ theta[: layout.D])
     if len(layout.pairs):
-        row, col = cells(layout)
-        total += float(pair_counts(sample, layout)[row, col] @ theta[layout.D : layout.pair_start[-1]])
-    return total
+        row, col = cells(layout)  # of each pair coupling in the (D, D) counts
+        energy_sum += float(pair_counts(sample, layout)[row, col] @ theta[layout.D : layout.pair_start[-1]])
+    return energy_sum

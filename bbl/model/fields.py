@@ -1,7 +1,8 @@
 """Fields of all levels given the other predictors, for terms of any order, and the pseudo-likelihood of rows.
 
 *Field* of a level in a row: its log odds against the reference level (code 0) given the other predictors, the exponent
-of eq. (13). D counts the non-reference levels of all predictors.
+of eq. (13). D counts the non-reference levels of all predictors. ``layout.n_levels`` (m,) are the levels of each
+predictor, ``layout.support`` holds structural zeros: combinations of levels that cannot occur (None without any).
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ class Fields:
     layout : Layout
     theta : ndarray, shape (layout.size,)
 
+    Attributes
+    ----------
+    D : int
+    h : ndarray, shape (D,)
+    J : ndarray, shape (D, D)
+        Symmetric couplings of pairs.
+    higher_terms : list of tuples (ndarray, csr_array)
+        Couplings of three predictors and more; see the comment in the constructor.
+
     Examples
     --------
     >>> fields = Fields(Layout([2, 2]), np.array([1.0, 2.0, 4.0]))
@@ -43,14 +53,15 @@ class Fields:
 
         check_memory(8.0 * layout.D**2, f"Fields of {layout.D} levels", "Use fewer predictors.")
         self.D = layout.D
-        pairs = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
-        self.h, self.J = to_matrix(pairs, theta[: pairs.size])
+        # fields and pairs come first in `theta`
+        pair_layout = layout if layout.order <= 2 else Layout(layout.n_levels, layout.pairs)
+        self.h, self.J = to_matrix(pair_layout, theta[: pair_layout.size])
         # For each order k and axis of the T nonzero couplings: columns of the k - 1 other members (k - 1, T), and the
         # couplings (T, D), each in the column of the member on this axis.
         self.higher_terms: list[tuple[np.ndarray, csr_array]] = []
         if layout.order > 2:
-            columns = term_columns(layout)
-            order = (columns >= 0).sum(axis=0)
+            columns = term_columns(layout)  # (order, size): column of each member's level of a parameter, else -1
+            order = (columns >= 0).sum(axis=0)  # (size,): number of members
             for k in range(3, layout.order + 1):
                 parameters = np.flatnonzero((order == k) & (theta != 0.0))
                 T, member_columns = len(parameters), columns[:k, parameters]
@@ -60,7 +71,7 @@ class Fields:
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators."""
-        with serial_blas():
+        with serial_blas():  # one thread, so that sums do not depend on the number of threads
             out = X @ self.J + self.h
         chunk_rows = max(1, CHUNK_CELLS // max([1, *(columns.shape[1] for columns, _ in self.higher_terms)]))
         for lo in range(0, len(X), chunk_rows):
@@ -101,6 +112,7 @@ def pseudo_log_likelihood(
             rows = complete_rows[lo : lo + ROWS]
             X = one_hot(codes[rows], layout)
             field = fields(X)
+            # less the log-normalisers, the first result of `normalised`
             out[rows] = (X * field).sum(axis=1) - normalised(field, layout)[0].sum(axis=1)
     if missing is not None and not is_complete.all():
         rows = np.flatnonzero(~is_complete)
@@ -120,7 +132,7 @@ def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, 
         for a in range(layout.n_levels[i]):
             rows = codes[known_rows].copy()
             rows[:, i] = a
-            level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]
+            level_energy[:, a] = energy(rows, missing[known_rows])[:, 0]  # the one model
         largest = level_energy.max(axis=1, keepdims=True)
         level_energy -= np.where(np.isneginf(largest), 0.0, largest)  # a row that cannot occur stays at -inf
         # the sum is at least 1, except for a row that cannot occur: 1 in place of 0 keeps its log finite

@@ -8,6 +8,9 @@ the reference gauge, in the same order: each level of predictor i is a corner of
 contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i``, couplings ``C_i B_ij C_j'``. Rows of C have unit norm, so that
 a coupling has the variance of the entries of B for any numbers of levels. With two levels, this is the Ising model.
 
+The parameter vector of a `Layout` has D fields, predictor by predictor from ``start[i]`` on, then the tables of pairs,
+from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
+
 In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P and Q the same for
 levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``.
 """
@@ -170,6 +173,7 @@ def to_reference(layout: Layout, simplex: np.ndarray) -> np.ndarray:
     out = np.zeros(simplex.shape)
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = simplex[..., field_columns] @ (C[1:] - C[0]).T
+    # couplings with the reference level of one predictor become part of the fields of the other
     for B, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, simplex):
         P = C[1:] - C[0]
         Q = R[1:] - R[0]
@@ -193,6 +197,7 @@ def to_simplex(layout: Layout, theta: np.ndarray) -> np.ndarray:
         L_i, L_j = len(C), len(R)
         # the factors invert C'C = L / (L - 1) times the identity
         out[..., cells] = _flatten_tables((C[1:].T @ J) @ R[1:]) * ((L_i - 1.0) * (L_j - 1.0) / (L_i * L_j))
+        # means of couplings over all levels of the other predictor, 0 at its reference level, become part of the fields
         _add_at(fields, columns_i, J.sum(axis=-1) / L_j)
         _add_at(fields, columns_j, J.sum(axis=-2) / L_i)
     for field_columns, C in _field_slices(layout):
@@ -228,7 +233,7 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
     `variance` (..., layout.size) holds the variances in simplex coding.
     """
-    out = np.zeros(variance.shape)
+    out = np.zeros(variance.shape)  # the map has the squared coefficients of `to_reference`
     for field_columns, C in _field_slices(layout):
         out[..., field_columns] = variance[..., field_columns] @ ((C[1:] - C[0]) ** 2).T
     for V, cells, (columns_i, columns_j), C, R in _stacked_tables(layout, variance):
@@ -255,7 +260,8 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
     out, m = np.zeros(simplex.shape), layout.m
     for i, (field_columns, C) in zip(np.flatnonzero(layout.n_levels > 1), _field_slices(layout), strict=True):
         out[field_columns] = factor_variance[i] * (simplex[field_columns] @ (C[1:] - C[0]).T) ** 2
-    pair_rows = (rows for rows, _, a, b in equal_tables(layout) if a > 1 and b > 1)
+    # the rows of `layout.pairs` of each yield of `_stacked_tables`, which passes over pairs without couplings
+    pair_rows = (rows for rows, _, L_i, L_j in equal_tables(layout) if L_i > 1 and L_j > 1)
     for rows, (B, cells, (columns_i, columns_j), C, R) in zip(pair_rows, _stacked_tables(layout, simplex), strict=True):
         P, Q, pair_variance = C[1:] - C[0], R[1:] - R[0], factor_variance[m + rows]
         PB = P @ B
@@ -290,7 +296,7 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
     field_map = np.append(1.0, shares)  # a zero-sum field is this combination of the columns
     Q = lambdah * np.outer(field_map, field_map)
     for lo, hi in zip(layout.start[:-1].tolist(), layout.start[1:].tolist(), strict=True):
-        pair_columns = slice(1 + lo, 1 + hi)
+        pair_columns = slice(1 + lo, 1 + hi)  # empty for a predictor with one level, which has no share
         Q[pair_columns, pair_columns] += lambda_ * (np.eye(hi - lo) - (shares[lo] if hi > lo else 0.0))
     return Q
 
@@ -310,5 +316,5 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     site_theta : ndarray, shape (layout.D, 1 + D)
         The solutions before averaging: row (i, a) holds the field, then the couplings of level a of predictor i.
     """
-    J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
+    J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]  # `to_sites` has the shape of `site_theta`
     return theta[: layout.D] - J_change @ level_shares(layout)

@@ -3,8 +3,10 @@
 *Site*: the predictor i whose conditional distribution given the others is modelled; the sites are fitted separately.
 *Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its
 couplings with the D indicators of the levels of other predictors (see `Regressors`). A site has p parameters: its rows
-of ``site_theta`` in the columns of the constant and of its regressors, flattened. *Usable* rows of a site: the site and
-all predictors that it interacts with are known. A parameter is *determined* if the rows have information on it.
+of ``site_theta`` in the columns of the constant and of its regressors, flattened. ``layout.start`` (m + 1,) holds the
+first column of each predictor's levels, ``layout.n_levels`` (m,) its number of levels. *Usable* rows of a site: the
+site and all predictors that it interacts with are known. A parameter is *determined* if the rows have information on
+it.
 """
 
 from __future__ import annotations
@@ -56,11 +58,11 @@ class RowInfluence(ABC):
         """Return the covariance (layout.size, layout.size) of all parameters; `rows` are those that were fitted."""
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return ``(influences, directions)`` for functions of the parameters, if some parameters are not determined.
+        """Return ``(influences, directions)``, from which the errors of functions of the parameters follow.
 
-        Rows may determine a function of parameters that they do not determine one by one. `directions` (size, d) are
-        those in which parameters can move without a change of the fit: a function that does not change along them has
-        the errors that follow from `influences`. Here there are no such directions, and the influences are unchanged.
+        Rows may determine a function although they do not determine each of its parameters. The parameters can move
+        along `directions` (size, d) without a change of the fit. A function that does not change along them has the
+        errors that follow from `influences`. This base class has no directions (d = 0) and returns itself.
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -109,22 +111,22 @@ class Influence(RowInfluence):
         zero_sum: bool = False,
     ):
         self.layout, self.total = layout, sample.total
-        self._totals = usable_weight(sample, layout)
-        self._prior_share = prior_count / (self._totals + prior_count)
+        self._totals = usable_weight(sample, layout)  # (m,): the W_i
+        self._prior_share = prior_count / (self._totals + prior_count)  # (m,)
         self.site_theta = site_theta
-        self._columns = regressors(layout).columns
+        self._columns = regressors(layout).columns  # of each site in `site_theta`: the constant, then its regressors
         self._zero_sum = zero_sum
         column_penalties = np.append(lambdah, penalties(layout, lambda_))
         penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else column_penalties
         self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
-        self._penalty_gradient, self._inverse = [], []
+        self._penalty_gradient, self._inverse = [], []  # of each site, (p,) and (p, p)
         self.determined = np.ones(layout.size, dtype=bool)
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_positions[i][0][~is_determined]] = False
-        # the part of psi_i that comes from the gradient of the penalty
+        # (p,) of each site: the part of psi_i that comes from the gradient of the penalty
         self._penalty_shift = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
@@ -133,7 +135,8 @@ class Influence(RowInfluence):
         `penalty` holds the penalty of each column (1 + D,), or in the zero-sum gauge the matrix of `penalty_metric`.
         """
         columns, L = self._columns[i], int(self.layout.n_levels[i])
-        # theta (L - 1, columns): the site solution; M and Q as in `penalty_metric`
+        # theta (L - 1, columns): the site solution. The zero-sum penalty is tr(theta' M theta Q) / 2: M (L - 1, L - 1)
+        # centres over the site's levels, Q (columns, columns) is from `penalty_metric`
         theta = self.site_theta[self.layout.start[i] : self.layout.start[i + 1]][:, columns]
         if self._zero_sum:
             M = np.eye(L - 1) - 1.0 / L
@@ -206,7 +209,7 @@ class Influence(RowInfluence):
         over the levels of the other predictor (see `bbl.model.gauge.reference_fields`):
         ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
-        layout, columns = self.layout, self._columns[i][1:] - 1
+        layout, columns = self.layout, self._columns[i][1:] - 1  # without the constant, counted among the D
         L = int(layout.n_levels[i])
         J = psi.reshape(len(psi), L - 1, -1)[:, :, 1:]  # (n, L - 1, columns): influences on couplings
         influence[layout.start[i] : layout.start[i + 1]] += 0.5 * (J @ level_shares(layout)[columns]).T
@@ -283,12 +286,15 @@ class Influence(RowInfluence):
         fitted rows: the effective number is then the covariance of their score with the estimate, by which the fit
         raises their log pseudo-likelihood. With missing values each site counts in its usable rows.
         """
+        # `varies`: the predictors that `conditionals` returns log-normalisers of
         layout, site_regressors, varies = self.layout, regressors(self.layout), self.layout.n_levels > 1
         value = n_effective = 0.0
         for chunk in rows.blocks(ROWS):
             usable, weights = usable_rows(chunk, layout), chunk.weights
+            # `codes` adds codes of joint levels, for terms of three predictors and more; X (n, D)
             X = one_hot(site_regressors.codes(chunk.codes), site_regressors)
             log_norm, _ = conditionals(X, layout, self.site_theta[:, 0], self.site_theta[:, 1:])
+            # (n, layout.D): the field of each level that a row has, else 0
             field = X[:, : layout.D] * (X @ self.site_theta[:, 1:].T + self.site_theta[:, 0])
             field *= np.repeat(usable, layout.n_levels - 1, axis=1)
             value += float(weights @ (field.sum(axis=1) - (log_norm * usable[:, varies]).sum(axis=1)))
@@ -311,8 +317,8 @@ def _locate_site_parameters(layout: Layout, i: int) -> tuple[np.ndarray, np.ndar
     """Return positions (p,) of the parameters of site i in the flat vector, and shares (p,) in the mean over sites."""
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
-    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]
-    for regressor in np.flatnonzero(site_regressors.mask[i]):
+    tables, shares = [layout.table(all_positions, i)[:, None]], [np.ones(1)]  # the fields of site i are not averaged
+    for regressor in np.flatnonzero(site_regressors.mask[i]):  # predictors and sets that site i is regressed on
         other_members = site_regressors.scope(int(regressor))
         tables.append(layout.table(all_positions, i, *other_members).reshape(len(tables[0]), -1))
         shares.append(np.full(tables[-1].shape[1], 1.0 / (1 + len(other_members))))
@@ -329,6 +335,7 @@ class TermCovariances:
     """
 
     def __init__(self, layout: Layout):
+        # `cuts`: start of each table in the parameter vector, then the vector's end
         self._table_start, sizes = layout.cuts[:-1], np.diff(layout.cuts)
         # tables of equal size are stacked: there can be a hundred thousand tables
         self._tables_of_size = {int(q): np.flatnonzero(sizes == q) for q in np.unique(sizes)}
@@ -341,7 +348,7 @@ class TermCovariances:
                 starts = self._table_start[tables]
                 if q == 1:
                     self._sums[q][:, 0, 0] += weights @ psi[:, starts] ** 2
-                elif q:
+                elif q:  # tables of predictors with one level are empty
                     psi_of_tables = _gather_tables(psi.T, starts, q)
                     self._sums[q] += (psi_of_tables * weights) @ psi_of_tables.transpose(0, 2, 1)
 

@@ -15,7 +15,7 @@ MIN_PIVOT = 1e-10  # a Hessian scaled to unit diagonal is regular if all its squ
 ZERO_EIGENVALUE = 1e-13  # times the number of parameters: eigenvalues of a scaled Hessian below count as zero
 ZERO_LOADING = 1e-9  # a parameter is undetermined if its squared loadings on the zero eigenvectors sum to more
 
-Solve = Callable[[np.ndarray], np.ndarray]
+Solve = Callable[[np.ndarray], np.ndarray]  # from a score (p,) to the inverse Hessian times the score (p,)
 
 
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cholesky, scale, is_informed = _cholesky(H)
     if cholesky is None:
         return _pseudo_inverse(H, scale, is_informed)
-    inverted = np.tril(lapack.dpotri(cholesky, lower=1)[0])
+    inverted = np.tril(lapack.dpotri(cholesky, lower=1)[0])  # lower triangle of the inverse of the scaled Hessian
     inverted += np.tril(inverted, -1).T
     inverted /= scale[:, None]
     inverted /= scale
@@ -51,10 +51,11 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:
-    """Return whether each parameter (p,) takes no part in directions with less information than `min_information`.
+    """Return which parameters (p,) take no part in the directions without information.
 
-    The information in a direction is an eigenvalue of H (p, p) scaled to unit diagonal. A parameter takes no part if
-    its squared loadings on these directions, the eigenvectors, sum to less than `min_information` as well.
+    H (p, p) is scaled to unit diagonal. A direction without information is an eigenvector with an eigenvalue below
+    `min_information`. A parameter takes no part if its squared loadings on all these directions sum to less than
+    `min_information`, too.
     """
     is_informed = H.diagonal() > NO_INFORMATION
     scale = np.sqrt(np.where(is_informed, H.diagonal(), 1.0))
@@ -82,6 +83,7 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
 def _pseudo_inverse(H: np.ndarray, scale: np.ndarray, is_informed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return `inverse` of a singular Hessian; `scale` and `is_informed` are the last two results of `_cholesky`."""
     scales = np.outer(scale, scale)
+    # eigenvalues (p,), eigenvectors in the columns (p, p)
     eigenvalues, eigenvectors = eigen.eigenvectors(H / scales)
     is_curved = eigenvalues > ZERO_EIGENVALUE * len(H)
     determined = is_informed & ((eigenvectors[:, ~is_curved] ** 2).sum(axis=1) < ZERO_LOADING)

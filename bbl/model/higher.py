@@ -1,6 +1,8 @@
 """Higher terms, those of three predictors and more, in the form that kernels read.
 
-The *table* of a term holds a coupling for each combination of the non-reference levels of its members.
+The *table* of a term holds a coupling for each combination of the non-reference levels of its members. In a `Layout`
+``terms[k - 2]`` (T_k, k) lists the terms of k predictors, ``term_start[k - 2]`` (T_k + 1,) holds the starts of their
+tables in the parameter vector, then the end of the last, and `pair_start` is that of pairs.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Higher:
 
     def __init__(self, layout: Layout):
         n_nonreference = np.diff(layout.start)
-        max_order = max(layout.order, 3)
+        max_order = max(layout.order, 3)  # columns of the arrays, without higher terms too
         members, stride, first = [], [], []
         for k, (terms, start) in enumerate(zip(layout.terms[1:], layout.term_start[1:], strict=True), 3):
             padding = ((0, 0), (0, max_order - k))
@@ -48,7 +50,7 @@ class Higher:
             has_parameters = np.diff(start) > 0  # none where a member has one level
             members.append(np.pad(terms, padding, constant_values=-1)[has_parameters])
             stride.append(np.pad(strides, padding)[has_parameters])
-            first.append((start[:-1] - layout.pair_start[-1])[has_parameters])
+            first.append((start[:-1] - layout.pair_start[-1])[has_parameters])  # from the end of the pairs' tables
         no_terms = np.empty((0, max_order), dtype=np.intp)
         self.members = np.ascontiguousarray(np.concatenate([no_terms, *members]), dtype=np.int32)
         self.stride = np.ascontiguousarray(np.concatenate([no_terms, *stride]), dtype=np.intp)

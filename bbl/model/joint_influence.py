@@ -93,8 +93,8 @@ class DifferenceInfluence(RowInfluence):
 
     def __init__(self, joint: JointInfluence, a: int, b: int):
         self.layout, self.total = joint.layout, joint.total
-        self._joint, self._pair = joint, (a, b)
-        self.theta = (joint.coefficients[a] - joint.coefficients[b])[1:]
+        self._joint, self._pair = joint, (a, b)  # as given
+        self.theta = (joint.coefficients[a] - joint.coefficients[b])[1:]  # without the intercept
         self.determined = joint.determined(a, b)[1:]
 
     def __call__(self, rows: Sample) -> np.ndarray:
@@ -112,5 +112,5 @@ class DifferenceInfluence(RowInfluence):
 
     def terms(self, rows: Sample | None = None) -> list[np.ndarray]:
         """Return the covariance of each table of fields, then of each table of couplings; `rows` is not used."""
-        covariance, cuts = self.covariance(), self.layout.cuts
+        covariance, cuts = self.covariance(), self.layout.cuts  # start of each table, then the vector's end
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

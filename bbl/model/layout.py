@@ -51,6 +51,8 @@ class Layout:
         Column at which the non-reference levels of predictor ``i`` start among the ``D`` columns.
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
+    support : Support or None
+        As given: its `scope` holds the predictors with structural zeros, its `factor` a table of 0 and -inf for them.
     size : int
         Length of the parameter vector: the degrees of freedom of a group (eq. 7 restricted to `terms`).
 
@@ -82,8 +84,9 @@ class Layout:
             self.terms = _group_by_order(terms, self.m)
             # as many distinct pairs as m predictors have, all of positions below m, are all pairs
             has_all_pairs = len(self.terms) == 1 and len(self.terms[0]) == self.m * (self.m - 1) // 2
+            # `initial=0` and at least 1: fewer than two predictors have no pairs, and are complete
             self.complete = has_all_pairs and int(self.terms[0].max(initial=0)) < max(self.m, 1)
-        # all pairs have (D^2 - sum of D_i^2) / 2 couplings
+        # all pairs have (D^2 - sum of D_i^2) / 2 couplings; else the vector ends with the last table
         self.size = (self.D * (self.D + 2) - int(width @ width)) // 2 if self.complete else int(self.term_start[-1][-1])
         self.n_levels.setflags(write=False)
         self.start.setflags(write=False)
@@ -98,7 +101,7 @@ class Layout:
             isinstance(other, Layout)
             and np.array_equal(self.n_levels, other.n_levels)
             and self.support == other.support
-            and self.complete == other.complete
+            and self.complete == other.complete  # all pairs need not be listed
             and (self.complete or len(self.terms) == len(other.terms))
             and (self.complete or all(map(np.array_equal, self.terms, other.terms)))
         )
@@ -197,7 +200,7 @@ class Layout:
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return the same terms with another `support`."""
+        """Return the same terms with another `support`, None if it has no zeros."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout
@@ -205,7 +208,7 @@ class Layout:
     def beside(self, *predictors: int) -> np.ndarray:
         """Return the other members of all terms that hold these predictors and at least one more, in rising order."""
         members = [np.empty(0, dtype=np.intp)]
-        for terms in self.terms[len(predictors) - 1 :]:
+        for terms in self.terms[len(predictors) - 1 :]:  # of more members; `terms[0]` is of order 2
             members.append(terms[np.isin(terms, predictors).sum(axis=1) == len(predictors)].ravel())
         return np.setdiff1d(np.concatenate(members), predictors)
 
@@ -214,7 +217,7 @@ class Layout:
         return self.only(np.flatnonzero(self.n_levels > 1))
 
     def only(self, predictors: np.ndarray) -> Layout:
-        """Return the layout of some predictors, at rising positions, and the terms among them."""
+        """Return the layout of some predictors, at rising positions, and the terms among them; without `support`."""
         n_ordered = self.n_ordered[predictors]
         if self.complete:
             return Layout(self.n_levels[predictors], n_ordered=n_ordered)
@@ -251,6 +254,7 @@ class Layout:
     def levels_of(self, is_selected: np.ndarray) -> set[tuple[int, int]]:
         """Return the levels, as (predictor, code), of the parameters where `is_selected` (size,) is True."""
         tables = [(scope, np.argwhere(self.table(is_selected, *scope))) for scope in self.scopes]
+        # index 0 of a table's axis is level 1
         return {(i, int(a) + 1) for scope, cells in tables for cell in cells for i, a in zip(scope, cell, strict=True)}
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
@@ -264,7 +268,7 @@ class Layout:
         row = self.index(*predictors)
         if row < 0:
             raise KeyError(predictors)
-        start = self.term_start[len(predictors) - 2]
+        start = self.term_start[len(predictors) - 2]  # of the terms of this order
         stored_order = sorted(predictors)
         table = theta[..., start[row] : start[row + 1]]
         table = table.reshape(*theta.shape[:-1], *(self.n_levels[i] - 1 for i in stored_order))
@@ -276,7 +280,7 @@ class Layout:
 
         Each table (K, L_i, L_j, ...) includes the zeros of the reference levels. That of structural zeros is the last.
         """
-        zeros = [] if self.support is None else [self.support.factor]
+        zeros = [] if self.support is None else [self.support.factor]  # its scope, and a table of 0 and -inf
         return [(scope, _with_reference(self.table(theta, *scope), len(scope))) for scope in self.scopes] + zeros
 
     def columns(self, predictors) -> np.ndarray:
@@ -339,7 +343,7 @@ def _group_by_order(terms, m: int) -> tuple[np.ndarray, ...]:
             raise ValueError("a term names a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique of numbers is much faster than of rows
             keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
-            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
+            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)  # m = 0 has no keys
         else:
             sorted_terms = np.unique(sorted_terms, axis=0)
         sorted_terms.setflags(write=False)

@@ -53,7 +53,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
                 E += table.reshape(levels[i], *(1,) * (j - i - 1), levels[j], *(1,) * (m - 1 - j))
     if more is not None:
         for members, table_start in zip(more.terms.members, more.terms.first, strict=True):
-            scope = members[members >= 0]
+            scope = members[members >= 0]  # -1 fills the rows of terms with fewer members than the largest
             shape = levels[scope] - 1
             table = np.pad(more.values[table_start : table_start + shape.prod()].reshape(shape), [(1, 0)] * len(scope))
             E += table.reshape([levels[i] if i in scope else 1 for i in range(m)])

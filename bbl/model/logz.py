@@ -5,6 +5,11 @@
 then its couplings with the D regressor columns (see `Regressors`), before the couplings of a term are averaged over its
 sites. *Usable* rows of a site: those in which the site and all predictors that it interacts with are known. In the
 *zero-sum gauge* tables of fields and couplings sum to zero along each axis.
+
+In a `Layout` `start` (m + 1,) holds the first column of each predictor's levels, `n_levels` (m,) its number of levels,
+`mask` (m, m) which predictors interact, and ``term_start[k - 2]`` the starts of the tables of k predictors in the
+parameter vector, then the end of the last. ``sample.total`` is the sum of weights; `complete` rows have no missing
+value, and `blocks` are chunks of rows.
 """
 
 from __future__ import annotations
@@ -52,6 +57,7 @@ def exact_order(layout: Layout) -> list:
 
     Raises OptionError if the tables would hold more than 3e7 cells per group.
     """
+    # (order, cells); `joined` (m, m): which predictors share a term or a structural zero
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
     if elimination is None:
         raise OptionError(
@@ -72,7 +78,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str) -> str:
 
     With structural zeros ln Z is always exact.
     """
-    if log_z != "auto" or layout.support is not None:
+    if log_z != "auto" or layout.support is not None:  # `support` holds structural zeros
         return "exact" if log_z == "auto" else log_z
     # by numbers of levels and neighbours, so that the choice does not depend on the order of predictors
     by_size = np.lexsort((layout.mask.sum(axis=1), layout.n_levels))[::-1]
@@ -110,16 +116,16 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     only once of the energy: ``k - 1`` times its mean energy is subtracted.
     """
     counts = level_counts(sample, layout.n_levels)
-    has_all_levels = [bool(n.all()) for n in counts]
+    has_all_levels = [bool(n.all()) for n in counts]  # `sample.whole`: weights are whole numbers, that is, counts
     f = [smoothed([n], float(sample.whole and has_all))[0] for n, has_all in zip(counts, has_all_levels, strict=True)]
     mean_indicator = np.concatenate([fi[1:] for fi in f])  # (D,): shares of the non-reference levels
     # field (D,): log odds of each level in the mean field of the other predictors
     field, J = pair_matrix(layout, theta)
     field += J @ mean_indicator
-    log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)
+    log_z = -0.5 * float(mean_indicator @ J @ mean_indicator)  # each pair once: J holds it twice
     for k, start in enumerate(layout.term_start[1:], 3):
         parameters = slice(start[0], start[-1])
-        columns = term_columns(layout)[:k, parameters]
+        columns = term_columns(layout)[:k, parameters]  # of the level of each member, for each coupling
         log_z -= (k - 1) * float(theta[parameters] @ mean_indicator[columns].prod(axis=0))
         for member in range(k):
             other_columns = np.delete(columns, member, axis=0)
@@ -183,16 +189,19 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     regs = regressors(layout)
     if sample.complete:
         varying = np.flatnonzero(regs.n_levels > 1)  # the kernel gets no constants
+        # (sites, regressors): which predictors and sets each varying predictor is regressed on
         n_levels, mask = regs.n_levels[varying], regs.mask[varying[varying < layout.m]].take(varying, axis=1)
         log_z = 0.0
-        for chunk in sample.blocks(BLOCK) if len(mask) else ():
-            codes = regs.codes(chunk.codes).take(varying, axis=1)
+        for chunk in sample.blocks(BLOCK) if len(mask) else ():  # without sites ln Z is 0
+            codes = regs.codes(chunk.codes).take(varying, axis=1)  # of predictors, and sets in terms of three and more
+            # not `counted`: the problem has no moments of the rows, only log-normalisers
             problem = PseudoProblem(codes, chunk.weights, n_levels, mask, counted=False)
             log_z += chunk.total * log_normaliser(problem, layout, site_theta, half)
         return log_z / sample.total
+    # `regs.order` (D,): number of predictors of the terms in a column
     h, J = site_theta[:, 0], site_theta[:, 1:] * (1.0 / regs.order if half else 1.0)
     site_sums, varies = np.zeros(layout.m), layout.n_levels > 1
-    with serial_blas():
+    with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for chunk in sample.blocks(ROWS):
             log_norm, _ = conditionals(one_hot(regs.codes(chunk.codes), regs), layout, h, J)
             site_sums[varies] += chunk.weights @ (log_norm * usable_rows(chunk, layout)[:, varies])
@@ -201,7 +210,7 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 
 def log_normaliser(problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
     """Return eq. (31) for the rows of a kernel's problem; `half` scales couplings of terms of k predictors by 1/k."""
-    if not half or layout.order <= 2:
+    if not half or layout.order <= 2:  # the kernel's factor is 1/2, right for pairs
         return problem.log_normaliser(site_theta, half)
     # couplings are scaled here, and not again in the kernel
     return problem.log_normaliser(site_theta / np.append(1, regressors(layout).order), False)

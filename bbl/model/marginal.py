@@ -1,6 +1,10 @@
 """Energies of rows in which some predictors are unknown and summed out, exactly or by annealing.
 
-*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K models.
+*Fields* are parameters of single predictors, *couplings* those of terms (sets) of predictors, for K models. Fields and
+indicators have a column for each of the D non-reference levels: ``layout.start`` (m + 1,) holds the first column of
+each predictor, ``layout.columns(predictors)`` all columns of some. `mask` and `joined` (m, m) tell which predictors
+share a term, or a term or structural zeros; `pair_start` are the starts of the pairs' tables. *Structural zeros*,
+combinations of levels that cannot occur, are in ``layout.support``, which is None if there are none.
 """
 
 from __future__ import annotations
@@ -39,6 +43,13 @@ class MarginalEnergy(Energy):
     theta : ndarray, shape (K, layout.size)
         One parameter vector per model.
 
+    Attributes
+    ----------
+    h : ndarray, shape (D, K)
+        Fields.
+    J : ndarray, shape (D, D, K)
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) without pairs.
+
     Examples
     --------
     >>> energy = MarginalEnergy(Layout([2, 2]), np.array([[1.0, 2.0, 4.0]]))
@@ -58,6 +69,7 @@ class MarginalEnergy(Energy):
         if unknown is None or not unknown.any():
             out = super().__call__(codes)
             if support is not None:
+                # `support.rows`: whether a row can occur, (n, K), or (n, 1) if that is the same in all models
                 out[~np.broadcast_to(support.rows(codes), out.shape)] = -np.inf
             return out
         # the reference level adds nothing to the energy of the known predictors
@@ -65,7 +77,7 @@ class MarginalEnergy(Energy):
         out = super().__call__(codes)
         if support is not None:
             out[~np.broadcast_to(support.rows(codes, unknown), out.shape)] = -np.inf
-        if self.layout.size == self.layout.D and support is None:
+        if self.layout.size == self.layout.D and support is None:  # no couplings
             for i in np.flatnonzero(unknown.any(axis=0)):  # independent predictors: each adds its own log-sum
                 h = self.theta[:, self.layout.start[i] : self.layout.start[i + 1]]
                 out[unknown[:, i]] += np.logaddexp.reduce(np.pad(h, ((0, 0), (1, 0))), axis=1)
@@ -86,6 +98,7 @@ class MarginalEnergy(Energy):
         # known predictors whose levels matter: those that share a term or structural zeros with an unknown one
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
         neighbours = neighbours[~np.isin(neighbours, unknown)]
+        # a context is a combination of the neighbours' levels
         _, first_rows, context_of_row = np.unique(codes[:, neighbours], axis=0, return_index=True, return_inverse=True)
         codes = codes[first_rows]  # rows with the same levels of the neighbours have the same log-sum
         pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))  # pairs of two unknown predictors
@@ -96,9 +109,10 @@ class MarginalEnergy(Energy):
         couplings = self._pair_couplings(pairs)
         structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
         joined = unknown_layout.mask  # which unknown predictors share a table
-        if structural_zeros is not None:
+        if structural_zeros is not None:  # (positions in `unknown`, table): they share a table, too
             joined = joined.copy()
             joined[np.ix_(structural_zeros[0], structural_zeros[0])] = True
+        # (order, table cells of a row and model); None if there are more than `CELLS`
         elimination = elimination_order(unknown_layout.n_levels, joined, CELLS)
         K = len(self.theta)
         batch_size = (
@@ -134,7 +148,9 @@ class MarginalEnergy(Energy):
         return out[context_of_row.ravel()]
 
     def _condition_zeros(self, codes: np.ndarray, unknown: np.ndarray) -> tuple[tuple[int, ...], np.ndarray] | None:
-        """Return the structural zeros given the levels of known predictors, as a factor; None if all these are known.
+        """Return the structural zeros given the levels of known predictors, as a factor.
+
+        None if all predictors with structural zeros are known.
 
         The factor holds the positions in `unknown` (u,) of the predictors with structural zeros, and a table
         (n, G, L_i, ...): 0 for levels that can occur together with the `codes` (n, m) of a row, else -inf. G is the
@@ -187,7 +203,7 @@ class MarginalEnergy(Energy):
         if not len(self.J):
             return np.broadcast_to(h, (len(codes), *h.shape))
         J = self.J[:, columns] + self.J[columns].swapaxes(0, 1)  # one of the two is zero: self.J is triangular
-        with serial_blas():
+        with serial_blas():  # one thread, so that sums do not depend on the number of threads
             conditional_fields = one_hot(codes, self.layout) @ J.reshape(len(J), -1)
         return conditional_fields.reshape(len(codes), *J.shape[1:]).swapaxes(1, 2) + h
 
@@ -202,7 +218,7 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
         )
     return np.array(
         [
-            annealed_log_z(
+            annealed_log_z(  # from the independent model with half of the fields
                 layout, parameters, 0.5 * parameters[: layout.D], ANNEALING_STEPS, ANNEALING_CHAINS, rng=0
             ).log_z
             for parameters in theta

@@ -1,7 +1,10 @@
 """Moments: weighted counts of levels and of pairs of levels (eqs. 16), over the rows where they are known.
 
 Weights are *exact* if they are whole numbers, whose sums do not depend on the order of summation. *Usable* rows of a
-predictor: those in which the predictor and all predictors that it interacts with are known.
+predictor: those in which the predictor and all predictors that it interacts with are known. ``sample.pooled`` are the
+rows as one group, ``sums(name, function)`` is the sum of ``function(block)`` over blocks of rows, and a file stores it
+under `name`. D counts the non-reference levels of predictors with `n_levels` (m,) levels; ``layout.start`` (m + 1,)
+holds the first column of each predictor. A sample is `unweighted` if all weights are 1.
 """
 
 from __future__ import annotations
@@ -55,8 +58,9 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
     """Return the indicators (n, D) of the non-reference levels (or joint levels) of rows `codes` (n, m)."""
     if codes.shape[1] == layout.D and (layout.n_levels == 2).all():
-        return codes.astype(dtype)
+        return codes.astype(dtype)  # codes 0 and 1 are the indicators
     X = np.zeros((len(codes), layout.D), dtype=dtype)
+    # the kernel takes uint8, uint16 and int32
     kernel.one_hot(codes.astype(np.int32, copy=False) if codes.dtype.kind == "i" else codes, layout.start, X)
     return X
 
@@ -73,10 +77,10 @@ def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> 
 def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:
     """Return the `pair_counts` of one block of rows."""
     counts = np.zeros((layout.D, layout.D))
-    if sample.unweighted:
+    if sample.unweighted:  # all weights are 1
         kernel.shared_counts(sample.codes, layout.start, counts)
         return counts
-    for chunk in _count_bits(sample, layout, counts).blocks():
+    for chunk in _count_bits(sample, layout, counts).blocks():  # rows with weights that it has not added to `counts`
         X = one_hot(chunk.codes, layout)
         counts += X.T @ (X * chunk.weights[:, None])
     return counts
@@ -91,8 +95,8 @@ def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray)
     if not sample.exact:
         return sample
     remaining = sample.weights.copy()
-    low_bits = np.where(remaining < 1 << MAX_BITS, remaining, 0.0).astype(np.uint8)
-    bits_present = int(np.bitwise_or.reduce(low_bits))
+    low_bits = np.where(remaining < 1 << MAX_BITS, remaining, 0.0).astype(np.uint8)  # none for weights of 256 and more
+    bits_present = int(np.bitwise_or.reduce(low_bits))  # bits that some row has
     for b in (b for b in range(MAX_BITS) if bits_present >> b & 1):
         has_bit = low_bits & (1 << b) > 0
         n_rows = np.count_nonzero(has_bit)
@@ -132,13 +136,14 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
     """Return whether each row is usable for each predictor, bool (n, m)."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
+    # `mask` (m, m): which predictors interact; the product counts the missing ones among a predictor and its neighbours
     neighbours = layout.mask | np.eye(layout.m, dtype=bool)
     return sample.missing.astype(np.float32) @ neighbours.astype(np.float32) == 0.0
 
 
 def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
     """Return the weight (m,) of the usable rows of each predictor."""
-    if sample.complete:
+    if sample.complete:  # no value is missing; `total` is the sum of weights
         return np.full(layout.m, sample.total)
     return sample.pooled.sums(("usable", layout.mask.tobytes()), partial(_block_usable_weight, layout=layout))
 

@@ -25,9 +25,9 @@ LARGEST = 1e30  # absolute value of a parameter up to which energies stay finite
 
 
 def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column in the coupling matrix of every pair coupling, in storage order.
+    """Return the row and the column in the coupling matrix of every pair coupling, in storage order.
 
-    Two arrays of int32, which the layout keeps.
+    Both are int32 arrays (couplings,), computed once for each layout.
     """
     attributes = vars(layout)  # a cache, like the cached properties of the layout
     if "_cells" not in attributes:
@@ -36,9 +36,13 @@ def cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the row and the column of `cells`; `col` starts as the position of a coupling in its flat table."""
+    """Compute the row and the column of `cells`.
+
+    The table of a pair is stored row by row. `col` is first the position of a coupling in its flat table, and `row` the
+    row in the table; then the columns in the table, and the first columns of i and j, give the cells of the matrix.
+    """
     i, j = layout.pairs.T
-    table_start = layout.pair_start - layout.D
+    table_start = layout.pair_start - layout.D  # start of each table among the couplings, then their number
     sizes = table_start[1:] - table_start[:-1]
     start = layout.start.astype(np.int32)  # int32 saves half of the memory, which matters for thousands of levels
     col = np.arange(table_start[-1], dtype=np.int32)
@@ -72,6 +76,7 @@ def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def pair_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of the fields and pairs of a model, without its other terms."""
     row, col = cells(layout)
+    # the fields are followed by the couplings of pairs, which end at `pair_start[-1]`
     J, pair_couplings = np.zeros((layout.D, layout.D)), theta[layout.D : layout.pair_start[-1]]
     J[row, col] = pair_couplings
     J[col, row] = pair_couplings

@@ -1,7 +1,7 @@
 """Strength of interactions: Frobenius norms of couplings in the zero-sum gauge, and the average-product correction.
 
 In the *zero-sum gauge* the table of a term sums to zero along each axis, reference levels included: terms of fewer
-predictors then explain as much as they can.
+predictors then explain as much as they can. ``layout.order`` is the largest number of predictors in a term.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["interaction_strength"]
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
     """Return the strength of every interaction of `layout`, shape (T,): of pairs, then of terms of three, and so on.
 
-    The strength is the Frobenius norm of the table in the zero-sum gauge. The mean of a higher term over its other
-    members counts for the pair.
+    The strength is the Frobenius norm of the table in the zero-sum gauge. The table of a pair includes the means of
+    terms of three predictors and more over their other members.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
     else:
         higher = np.empty(0)
         for pair_rows, cells, L_i, L_j in equal_tables(layout):
-            tables = np.zeros((len(pair_rows), L_i, L_j))
+            tables = np.zeros((len(pair_rows), L_i, L_j))  # with reference levels
             tables[:, 1:, 1:] = theta[cells].reshape(-1, L_i - 1, L_j - 1)
             strength[pair_rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))
     if apc and len(strength):
@@ -48,8 +48,8 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
     """Return the strengths (P,) of pairs less the average-product correction.
 
-    Means of a predictor are over the partners with which it forms a pair. `layout.mask` counts these only if there are
-    no terms of more predictors, and partners of strength zero do not count if there are.
+    The mean of a predictor is over its partners in pairs. `layout.mask` (m, m) marks predictors that share any term.
+    Without terms of three and more these are the partners; with such terms, partners of strength zero do not count.
     """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength
@@ -62,6 +62,7 @@ def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
 
 def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Return the strengths (T,) of all terms, with the means of higher terms added to terms of fewer predictors."""
+    # `scopes`: the predictors of each table; the first m are those of fields
     tables = {scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope)) for scope in layout.scopes[layout.m :]}
     with_means = {scope: table.copy() for scope, table in tables.items()}
     for scope, table in tables.items():

@@ -5,7 +5,9 @@ three predictors or more without one member: given all others, site i has a coup
 (eq. 13). Sets therefore count as S further predictors behind the m predictors: a set has code 0 if a member is at its
 reference level, else the number of the joint level, the last member running fastest. *Columns* are the D non-reference
 levels of predictors and sets. *Site solution*, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of
-site i, then its couplings with all columns (zero for columns that are no regressors of i).
+site i, then its couplings with all columns (zero for columns that are no regressors of i). A `Layout` lists the terms
+of k predictors in ``terms[k - 2]`` (T_k, k), and the starts of their tables in the flat parameter vector, then the end
+of the last, in ``term_start[k - 2]`` (T_k + 1,).
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ class Regressors:
 
     Attributes
     ----------
+    m : int
+        Number of predictors.
     sets : list of ndarrays of intp, shapes (S_k, k)
         The sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
         For the terms of order k = 3, 4, ...: number of the set that lacks the first, second, ... member of the term.
+        Sets are numbered m, m + 1, ...
     n_levels : ndarray of int32, shape (m + S,)
         Levels of the predictors, then of the sets.
     start : ndarray of intp, shape (m + S + 1,)
@@ -73,7 +78,7 @@ class Regressors:
             self.set_of_member.append(n_regressors + set_of_member)
             n_levels.append((n_joint_levels + 1).astype(np.int32))
             is_regressor = np.zeros((layout.m, len(distinct_sets)), dtype=bool)
-            is_regressor[terms, set_of_member] = True
+            is_regressor[terms, set_of_member] = True  # each member is regressed on the set of the others
             self.mask = np.concatenate([self.mask, is_regressor], axis=1)
             n_regressors += len(distinct_sets)
         self.n_levels = np.concatenate(n_levels)
@@ -83,6 +88,7 @@ class Regressors:
     @cached_property
     def order(self) -> np.ndarray:
         """Order of the terms whose couplings are in each column, shape (D,)."""
+        # 2 for the m predictors, 3 for sets of two, ...
         orders = np.repeat(np.arange(2, 3 + len(self.sets)), [self.m, *map(len, self.sets)])
         return np.repeat(orders, self.n_levels - 1)
 
@@ -177,15 +183,17 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
     regs = regressors(layout)
     if not regs.sets:
         return out
-    width, member_columns = np.diff(layout.start), term_columns(layout)  # the latter by position in the term
+    # non-reference levels of each predictor; (order, size): column of each member's level of each parameter
+    width, member_columns = np.diff(layout.start), term_columns(layout)
     by_order = zip(layout.terms[1:], layout.term_start[1:], regs.set_of_member, strict=True)
     for k, (terms, start, set_of_member) in enumerate(by_order, 3):
+        # of each term; and (k, couplings of this order): the columns of the members' levels
         n_couplings, columns = np.diff(start), member_columns[:k, start[0] : start[-1]]
         members = [np.repeat(terms[:, a], n_couplings) for a in range(k)]
         level = [columns[a] - layout.start[members[a]] for a in range(k)]  # 0 for the first non-reference level
         cells = []
         for a in range(k):
-            joint_level = np.zeros(columns.shape[1], dtype=np.intp)
+            joint_level = np.zeros(columns.shape[1], dtype=np.intp)  # of the other members, counted from 0
             for b in (b for b in range(k) if b != a):
                 joint_level = joint_level * width[members[b]] + level[b]
             cells.append((columns[a], joint_level + np.repeat(regs.start[set_of_member[:, a]], n_couplings)))
@@ -217,7 +225,7 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
 
     A coupling is the mean over the sites of its term (eq. 18), or with ``symmetrize=False`` that of the first site.
     """
-    theta, flat_solution = np.empty(layout.size), site_theta.ravel()
+    theta, flat_solution = np.empty(layout.size), site_theta.ravel()  # coupling (row, col) at row (1 + D) + 1 + col
     theta[: layout.D] = site_theta[:, 0]
     for cells, start in zip(_site_cells(layout), layout.term_start, strict=True):
         couplings = theta[start[0] : start[-1]]
@@ -225,7 +233,7 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
             flat_index = np.multiply(row, site_theta.shape[1], dtype=np.intp)
             flat_index += col
             flat_index += 1
-            if member:
+            if member:  # the first member's couplings are written, those of the others added
                 couplings += flat_solution.take(flat_index)
             else:
                 # any mode but "raise", which writes to a buffer before it writes to `out`

@@ -2,7 +2,9 @@
 
 There are n rows of m predictors, and K groups. The *class score* of group g in a row is ``c_g0 + sum_k c_gk t_k(x)``,
 with the indicators t_k of the parameters of a layout. The *coefficients* of a group are its intercept c_g0, in column
-0, and its parameters.
+0, and its parameters: D fields, the couplings of pairs up to ``layout.pair_start[-1]``, then those of higher terms.
+``layout.start`` (m + 1,) holds the first of each predictor's fields, ``layout.n_levels`` (m,) its number of levels, and
+``layout.support`` structural zeros (None without any).
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class ScoreGradient:
 
     def __init__(self, layout: Layout, theta: np.ndarray):
         self.layout, self.theta = layout, theta
+        # (order, size): columns of the levels of each parameter; -1, where it has fewer, is the last column, of ones
         self._columns = term_columns(layout)
         self._energy = Energy(layout, theta)
 
@@ -71,7 +74,7 @@ class ScoreGradient:
             return out
         score_derivatives = -p[:, :, None] * p[:, None, :]
         score_derivatives[:, np.arange(K), np.arange(K)] += p
-        if self.layout.size == self.layout.D and self.layout.support is None:
+        if self.layout.size == self.layout.D and self.layout.support is None:  # no couplings, no structural zeros
             return self._sums_of_independent(codes, missing, score_derivatives * weights[:, None, None], starts)
         row, codes, share = self._list_states(codes, missing)
         score_derivatives = (score_derivatives * weights[:, None, None])[row] * share[:, None, :]
@@ -88,7 +91,7 @@ class ScoreGradient:
         The indicators of a missing cell are replaced by the shares of the levels of its predictor in a group, which do
         not depend on what is known of the row.
         """
-        layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size
+        layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size  # q = K K
         out = self._sum_units(np.where(missing, 0, codes).astype(codes.dtype), score_derivatives.reshape(-1, q), starts)
         unit_bounds = itertools.pairwise(starts)
         # (U, K K, m): sums of the derivatives over the rows in which each predictor is missing
@@ -96,7 +99,7 @@ class ScoreGradient:
             [score_derivatives[lo:hi].reshape(-1, q).T @ missing[lo:hi].astype(float) for lo, hi in unit_bounds]
         )
         predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))  # of each parameter
-        log_sum = [
+        log_sum = [  # (K,) for each predictor: of the exponentials of its fields, with 0 for the reference level
             np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
             for lo, hi in itertools.pairwise(layout.start)
         ]
@@ -144,7 +147,7 @@ class ScoreGradient:
             pattern_rows, unknown = np.flatnonzero(pattern_of_row.ravel() == k), np.flatnonzero(pattern)
             unknown_codes = np.array(list(itertools.product(*(range(int(self.layout.n_levels[i])) for i in unknown))))
             expanded = np.repeat(codes[pattern_rows], len(unknown_codes), axis=0)
-            if len(unknown):
+            if len(unknown):  # else `unknown_codes` is one empty row: a complete row has one state
                 expanded[:, unknown] = np.tile(unknown_codes, (len(pattern_rows), 1)).astype(codes.dtype)
             rows.append(np.repeat(pattern_rows, len(unknown_codes)))
             states.append(expanded)
@@ -152,7 +155,7 @@ class ScoreGradient:
         order = np.argsort(row, kind="stable")
         row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
         energy, first_states = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
-        if self.layout.support is not None:
+        if self.layout.support is not None:  # structural zeros
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
         largest = np.maximum.reduceat(energy, first_states)[row]
         share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))
@@ -177,7 +180,7 @@ class ScoreGradient:
         first_term = layout.D  # the first parameter that is not yet summed
         # with many pairs, sum all products of two columns at once, and take those of the pairs
         if layout.count(2) * MATRIX_ADVANTAGE > layout.D**2:
-            row, column = cells(layout)
+            row, column = cells(layout)  # columns of the two levels of each pair coupling
             first_term = int(layout.pair_start[-1])
             for k in range(q):
                 out[k, 1 + layout.D : 1 + first_term] = (X.T @ (X * score_derivatives[:, [k]]))[row, column]

@@ -1,10 +1,15 @@
-"""Scores and Hessians of the minus log conditional likelihood of sites, summed over rows.
+"""Scores and Hessians of the conditional likelihood of sites, summed over rows.
+
+The *score* is the gradient of the log conditional likelihood, the *Hessian* that of minus the log: Newton's step is the
+inverse Hessian times the score.
 
 *Site*: the predictor i whose conditional distribution given the others is modelled. *Site solution* ``site_theta``,
 shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its couplings with the D indicators
 of the levels of other predictors (see `Regressors`). A site has p parameters: its rows of ``site_theta`` in the columns
 of the constant and of its regressors, flattened. A *curvature* of a site is the second derivative by the fields of two
 of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight: L (L - 1) / 2 numbers for L levels.
+``layout.start`` (m + 1,) holds the first column of each predictor's levels, ``layout.n_levels`` (m,) its number of
+levels; ``sample.blocks(n)`` are chunks of n rows.
 """
 
 from __future__ import annotations
@@ -33,11 +38,12 @@ SHARED_SHARE = 0.5  # sites are summed together if at least this share of their 
 def site_hessians(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return, for each site, the mean score (p,) and the mean Hessian (p, p) of its minus log conditional likelihood.
+    """Return, for each site, the mean score (p,) and the mean Hessian (p, p).
 
     Means are over the weight of the site's usable rows. The p parameters run level by level, and within a level as in
     `Regressors.columns`.
     """
+    # columns of each site in the design; weight (m,) of the usable rows
     columns, totals, sites = regressors(layout).columns, usable_weight(sample, layout), list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
     check_memory(
@@ -50,7 +56,7 @@ def site_hessians(
         _SparseSums(layout, batch) if len(batch) > 1 else _SiteSums(layout, batch[0])
         for batch in _split_sites(layout, sites)
     ]
-    with serial_blas():
+    with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
             _add_scores(scores, Z, P, weights, layout)
             for batch in batches:
@@ -67,7 +73,7 @@ def site_scores(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Ite
     """Return the mean scores (p,) of `site_hessians`, without the Hessians."""
     columns, totals = regressors(layout).columns, usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
-    with serial_blas():
+    with serial_blas():  # one thread, so that sums do not depend on the number of threads
         for Z, P, weights in _iterate_chunks(sample, layout, site_theta):
             _add_scores(scores, Z, P, weights, layout)
     return {i: scores[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel() / totals[i] for i in sites}
@@ -76,7 +82,7 @@ def site_scores(sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Ite
 def site_design(codes: np.ndarray, layout: Layout, site_theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the design matrix (n, 1 + D), the constant first, and ``P_i(a | others)`` of eq. (11), (n, layout.D)."""
     regs = regressors(layout)
-    X = one_hot(regs.codes(codes), regs)
+    X = one_hot(regs.codes(codes), regs)  # `regs.codes` adds codes of joint levels, for terms of three and more
     _, P = conditionals(X, layout, site_theta[:, 0], site_theta[:, 1:])
     return np.column_stack([np.ones(len(codes)), X]), P
 
@@ -108,7 +114,8 @@ def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)
-    n_union = float(len(_list_columns(layout, sites)))
+    n_union = float(len(_list_columns(layout, sites)))  # columns that some site uses
+    # one by one, if sums over all pairs of these columns would mostly be of pairs that a site does not use
     if (n_columns**2 * n_curvatures).sum() < SHARED_SHARE * n_union**2 * n_curvatures.sum():
         return [[i] for i in sites]
     # the sums of a curvature are n_union (n_union + 1) / 2 numbers of 8 bytes
@@ -132,10 +139,17 @@ class _SparseSums:
 
     The sums (pairs of columns, curvatures) have a column for each curvature of each site, one site after the other. The
     pair of columns t >= u has row ``t (t + 1) / 2 + u``; t and u count the columns that some of the sites use.
+
+    Parameters
+    ----------
+    layout : Layout
+    sites : sequence of int
+        Predictors.
     """
 
     def __init__(self, layout: Layout, sites: Sequence[int]):
         self.layout, self.sites, self._columns = layout, sites, _list_columns(layout, sites)
+        # levels (a, b), a >= b, of the curvatures of a site with L levels; 0 is the first non-reference level
         level_pairs = {L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()}
         self._level_pairs = site_pairs = [level_pairs[int(layout.n_levels[i])] for i in sites]
         # columns of the two levels of each curvature among all D, and its site
@@ -165,7 +179,7 @@ class _SparseSums:
             positions, n_nonreference = np.searchsorted(self._columns, all_columns[i]), int(self.layout.n_levels[i]) - 1
             blocks = self._sums[:, offset : offset + len(a)].T[:, pair_row[np.ix_(positions, positions)]]
             H = np.zeros((n_nonreference, len(positions), n_nonreference, len(positions)))
-            H[a, :, b] = H[b, :, a] = blocks
+            H[a, :, b] = H[b, :, a] = blocks  # (curvatures, positions, positions)
             offset += len(a)
             yield i, H.reshape(n_nonreference * len(positions), -1)
 
@@ -174,6 +188,12 @@ class _SiteSums:
     """The Hessian of one site, summed by matrix products.
 
     Chunks of rows with few ones in the design are summed over the pairs of columns that are 1 (see `_SparseSums`).
+
+    Parameters
+    ----------
+    layout : Layout
+    site : int
+        Predictor.
     """
 
     def __init__(self, layout: Layout, site: int):
@@ -185,7 +205,7 @@ class _SiteSums:
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
         """Add rows; see `_SparseSums.add`."""
-        design = Z[:, self._columns]
+        design = Z[:, self._columns]  # zeros and ones
         if design.mean() < SPARSE_SHARE:
             self._sparse = self._sparse or _SparseSums(self.layout, [self.site])
             self._sparse.add(Z, P, weights)

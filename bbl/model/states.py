@@ -98,9 +98,9 @@ def _draw_states(
             argument="structural_zeros",
         )
     n_chains = min(nsample, CHAINS)
-    draws_per_chain = -(-nsample // n_chains)
+    draws_per_chain = -(-nsample // n_chains)  # rounded up
     samples = gibbs(h, J, levels, draws_per_chain * thin, n_chains, rng, burn_in, thin, more=more)
-    draws = np.asarray(samples.draws).reshape(-1, levels.size)
+    draws = np.asarray(samples.draws).reshape(-1, levels.size)  # from (chains, draws of a chain, m)
     return draws[rng.permutation(len(draws))[:nsample]]
 
 
@@ -112,10 +112,10 @@ def _sample_listed(
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     energies = state_energies(h, J, levels, more)
     if support is not None:
-        energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf
+        energies[~support.states(tuple(levels.tolist()))[0]] = -np.inf  # [0]: the support is that of one group
     cumulative = np.cumsum(np.exp(energies - energies.max()))
-    # side="right": states of probability 0 do not change the sum and are never drawn; the minimum is for products that
-    # are rounded up to the last sum
+    # side="right": states of probability 0 do not change the cumulative sum and are never drawn. A product may be
+    # rounded up to the last sum; the minimum then takes the first state with that sum, the last of positive probability
     state_indices = np.searchsorted(cumulative, rng.random(nsample) * cumulative[-1], side="right")
     return state_codes(np.minimum(state_indices, np.searchsorted(cumulative, cumulative[-1])), levels)
 
@@ -168,8 +168,8 @@ def sample_groups(
     codes = np.empty((nsample, layout.m), dtype=code_dtype(layout.n_levels))
     for k in range(K):
         rows = np.flatnonzero(y == k)
-        h, J, higher_terms = split(layout, theta[k])
-        support = layout.of_group(k).support
+        h, J, higher_terms = split(layout, theta[k])  # fields (D,), couplings (D, D), terms of three and more
+        support = layout.of_group(k).support  # the states that can occur in this group; None for all
         codes[rows] = _draw_states(h, J, layout.n_levels, len(rows), rng, burn_in, thin, higher_terms, support)
     return codes, y.astype(np.intp)
 

@@ -70,6 +70,7 @@ class Support:
         Predictor ``predictors[i]`` is number i of the support that is returned.
         """
         members = [i for i in self.scope if i in predictors]
+        # axes of `possible`, whose first axis is that of groups
         others = tuple(1 + axis for axis, i in enumerate(self.scope) if i not in predictors)
         possible = np.any(self.possible, axis=others)
         if not members or possible.all():
@@ -83,6 +84,7 @@ class Support:
     def permuted(self, position: list[int]) -> Support:
         """Return the same support where predictor ``position[i]`` is now i."""
         number = [position.index(i) for i in self.scope]
+        # the scope has to rise, so axes are sorted by their new numbers
         by_number = np.argsort(number)
         return Support(tuple(sorted(number)), self.possible.transpose(0, *(1 + by_number)))
 
@@ -110,6 +112,7 @@ class Support:
         """
         is_unknown = np.isin(self.scope, unknown)
         axes = np.arange(len(self.scope))
+        # (known L_i, ..., G, unknown L_i, ...): indexed by the known codes, the rows become the first axis
         table = self.possible.transpose(*(1 + axes[~is_unknown]), 0, *(1 + axes[is_unknown]))
         known_predictors = [i for i, is_missing in zip(self.scope, is_unknown, strict=True) if not is_missing]
         members = tuple(i for i, is_missing in zip(self.scope, is_unknown, strict=True) if is_missing)
@@ -131,6 +134,6 @@ class Support:
         patterns, pattern_of_row = np.unique(is_missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):
             pattern_rows = np.flatnonzero(pattern_of_row.ravel() == k)
-            table = self.condition_on(codes[pattern_rows], scope[pattern])[1]
+            table = self.condition_on(codes[pattern_rows], scope[pattern])[1]  # (rows, G, missing L_i, ...)
             out[pattern_rows] = table.any(axis=tuple(range(2, table.ndim)))
         return out

@@ -4,7 +4,9 @@
 *Site solution* ``site_theta``, shape (layout.D, 1 + D): row (i, a) holds the field of level a >= 1 of site i, then its
 couplings with the D regressor columns, the indicators of the levels of the other predictors (see `Regressors`).
 *Field* of a level in a row: its log odds against level 0, the reference. *Usable* rows of a site: those in which the
-site and all predictors that it interacts with are known.
+site and all predictors that it interacts with are known. ``layout.start`` (m + 1,) holds the first row of each site in
+``site_theta``, ``layout.n_levels`` (m,) its number of levels; ``regressors(layout).columns_of(i)`` are the columns that
+site i uses, the constant first; ``codes(codes)`` adds codes of joint levels, for terms of three predictors and more.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def unpenalised(
     active = np.flatnonzero(layout.n_levels > 1) if sites is None else np.asarray(sites)
     for newton_step in range(MAX_NEWTON_STEPS):
         unconverged, chords = [], {}
-        for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():
+        for i, (score, H) in site_hessians(sample, layout, site_theta, active).items():  # (p,) and (p, p), means
             site_cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
             solve, is_informed, is_regular = solver(H)
             step = solve(score)
@@ -127,7 +129,7 @@ def _take_chord_steps(
             chord = shrinking[i]
             step = chord.solve(score)
             step_size = float(np.abs(step).max())
-            if not step_size <= max(tol, chord.step_size / CHORD_SHRINKING):
+            if not step_size <= max(tol, chord.step_size / CHORD_SHRINKING):  # nan, too, is given up
                 del shrinking[i]
                 continue
             chord.step_size = step_size
@@ -178,7 +180,7 @@ def unbounded_parameters(
             if not np.any(is_certain):  # a list without elements, or one value for each level
                 continue
             row, column = max(undetermined, key=lambda cell: cell[1] > 0)  # the first coupling, or else the first field
-        other_members = regs.members(int(column) - 1) if column else []
+        other_members = regs.members(int(column) - 1) if column else []  # (predictor, code) pairs; none for a field
         unbounded.append((i, int(row - layout.start[i]) + 1, *(code for member in other_members for code in member)))
     return tuple(unbounded)
 
@@ -191,7 +193,7 @@ def _find_separated_sites(sample: Rows, layout: Layout, site_theta: np.ndarray, 
         for i in sorted(separated):
             site = slice(layout.start[i], layout.start[i + 1])
             field = np.column_stack((np.zeros(chunk.n), X @ site_theta[site, 1:].T + site_theta[site, 0]))
-            field = field[usable[:, i]]
+            field = field[usable[:, i]]  # (rows, L), with 0 for the reference level
             observed_level = chunk.codes[usable[:, i], i, None].astype(np.intp)
             observed_field = np.take_along_axis(field, observed_level, axis=1)
             np.put_along_axis(field, observed_level, -np.inf, axis=1)
@@ -206,7 +208,7 @@ def _find_nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndar
     Bounds come first: a level's field is at most h plus the sum of its largest coupling with each regressor.
     """
     regs = regressors(layout)
-    regressor_start = regs.start[:-1][np.diff(regs.start) > 0]
+    regressor_start = regs.start[:-1][np.diff(regs.start) > 0]  # first column of each regressor that has columns
     h, J = site_theta[:, 0], site_theta[:, 1:]
     highest = h + np.maximum(np.maximum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
     lowest = h + np.minimum(np.minimum.reduceat(J, regressor_start, axis=1), 0.0).sum(axis=1)
@@ -242,10 +244,10 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
     from scipy.linalg import lapack
 
     regs, totals = regressors(layout), usable_weight(sample, layout)
-    level_rows, site_cuts = layout.columns(sites), np.cumsum(layout.n_levels[sites] - 1)[:-1]
-    h, J = site_theta[level_rows, :1], site_theta[level_rows, 1:]
+    level_rows, site_cuts = layout.columns(sites), np.cumsum(layout.n_levels[sites] - 1)[:-1]  # cuts: between sites
+    h, J = site_theta[level_rows, :1], site_theta[level_rows, 1:]  # below, `field` and `indicators` are (levels, rows)
     gradient = np.zeros((len(level_rows), 1 + regs.D))
-    bounds = [_CurvatureBound(np.flatnonzero(regs.mask[i]), regs, sample.n) for i in sites]
+    bounds = [_CurvatureBound(np.flatnonzero(regs.mask[i]), regs, sample.n) for i in sites]  # `mask`: regressors of i
     is_near = {}
     for chunk in sample.blocks(CHUNK_ROWS):
         codes, usable = regs.codes(chunk.codes), usable_rows(chunk, layout)
@@ -264,7 +266,7 @@ def prove_near_optimum(sample: Rows, layout: Layout, site_theta: np.ndarray, sit
     for i, bound, site_gradient in zip(sites, bounds, np.split(gradient, site_cuts), strict=True):
         g = site_gradient[:, regs.columns_of(i)].T
         M = bound.matrix()
-        cholesky, singular = lapack.dpotrf(M, lower=1)
+        cholesky, singular = lapack.dpotrf(M, lower=1)  # `singular`: 0 if M is positive definite
         squared_norm = np.inf
         if not singular:
             with np.errstate(over="ignore", invalid="ignore"):  # where rows are all but certain M is all but zero
@@ -281,11 +283,13 @@ class _CurvatureBound:
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes at least
     ``c z z'``, ``c = w p_0 min_a p_a``. Only the rows of largest c count in each chunk, all with the smallest c of
-    them: M is then a multiple of unweighted pair counts. `neighbours` are the regressors of the site.
+    them: M is then a multiple of unweighted pair counts. `neighbours` are the regressors of the site among all `regs`,
+    and `n_rows` is the number of rows of all chunks.
     """
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
         self.neighbours, self.layout = neighbours, Layout(regs.n_levels[neighbours])
+        # sums of c over the counted rows, and of c times the products of two indicators
         self._weight, self._pairs = 0.0, np.zeros((self.layout.D, self.layout.D))
         # with few rows, the share is larger: at least four times as many rows as M has columns
         self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n_rows))
@@ -312,7 +316,7 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     (second axis), both known. If one of the four is zero, the coupling has no finite value without a penalty.
     """
     predictor_of_column = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    column_i, column_j = cells(layout)
+    column_i, column_j = cells(layout)  # columns of the levels a and b of each coupling, among the D
     i, j = predictor_of_column[column_i], predictor_of_column[column_j]
     pair_weight = pair_counts(sample, layout)
     is_level_of = (predictor_of_column[:, None] == np.arange(layout.m)).astype(float)
@@ -349,9 +353,9 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         total = np.maximum(weights.sum(axis=(0, 1)), 1.0)
         return margins[0] * margins[1] / total, (weights == 0).any(axis=(0, 1))
     expected, absent = [], []
-    for scope in layout.scopes[layout.m :]:
+    for scope in layout.scopes[layout.m :]:  # the predictors of each term; the first m scopes are of fields
         weights = _count_compared_cells(sample, layout, scope)
-        is_compared = np.ones(weights.shape[:-1], dtype=bool)
+        is_compared = np.ones(weights.shape[:-1], dtype=bool)  # (2, ..., 2): the cells that count
         if not all(layout.index(*sub_scope) >= 0 for k in range(2, len(scope)) for sub_scope in combinations(scope, k)):
             # if some subset of the predictors has no term, only the cell of the coupling and its neighbours count
             is_compared = np.sum(np.indices(is_compared.shape), axis=0) >= len(scope) - 1
@@ -365,7 +369,7 @@ def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]
 
     Index 0 of an axis is the reference level of that predictor, index 1 the coupling's level (see `cell_sizes`).
     """
-    neighbours = layout.beside(*scope)
+    neighbours = layout.beside(*scope)  # other members of the higher terms that hold the whole scope
     in_rows = (sample.codes[:, neighbours] == 0).all(axis=1)
     if sample.missing is not None:
         in_rows &= ~sample.missing[:, [*scope, *neighbours]].any(axis=1)
@@ -374,7 +378,7 @@ def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]
     weights = np.bincount(joint_level, sample.weights[in_rows], int(np.prod(shape))).reshape(shape)
     # for each predictor, the last first: compare its reference level with each other level on a new axis in front
     for axis in range(len(scope) - 1, -1, -1):
-        axis += len(scope) - 1 - axis  # the new axes in front have moved it
+        axis += len(scope) - 1 - axis  # so many new axes in front have moved it, always to len(scope) - 1
         at_level = np.delete(weights, 0, axis=axis)
         at_reference = np.repeat(np.take(weights, [0], axis=axis), at_level.shape[axis], axis=axis)
         weights = np.stack([at_reference, at_level])

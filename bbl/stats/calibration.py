@@ -48,9 +48,9 @@ def fit_calibration(
         Observed groups.
     weights : ndarray, shape (N,)
     kind : {"none", "offset", "temperature", "firm"}
-        No calibration; an offset for each group; offsets and one temperature; offsets and one temperature with a
-        penalty of the weight of ten observations. "firm" is for settings chosen by calibrated losses, which would
-        otherwise favour settings whose calibration fits the noise of few rows.
+        "none": no calibration. "offset": an offset for each group. "temperature": offsets and one temperature. "firm":
+        the same with a penalty of the weight of ten observations. It is for settings chosen by calibrated losses, which
+        would otherwise favour settings whose calibration fits the noise of few rows.
     start : Calibration, optional
         Warm start from similar rows.
 

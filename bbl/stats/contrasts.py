@@ -18,7 +18,7 @@ class Transform(NamedTuple):
     Attributes
     ----------
     text : str
-        Name of the comparison of two levels, high and low.
+        Name of the comparison, to be formatted with the names of two levels, the high and the low.
     null : float
         Value if the averages are equal.
     """
@@ -55,8 +55,8 @@ def contrast_values(transform: str, averages: np.ndarray, signs: np.ndarray) -> 
     Parameters
     ----------
     transform : {"difference", "ratio", "lnoddsratio"}
-        The sum of signed averages, the exponential of the sum of their signed logarithms, or the sum of their signed
-        log odds.
+        "difference": the sum of signed averages. "ratio": the exponential of the sum of their signed logarithms.
+        "lnoddsratio": the sum of their signed log odds.
     averages : ndarray, shape (s, ...)
     signs : ndarray, shape (s,)
         1 or -1.

@@ -60,7 +60,7 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
     counts = np.bincount(value_index * K + y, weights, len(values) * K).reshape(-1, K)
     counts_before = np.vstack([np.zeros(K), np.cumsum(counts, axis=0)])  # (values + 1, K): of all values before
     cut_after: list[int] = []
-    intervals = [(0, len(values))]
+    intervals = [(0, len(values))]  # of positions in `values`, still to be cut
     while intervals and len(cut_after) < most:
         low, high = intervals.pop()
         n_lower = _find_best_cut(counts_before[low : high + 1] - counts_before[low])
@@ -91,6 +91,7 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
         np.log2(max(total_weight - 1.0, 1.0)) + np.log2(3.0**k - 2.0) - (k * entropy - (k1 * entropy1 + k2 * entropy2))
     )
     cost /= total_weight
+    # cut 0 has one value below it
     return best + 1 if entropy - float(split_entropy[best]) > cost else 0
 
 

@@ -151,7 +151,7 @@ def _normal_scores(x: np.ndarray) -> np.ndarray:
 
     _, rank_of_value, count = np.unique(x, return_inverse=True, return_counts=True)
     ranks = np.cumsum(count) - 0.5 * (count - 1)  # tied values share their mean rank
-    return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)
+    return ndtri((ranks - 0.375) / (x.size + 0.25))[rank_of_value].reshape(x.shape)  # Blom's offsets
 
 
 def _variances(x: np.ndarray) -> tuple[float, float]:
@@ -179,9 +179,11 @@ def _compute_ess(x: np.ndarray) -> float:
     spectrum = np.fft.rfft(x - x.mean(axis=1, keepdims=True), fft_size, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, fft_size, axis=1)[:, :n].mean(axis=0) / n
     rho = 1.0 - (W - covariance) / pooled
-    rho[0] = 1.0
+    rho[0] = 1.0  # the autocorrelation of lag 0, which the estimate misses
+    # lags 0 and 1, 2 and 3, ...; the last lag of an odd n is not used, nor are the last two of an even n
     pair_sums = rho[: n // 2 * 2].reshape(-1, 2).sum(axis=1)[: max((n - 1) // 2, 1)]
     # Geyer's sequence ends before the first pair of lags whose sum is not positive; its first lag counts if positive
     n_pairs = np.append(np.flatnonzero(pair_sums <= 0.0), len(pair_sums) - 1)[0]
+    # tau: number of draws that are worth one independent draw
     tau = -1.0 + 2.0 * float(np.minimum.accumulate(pair_sums[:n_pairs]).sum()) + max(float(rho[2 * n_pairs]), 0.0)
     return m * n / max(tau, 1.0 / np.log10(m * n))  # at most S log10(S) for S = m n draws

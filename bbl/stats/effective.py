@@ -20,20 +20,22 @@ CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)  # grid with a log-uniform prior on 
 
 
 def neighbour_weights(codes: np.ndarray, identity: float, progress: Callable | None = None) -> np.ndarray:
-    """Return weights (n,): one over the number of rows that agree with a row in more than a share of the columns.
+    """Return a weight (n,) for each row: one over the number of its neighbours.
 
     Parameters
     ----------
     codes : ndarray of int, shape (n, m)
     identity : float
-        The share. Each row counts as a neighbour of itself and of its copies, whatever the share.
+        Two rows are neighbours if they agree in more than this share of the columns. Each row counts as a neighbour of
+        itself and of its copies, whatever the share.
     progress : callable, optional
         Called with the share of the pairs of rows that were compared since the last call.
     """
     small_codes = codes.astype(np.uint8 if codes.max(initial=0) < 256 else np.int32)
+    # the distinct rows, the number of each row among them, and how often each occurs
     rows, distinct_row, n_copies = np.unique(small_codes, axis=0, return_inverse=True, return_counts=True)
     n, m = rows.shape
-    blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)
+    blocks = np.zeros((-(-n // LANES), LANES, m), dtype=rows.dtype)  # as many as hold n rows
     blocks.reshape(-1, m)[:n] = rows
     # agreement in more than the share `identity` of the columns; 1e-9 allows for rounding of the product
     max_differences = math.ceil(m * (1.0 - identity) - 1e-9) - 1
@@ -64,11 +66,12 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> float:
-    """Return the number of independent rows whose columns by chance share as much information as those of `codes`.
+    """Return the number of rows at which independent columns have, by chance, as much information as those of `codes`.
 
-    That is the mean mutual information of pairs of columns. Robbins-Monro on the logarithm of the size: each step draws
-    pairs of columns, frequencies of each column from its Dirichlet posterior given as many rows as the current size,
-    and a table of independent rows with these frequencies (Ingraham & Marks 2017, section 8.3.1).
+    The information is the mean mutual information of pairs of columns. Robbins-Monro on the logarithm of the size: each
+    step draws pairs of columns; for each column frequencies from its Dirichlet posterior, given so many rows as the
+    current size; and a table of so many rows with independent columns of these frequencies (Ingraham & Marks 2017,
+    section 8.3.1).
 
     Parameters
     ----------
@@ -136,6 +139,7 @@ def _draw_frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.G
     log_p += gammaln(K[:, None] * CONCENTRATIONS) - gammaln(N[:, None] + K[:, None] * CONCENTRATIONS)
     p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
     cumulative = np.cumsum(p, axis=1)
+    # inverse distribution function: the first concentration whose cumulative probability reaches a uniform number
     concentration = CONCENTRATIONS[(cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)]
     gamma = np.where(is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0)
     gamma += 1e-300 * is_level  # all gammas of small shapes may underflow to zero

@@ -38,12 +38,12 @@ def hypergeometric(known: np.ndarray, taken: np.ndarray, pairs: int, total: int)
     """
     from scipy.stats import hypergeom
 
-    n_known = np.concatenate([[0], np.cumsum(known)])[taken]
-    return n_known, hypergeom.sf(n_known - 1, pairs, total, taken)
+    n_known = np.concatenate([[0], np.cumsum(known)])[taken]  # 0 among the first 0 pairs
+    return n_known, hypergeom.sf(n_known - 1, pairs, total, taken)  # P(more than n_known - 1)
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the probability that a known pair ranks before an unknown one (AUC), and the p-value of its exceeding 1/2.
+    """Return the probability (AUC) that a known pair ranks before an unknown one, and the p-value of AUC > 1/2.
 
     Mann and Whitney's test with correction for ties; pairs that are not listed share the last rank. With fewer than 20
     known or unknown pairs, p is the share of 9,999 random permutations (from a fixed seed) that rank the known pairs as
@@ -63,7 +63,7 @@ def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
     n = len(known)
     # listed pairs have falling scores, unlisted ones 0: among the latter the order of known and unknown does not matter
     score = np.concatenate([np.arange(pairs, pairs - n, -1.0), np.zeros(pairs - n)])
-    is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])
+    is_known = np.concatenate([known, np.arange(pairs - n) < total - known.sum()])  # unlisted: the known ones first
     test = mannwhitneyu(score[is_known], score[~is_known], alternative="greater", method="asymptotic")
     area = float(test.statistic) / (total * n_unknown)
     if min(total, n_unknown) >= NORMAL_FROM:

@@ -70,10 +70,12 @@ def score_table(
     table = [[correct.sum() / total, float(lower), float(upper), share.max()]]
     occurs = observed > 0
     lower, upper = share_limits(correct[occurs], observed[occurs], level)
+    # balanced accuracy is the mean recall, the sum of `factors` times recalls
     recall, factors = correct[occurs] / observed[occurs], np.full(int(occurs.sum()), 1.0 / occurs.sum())
     table.append([float(factors @ recall), *sum_limits(recall, lower, upper, factors), 1.0 / occurs.sum()])
     log_p = log_probabilities(scores)
-    max_log_loss = -max(float(log_p.min()), LEAST)  # the largest that any group would give in these rows
+    # the largest loss that any group would give in these rows; `LEAST` is the least log probability that counts
+    max_log_loss = -max(float(log_p.min()), LEAST)
     for loss, max_loss, baseline in (
         (row_loss(log_p, y), max_log_loss, -float(share[occurs] @ np.log(share[occurs]))),
         (brier_loss(log_p, y), 2.0, 1.0 - float(share @ share)),
@@ -89,9 +91,9 @@ def score_table(
 def areas(scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95) -> np.ndarray:
     """Return the AUC of each group against all others with its limits, (K, 3); nan if all rows are in one group."""
     areas_and_limits = []
-    for k, score in enumerate(link(scores).T):
+    for k, score in enumerate(link(scores).T):  # (n,): log odds of group k against all others
         positive = y == k
-        area, *wald = auc(score, positive, weights, level)
+        area, *wald = auc(score, positive, weights, level)  # wald: lower and upper limit by DeLong's variance
         limits = area_limits(area, weights @ positive, weights @ ~positive, level, (wald[0], wald[1]))
         areas_and_limits.append([area, *limits])
     return np.array(areas_and_limits)
@@ -109,7 +111,7 @@ def roc_curve(
     >>> roc_curve(np.array([0.1, 0.4, 0.8]), np.array([False, True, True]), np.ones(3))
     (array([0., 0., 0., 1.]), array([0. , 0.5, 1. , 1. ]), array([inf, 0.8, 0.4, 0.1]))
     """
-    threshold, score_index = np.unique(-score, return_inverse=True)
+    threshold, score_index = np.unique(-score, return_inverse=True)  # minus the distinct scores, the highest first
     cases, controls = (np.cumsum(np.bincount(score_index, weights * is_class)) for is_class in (positive, ~positive))
     with np.errstate(invalid="ignore"):
         rates = [np.append(0.0, cumulative / cumulative[-1]) for cumulative in (controls, cases)]

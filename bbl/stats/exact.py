@@ -69,6 +69,7 @@ class PowerSeries:
     def less(self, other: PowerSeries) -> PowerSeries:
         """Return the distribution of this count given its sum with another: its parameter is the difference of both."""
         total = self.t + other.t
+        # possible values of this count, given the sum; the result counts from the first of them
         counts = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
         return PowerSeries(self.log_c[counts] + other.log_c[total - counts], self.t - int(counts[0]))
 
@@ -165,8 +166,8 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
 
     lowest = np.maximum(0, rows + columns - n)
     n_coefficients = (np.minimum(rows, columns) - lowest).astype(np.intp) + 1
-    observed = round(float((n11 - lowest).sum()))
-    is_informative = n_coefficients > 1
+    observed = round(float((n11 - lowest).sum()))  # counted from the least possible sum of first cells
+    is_informative = n_coefficients > 1  # the others can have only one first cell, and add nothing to `observed`
     rows, columns, n, lowest, n_coefficients = (v[is_informative] for v in (rows, columns, n, lowest, n_coefficients))
     start = np.cumsum(n_coefficients) - n_coefficients
     table_index = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
@@ -221,7 +222,7 @@ def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.n
     `c` holds the coefficients of one polynomial after the other; polynomial i has `n_coefficients[i]` from `start[i]`
     on. Strata are many and small, so short polynomials are padded to equal widths and multiplied pairwise, all at once.
     """
-    products, width = np.ones((0, 2)), 2
+    products, width = np.ones((0, 2)), 2  # (polynomials, width): none yet
     # at each width, multiply pairs of the products so far and of the polynomials that have about this width
     while width <= MAX_PAIRED_WIDTH:
         polynomials = np.flatnonzero((n_coefficients <= width) & (2 * n_coefficients > width))
@@ -234,13 +235,13 @@ def _multiply_polynomials(c: np.ndarray, n_coefficients: np.ndarray, start: np.n
     for factor in [*products, *wide]:
         product = np.convolve(product, factor)
         product /= product.max()
-    return product[: int((n_coefficients - 1).sum()) + 1]
+    return product[: int((n_coefficients - 1).sum()) + 1]  # without the zeros of the padding
 
 
 def _multiply_pairs(factors: np.ndarray) -> np.ndarray:
     """Return the products of polynomials 0 and 1, 2 and 3, ...: `factors` (count, width) to (count / 2, 2 width).
 
-    An odd last polynomial is returned as it is.
+    An odd last polynomial is not multiplied. All are scaled to a largest coefficient of 1.
     """
     count, width = factors.shape
     products = np.zeros(((count + 1) // 2, 2 * width))

@@ -38,7 +38,7 @@ def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
     scale = np.abs(coefficient[shape > 0.0]).max(initial=0.0)
     nonzero = (np.abs(coefficient) > NEGLIGIBLE * scale) & (shape > 0.0)  # a variable of shape 0 is 0
     coefficient, shape = coefficient[nonzero], shape[nonzero]
-    if not scale:
+    if not scale:  # the sum is always 0
         return float(x < 0.0)
     c, x = coefficient / scale, x / scale
     if x < float(shape @ c):  # below the mean, the tail of the negative sum is computed
@@ -71,7 +71,7 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
             integrand[0] *= 0.5  # the end of the trapezoid rule
             peak = float(np.abs(integrand).max())
         total += float(integrand.imag.sum())
-        if np.abs(integrand[-1]) <= 1e-17 * peak:
+        if np.abs(integrand[-1]) <= 1e-17 * peak:  # further nodes are below the rounding error of the sum
             break
     return min(max(STEP * total / np.pi, 0.0), 1.0)
 

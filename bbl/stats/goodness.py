@@ -77,6 +77,7 @@ def adjusted_residuals(observed: np.ndarray, fitted: np.ndarray, leverage: np.nd
     """Return Pearson residuals over their standard errors, ``sqrt(1 - leverage)`` (Haberman 1973, Biometrics 29).
 
     They are standard normal in large samples from the model; nan in cells whose count the model always reproduces.
+    `leverage` (n,) holds the cells' diagonal elements of the hat matrix, near 1 in such cells.
     """
     variance = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):

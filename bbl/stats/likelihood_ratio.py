@@ -74,8 +74,9 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     from scipy.special import chdtrc
 
     tables = [np.asarray(n, dtype=float) for n in counts]
-    fits = [_fit_predictor(n, prior_count) for n in tables]
+    fits = [_fit_predictor(n, prior_count) for n in tables]  # (h, h0, q) of each predictor
     chisq = np.array([fit[2] for fit in fits])
+    # the groups that have rows, and the levels that occur
     occurring = [n[n.sum(axis=1) > 0][:, n.sum(axis=0) > 0] for n in tables]
     df = np.array([max(len(n) - 1, 0) * max(n.shape[1] - 1, 0) for n in occurring])
     exact = np.array([bool(df_i) and _least_expected(n) < EXACT_BELOW for n, df_i in zip(occurring, df, strict=True)])
@@ -103,7 +104,7 @@ def _exact_p(n: np.ndarray) -> float:
     """Return the probability, given the margins, of a statistic at least as large as that of a table n (K, L)."""
     from scipy.stats import hypergeom, random_table
 
-    rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))
+    rows, columns = (np.rint(n.sum(axis=k)).astype(np.int64) for k in (1, 0))  # the margins (K,) and (L,)
     observed_statistic = _ratio_statistic(n) * (1.0 - 1e-12)  # equal statistics may differ by rounding
     max_cell = min(rows.min(), columns.min())
     if n.shape == (2, 2) and max_cell <= MAX_TABLES:
@@ -116,6 +117,7 @@ def _exact_p(n: np.ndarray) -> float:
         as_large = _ratio_statistic(tables[possible].reshape(-1, 2, 2)) >= observed_statistic
         return min(1.0, float(probability[as_large].sum()))
     drawn = random_table(rows, columns).rvs(size=RANDOM_TABLES, random_state=np.random.default_rng(0))
+    # the observed table counts as one of the drawn
     return (1.0 + float((_ratio_statistic(drawn) >= observed_statistic).sum())) / (RANDOM_TABLES + 1.0)
 
 

@@ -24,6 +24,7 @@ def share_limits(hits: np.ndarray, total: np.ndarray, level: float = 0.95) -> tu
 
     hits, total = np.asarray(hits, dtype=float), np.asarray(total, dtype=float)
     misses, alpha = total - hits, (1.0 - level) / 2
+    # 1.0 stands in where the beta distribution does not exist and the limit is 0 or 1
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1.0, alpha), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - alpha), 1.0)
     return low, high
@@ -57,6 +58,7 @@ def mean_limits(
     """
     values, weights = _merge_equal_values(np.clip(values, low, high), weights)
     alpha = (1.0 - level) / 2
+    # the lower limit is minus the upper limit of the negative values
     return -_find_upper_limit(-values, weights, -low, alpha), _find_upper_limit(values, weights, high, alpha)
 
 
@@ -136,7 +138,9 @@ def area_limits(
         """Return the squared distance of `a` from the estimate less the squared half-width at `a`; zero at a limit."""
         return (area - a) ** 2 - a * (1.0 - a) * relative_spread(a)
 
-    if area <= 0.0 or area >= 1.0:  # 0 and 1 are roots of `excess` but no limits
+    # 0 and 1 are roots of `excess` but no limits: at a distance b from them solve ``excess / b = 0``; `relative_spread`
+    # is the same at b and 1 - b
+    if area <= 0.0 or area >= 1.0:
         width = float(brentq(lambda b: b - (1.0 - b) * relative_spread(b), 0.0, 1.0, xtol=1e-30))
         lower, upper = (0.0, width) if area <= 0.0 else (1.0 - width, 1.0)
     else:

@@ -65,11 +65,11 @@ def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: i
     >>> calibration_error(np.array([[0.25, 0.75], [0.25, 0.75]]), np.array([0, 1]), np.ones(2))
     0.25
     """
-    excess, K = 0.0, p.shape[1]
+    total_distance, K = 0.0, p.shape[1]
     for k in range(K):
         bin_of = np.minimum((p[:, k] * bins).astype(np.intp), bins - 1)
-        excess += np.abs(np.bincount(bin_of, weights * (p[:, k] - (y == k)), bins)).sum()
-    return float(excess / (K * weights.sum()))
+        total_distance += np.abs(np.bincount(bin_of, weights * (p[:, k] - (y == k)), bins)).sum()
+    return float(total_distance / (K * weights.sum()))
 
 
 SCORES = {"accuracy": accuracy, "logloss": log_loss, "brier": brier}

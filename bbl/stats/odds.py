@@ -72,6 +72,7 @@ def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndar
     # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a quadratic equation
     # solve for the cell that is smaller than expected, from which the other one follows without cancellation
     is_low = log_ratios <= 0.0
+    # n: observations of both samples; size: of this sample; column: of both samples at the level of the cell
     n, size, column = total.sum(axis=0), counts.sum(axis=0), np.where(is_low, total[0], total[1])
     odds_ratio = np.exp(-np.abs(log_ratios))
     coefficient = n - size - column + odds_ratio * (size + column)

@@ -39,9 +39,11 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     F, L = tables.shape[-2:]
     log_p = gammaln(folds + 1).sum(axis=-1) + gammaln(levels + 1).sum(axis=-1)
     log_p -= gammaln(total + 1) + gammaln(tables + 1).sum(axis=(-1, -2))
+    # for each level, ways to spread its rows over the folds (..., L); for each fold, over the levels (..., F)
     log_ways = (
         gammaln(levels + F) - gammaln(levels + 1) - gammaln(F),
         gammaln(folds + L) - gammaln(folds + 1) - gammaln(L),
     )
+    # all but the level or fold with most ways, whose counts follow from the totals
     log_n_tables = [log_way.sum(axis=-1) - log_way.max(axis=-1) for log_way in log_ways]
     return (log_p + np.minimum(*log_n_tables)).sum(axis=-1)

@@ -50,9 +50,9 @@ def select_predictors(
     Each candidate is tested by its score test (Rao 1948) in the regression of the group on the chosen predictors: the
     statistic is ``u' V^-1 u``, u being the gradient by its coefficients at zero, and V the covariance of u given the
     other coefficients. The candidate of least p-value is chosen, if that is below half of `level` divided by the number
-    of candidates. When there is none, products of pairs are tested in the same way, with the other half of `level`, and
-    join the regression with both predictors: with no relevant predictor any is chosen with a probability of at most
-    `level`.
+    of candidates. When there is none, products of pairs are tested in the same way, with the other half of `level`; the
+    products of the chosen pair join the regression, and so do both of its predictors. If no predictor is relevant, the
+    probability that any is chosen is at most `level`.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def select_predictors(
     """
     chosen: dict[int, float] = {}
     chosen_pairs: list[tuple[int, ...]] = []
-    with serial_blas():
+    with serial_blas():  # one thread, so that sums do not depend on the number of threads
         regression = _Regression(columns, y, weights)
         varies = [_varies(columns[:, start[i] : start[i + 1]]) for i in range(len(start) - 1)]
         while regression.has_rows_for_more:
@@ -147,10 +147,28 @@ class _Regression:
     """Multinomial logistic regression with a ridge penalty, whose first group is the reference.
 
     Coefficients are (p, K - 1), those of the constant first. Matrices over all coefficients run group by group.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (n, D)
+        Columns of all predictors.
+    weights : ndarray, shape (n,)
+    has_shares : ndarray of bool, shape (D,)
+        Which columns hold other numbers than 0 and 1: shares of levels, for missing values.
+    target : ndarray, shape (n, K - 1)
+        Indicators of the groups but the first.
+    group_metric : ndarray, shape (K - 1, K - 1)
+        Metric of penalties over groups (see `_deviation_metric`).
+    design : ndarray, shape (n, p)
+        The constant, then the columns of chosen predictors and pairs.
+    ridge : ndarray, shape (p, p)
+        Metric of the penalty over the columns of `design`.
+    coefficients : ndarray, shape (p, K - 1)
+    probabilities : ndarray, shape (n, K - 1)
+        Of the groups but the first.
     """
 
     def __init__(self, columns: np.ndarray, y: np.ndarray, weights: np.ndarray):
-        # columns of candidates; those with other numbers than 0 and 1, for missing values, have shares of levels
         self.columns, self.weights = columns, weights
         self.has_shares = ((columns != 0.0) & (columns != 1.0)).any(axis=0)
         self.K = int(y.max(initial=0)) + 1
@@ -177,7 +195,7 @@ class _Regression:
 
     def score_tests(self, start: np.ndarray, candidates: list[int]) -> np.ndarray:
         """Return the log p-value of the score test of each candidate, given the first columns `start` of predictors."""
-        K1, p = self.K - 1, self.design.shape[1]
+        K1, p = self.K - 1, self.design.shape[1]  # K1 groups but the first
         D = self.columns.shape[1]
         scores = self.columns.T @ (self.weights[:, None] * (self.target - self.probabilities))
         # covariances of the scores of each column with those of the design (D, K1, K1, p), and with itself (K1, K1, D)
@@ -198,7 +216,7 @@ class _Regression:
             variance = -candidate_cross @ inverse @ candidate_cross.T
             if self.has_shares[levels].any():
                 variance += self._covariance(self.columns[:, levels])
-            else:  # no row has two levels
+            else:  # no row has two levels: only diagonals, of step q + 1 in the flat array, are added to
                 for a in range(K1):
                     for b in range(K1):
                         variance[a * q : (a + 1) * q, b * q : (b + 1) * q].flat[:: q + 1] += diagonals[a, b, levels]
@@ -218,7 +236,7 @@ class _Regression:
         predictor_columns = [self.columns[:, start[i] : start[i + 1]] for i in range(len(start) - 1)]
         # indicators of all levels, the first included
         X = np.column_stack([np.column_stack([1.0 - x.sum(axis=1), x]) for x in predictor_columns])
-        level_starts = start + np.arange(len(start))
+        level_starts = start + np.arange(len(start))  # each predictor before has one column more in X
         residual = self.weights[:, None] * (self.target - self.probabilities)
         # of the indicator of each joint level of two predictors
         scores, variance = np.empty((X.shape[1], X.shape[1], K1)), np.empty((X.shape[1], X.shape[1], K1, K1))
@@ -232,7 +250,7 @@ class _Regression:
         out = np.empty(len(pairs))
         for t, pair in enumerate(pairs):
             pair_cells = tuple(slice(level_starts[i], level_starts[i + 1]) for i in pair)
-            # the regression has the constant, and the levels of chosen predictors
+            # parameters of the joint levels that the regression has: the constant, and levels of chosen predictors
             n_known = 1 + sum(
                 int(is_seen[pair_cells].any(axis=1 - axis).sum()) - 1 for axis, i in enumerate(pair) if i in chosen
             )

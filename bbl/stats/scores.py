@@ -20,7 +20,7 @@ def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
     """Return ``ln P(y|x)`` (n, K) of eq. (28), by log-sum-exp; -inf for all groups if all scores of a row are."""
-    top = scores.max(axis=1, keepdims=True)
+    top = scores.max(axis=1, keepdims=True)  # subtracted so that exponentials cannot overflow
     if np.isneginf(top).any():
         top = np.where(np.isneginf(top), 0.0, top)
     total = np.exp(scores - top).sum(axis=1, keepdims=True)
@@ -36,7 +36,7 @@ def link(scores: np.ndarray) -> np.ndarray:
     out = np.empty((n, K))
     for y in range(K):
         other_scores = np.delete(scores, y, axis=1)
-        if not K - 1:
+        if not K - 1:  # a single group, without others
             return np.full((n, 1), np.inf)
         largest = other_scores.max(axis=1)
         largest = np.where(np.isneginf(largest), 0.0, largest)
@@ -60,5 +60,5 @@ def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
 
     The first of several groups of equal cost is taken.
     """
-    scale = np.abs(costs).max()
+    scale = np.abs(costs).max()  # so that which costs are equal up to rounding does not depend on their unit
     return first_largest(-np.exp(log_p) @ (costs / scale if scale else costs))

@@ -1,4 +1,10 @@
-"""Shift of one sample's log odds ratio from that of two samples together, given the margins of their tables."""
+"""Shift of one sample's log odds ratio from that of two samples together, given the margins of their tables.
+
+The log odds ratio of a sample is the parameter of a `PowerSeries`, the distribution of a count 0, 1, ..., which holds
+the observed count `t`, the logarithms `log_c` of the coefficients (one for each possible count) and the `estimate` of
+the parameter; ``moments(parameter)`` are the mean and the variance of the count. A parameter counts as infinite if its
+absolute value is `FURTHEST` or more.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +46,7 @@ class Shift:
         """
         limit = self._shift(difference)
         estimate, margins_error = self._observed
-        if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):
+        if not (np.isfinite(limit) and np.isfinite(estimate) and estimate):  # no ratio of limit and estimate
             return limit
         widening = max(1.0, error / margins_error) if np.isfinite(error) else 1.0
         ratio = limit / estimate
@@ -52,6 +58,7 @@ class Shift:
         first, second = self.one.estimate, self.other.estimate
         if not abs(first) + abs(second) < np.inf:
             return first - self.pooled, np.nan
+        # of the counts; the estimates have one over these, a and b, and the shift has a^2 / (a + b)
         first_variance, second_variance = self.one.moments(first)[1], self.other.moments(second)[1]
         return first - self.pooled, float(
             np.sqrt(second_variance / (first_variance * (first_variance + second_variance)))
@@ -67,7 +74,7 @@ def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) ->
     """Return the first parameter if the second is lower by `difference` and mean counts sum to the observed sum."""
     difference = float(np.clip(difference, -2.0 * FURTHEST, 2.0 * FURTHEST))
     total = one.t + other.t
-    if not 0 < total < len(one.log_c) + len(other.log_c) - 2:
+    if not 0 < total < len(one.log_c) + len(other.log_c) - 2:  # the least and the largest possible sum
         return np.inf if total else -np.inf
 
     def excess(first: float) -> tuple[float, float]:
@@ -75,4 +82,4 @@ def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) ->
         (mean, variance), (other_mean, other_variance) = one.moments(first), other.moments(first - difference)
         return mean + other_mean - total, variance + other_variance
 
-    return root(excess, 4.0 * FURTHEST)
+    return root(excess, 4.0 * FURTHEST)  # -inf or inf if there is no root within these bounds

@@ -34,7 +34,8 @@ def wald(tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]) -> tup
     from scipy.special import chdtrc
 
     sizes = np.array([len(estimates) for estimates in tables], dtype=np.intp)
-    statistic, df = np.full(len(tables), np.nan), sizes.copy()
+    statistic, df = np.full(len(tables), np.nan), sizes.copy()  # nan, and 0, for a table without parameters
+    # tables of one parameter, all at once
     single = [k for k, size in enumerate(sizes) if size == 1]
     if single:
         estimate = np.array([tables[k][0] for k in single])
@@ -54,7 +55,8 @@ def adjust(p: np.ndarray, method: str) -> np.ndarray:
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
-        Holm (1979) controls the probability of any false rejection; Benjamini & Hochberg (1995) their share.
+        "holm" (Holm 1979) controls the probability of any false rejection, "fdr_bh" (Benjamini & Hochberg 1995) the
+        expected share of false ones among the rejections.
 
     Examples
     --------

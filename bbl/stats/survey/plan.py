@@ -74,7 +74,7 @@ class SamplingPlan:
     @property
     def n_units(self) -> int:
         """Number of different `units`."""
-        return int(self.units.max(initial=-1)) + 1
+        return int(self.units.max(initial=-1)) + 1  # 0 without rows
 
     @cached_property
     def _stages(self) -> list[_Stage]:
@@ -134,18 +134,19 @@ class SamplingPlan:
         """
         from scipy.sparse import csr_matrix
 
-        units, row_unit = np.unique(self.units[rows], return_inverse=True)
+        units, row_unit = np.unique(self.units[rows], return_inverse=True)  # row_unit (k,): positions in `units`
         indicator = csr_matrix((np.ones(len(rows)), (row_unit.ravel(), np.arange(len(rows)))), (len(units), len(rows)))
         out[units] += indicator @ values
 
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Return a matrix E (k, p) with ``E'E`` the design covariance of the sum of totals of units (n_units, p).
+        """Return a matrix E (., p) with ``E'E`` the design covariance of the sum of totals of units (n_units, p).
 
         Each stage contributes ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over its u units in each stratum or
         cluster, f being the share of its units that was drawn, times the shares of the stages before (Särndal, Swensson
         & Wretman 1992, section 4.3). With ``lonely="average"`` only strata with `rows` of the domain are averaged over.
         """
         stage_deviations = []
+        # the last stage first; its totals are summed to those of the units of the stage before
         for k, stage in reversed(list(enumerate(self._stages))):
             check_memory(16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors.")
             stage_deviations.append(self._centre_totals(stage, totals, self.strata[rows] if not k else None))

@@ -60,7 +60,10 @@ class Replicates:
 
 
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
-    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or "bootstrap"."""
+    """Return the scale and rscales (R,) of `n_replicates` of a kind: "JK1", "BRR", "Fay" or "bootstrap".
+
+    `rho` is the parameter of Fay's method (see `make_replicates`); the other kinds do not use it.
+    """
     R = n_replicates
     scales = {"JK1": (R - 1) / R, "BRR": 1.0 / R, "Fay": 1.0 / (R * (1.0 - rho) ** 2), "bootstrap": 1.0 / max(R - 1, 1)}
     return scales[kind], np.ones(R)
@@ -87,9 +90,10 @@ def make_replicates(
     rng : numpy.random.Generator, optional
         Random numbers of the bootstrap.
     """
+    # `plan.clusters[0]` and `plan.strata` (n,): first-stage cluster and stratum of each row, numbered from 0
     clusters, first_rows = np.unique(plan.clusters[0], return_index=True)
-    stratum = plan.strata[first_rows]
-    n_drawn = np.bincount(stratum)
+    stratum = plan.strata[first_rows]  # (clusters,)
+    n_drawn = np.bincount(stratum)  # (strata,)
     # finite population corrections: shares of the strata's clusters that were not drawn
     fpc = (
         np.ones(len(n_drawn))
@@ -98,6 +102,7 @@ def make_replicates(
     )
     if kind in ("JK1", "JKn"):
         n_in_stratum = n_drawn[stratum].astype(float)
+        # (clusters, R), R = clusters: a replicate has 0 for its cluster, and more for the others of that stratum
         factors = np.where(stratum[:, None] == stratum, (n_in_stratum / (n_in_stratum - 1.0))[:, None], 1.0)
         np.fill_diagonal(factors, 0.0)
         rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
@@ -109,10 +114,10 @@ def make_replicates(
         factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)
         factors = 1.0 + np.sqrt(fpc)[stratum][:, None] * (factors - 1.0)
         scale, rscales = default_scales(kind, n_replicates)
-    else:
-        signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]  # (R, strata)
+    else:  # "Fay", and "BRR", which is Fay's method with rho = 0
+        signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]  # (R, strata); column 0 is constant
         is_first = np.zeros(len(clusters), dtype=bool)
-        is_first[np.unique(stratum, return_index=True)[1]] = True
+        is_first[np.unique(stratum, return_index=True)[1]] = True  # the first cluster of each stratum
         cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
         factors = (1.0 + (1.0 - rho) * cluster_signs).T
@@ -124,7 +129,7 @@ def _count_population(plan: SamplingPlan, first_rows: np.ndarray, stratum: np.nd
     """Return the number of first-stage clusters of each stratum in the population."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
-    out[stratum] = plan.population[0][first_rows]
+    out[stratum] = plan.population[0][first_rows]  # `population[0]` (n,): clusters of the stratum of each row
     return out
 
 

@@ -1,4 +1,10 @@
-"""`SurveySample`: the sampling design of all rows of a table, and which of these rows a fit has."""
+"""`SurveySample`: the sampling design of all rows of a table, and which of these rows a fit has.
+
+A `SamplingPlan` has arrays (N,): the `weights`, the `strata`, and for each stage of sampling the `clusters` and, unless
+rows were drawn with replacement, the sizes of the `population`. `Replicates` have `weights` (N, R), and the factors of
+the squared deviations of their estimates: `scale`, `rscales` (R,), and `mse`, whether deviations are from the estimate
+of all rows.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +47,7 @@ class SurveySample:
     @cached_property
     def df(self) -> int:
         """Degrees of freedom of the design: of a domain, clusters less strata, or the rank of its replicates less 1."""
+        # replicates have the rank, the plan has clusters less strata
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
     @property
@@ -71,6 +78,7 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
     """Return whether two fits have the same sampling design, and the same rows of it."""
     if one is None or other is None:
         return one is other
+    # `lonely`: the rule for strata with a unit that was drawn alone
     return one.plan.lonely == other.plan.lonely and all(map(np.array_equal, _list_arrays(one), _list_arrays(other)))
 
 

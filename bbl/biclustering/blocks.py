@@ -57,6 +57,7 @@ def ordered(
     mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
     if rated:  # zeros and ones of mean p: n p (1 - p)
         return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
+    # `averaged`: one cell for each pair, the mean of its values
     return rows, columns, sums, kernel.residual_squares(*cells.averaged().arrays, rows, columns, mean)
 
 
@@ -72,15 +73,15 @@ def best_groups(
     b = means.shape[1]
     if rated:
         rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)
-        counts, _ = cells.sums(columns, b)
+        counts, _ = cells.sums(columns, b)  # (new rows, b): rated columns of each group
         group_size = np.bincount(columns, minlength=b)
         costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)
     else:
-        counts, sums = cells.averaged().sums(columns, b)
+        counts, sums = cells.averaged().sums(columns, b)  # weights, and weighted values, by group of columns
         costs = counts @ (means * means).T - 2.0 * sums @ means.T  # squared distances, less a constant of each row
-    return first_largest(-costs).astype(np.int32)
+    return first_largest(-costs).astype(np.int32)  # the group of least cost, the first of tied ones
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:

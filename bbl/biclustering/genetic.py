@@ -98,13 +98,14 @@ class Evolved(NamedTuple):
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
     """Return the first population, shape (n_individuals, items + users); the generator state `stream` (4,) is advanced.
 
-    The first member has groups of one; the others result from it by one step of the Du process for each item and user.
-    Crossover never adds groups, so the search starts from as many groups as possible.
+    The first member has groups of one. Each other member results from it by random moves of items and users between
+    groups (steps of the Du process), as many as there are items, or users. Crossover never adds groups, so the search
+    starts from as many groups as possible.
     """
     items, users = ratings.items, ratings.users
     population = np.empty((n_individuals, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
-    for labels in population[1:]:
+    for labels in population[1:]:  # views: the kernel changes the population
         kernel.du_steps(labels[:items], items, stream)
         kernel.du_steps(labels[items:], users, stream)
     return population
@@ -130,6 +131,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     breeding = (options["crossover"], options["mutation"], options["elitism"])
     while n_generations < options["generations"] and not stop[0]:
         least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))  # of each generation
+        # also replaces the population and its fitness
         kernel.evolve(*ratings, population, fitness, *breeding, stream, least_fitness, best, best_fitness)
         history.append(least_fitness)
         n_generations += len(least_fitness)
@@ -145,4 +147,4 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
     """Move single items and users while that lowers the fitness; return the labels (items + users,) and the fitness."""
     labels = best.copy()
-    return labels, kernel.refine(*ratings, labels, stop_flag())
+    return labels, kernel.refine(*ratings, labels, stop_flag())  # moves labels in place, and returns the fitness

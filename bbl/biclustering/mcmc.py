@@ -71,9 +71,9 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
     ``step``; `popularity` (items,) fixed weights w, which by default are drawn from their posterior.
     """
     rng, n = np.random.default_rng(seed), options["draws"]
-    alpha = options["alpha"] if popularity is None else 0.0
+    alpha = options["alpha"] if popularity is None else 0.0  # 0: the weights are fixed
     chain = _chain(cells, alpha, options["sigma"], options["step"], popularity, rng)
-    chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
+    chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))  # items, then raters
     rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
     # the kernel fills the draws, and adds up lambda of each rater's group and w of each item
     log_posterior, loyalty_sum, weight_sum = np.zeros(n), np.zeros(cells.shape[0]), np.zeros(cells.shape[1])
@@ -91,4 +91,4 @@ def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> floa
     # priors and proposals are not used
     chain = _chain(cells, alpha=0.0, sigma=1.0, step=1.0, popularity=popularity, rng=np.random.default_rng(0))
     chain.set(np.ascontiguousarray(columns, dtype=np.int32), np.ascontiguousarray(rows, dtype=np.int32), gamma, rank)
-    return chain.value()[0]
+    return chain.value()[0]  # the log-likelihood; the other value is the log posterior

@@ -89,7 +89,7 @@ class Genetic:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` populations."""
+        """Return the number of tasks that progress counts: `n_init` populations, whatever the other arguments."""
         return n_init
 
     def ratings(self, cells: Cells) -> Ratings:
@@ -124,7 +124,7 @@ class Genetic:
         names = ("population", "generations", "crossover", "mutation", "elitism", "refine")
         options = {name: getattr(self, name) for name in names}
         tasks = [(ratings, seed, options) for seed in draw_seeds(rng, n_init)]
-        runs = run_tasks(evolve, tasks, workers, progress)
+        runs = run_tasks(evolve, tasks, workers, progress)  # an `Evolved` for each population
         best = min(runs, key=lambda run: run.fitness)
         labels = best.items, best.users
         return BiclusterFit(
@@ -132,7 +132,7 @@ class Genetic:
             criterion=best.fitness,
             history=best.history,
             n_iter=self.generations,
-            converged=self.refine,
+            converged=self.refine,  # then no move of an item or user lowers the fitness
             evolved=best,
         )
 
@@ -190,7 +190,7 @@ class Mcmc:
         )
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks that progress counts: `n_init` chains."""
+        """Return the number of tasks that progress counts: `n_init` chains, whatever the other arguments."""
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
@@ -226,7 +226,7 @@ class Mcmc:
         chains = run_tasks(
             sample, [(cells, seed, options, popularity) for seed in draw_seeds(rng, n_init)], workers, progress
         )
-        draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
+        draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))  # each array of all chains
         labels, share, loss = [], [], 0.0  # of raters, then of items; the sum of both expected losses
         for arrays in (draws.rows, draws.columns):
             pooled = arrays.reshape(-1, arrays.shape[-1])  # the draws of all chains
@@ -235,6 +235,7 @@ class Mcmc:
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
+        # nan: a trace that never changes
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
         return BiclusterFit(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
 

@@ -91,8 +91,8 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     """Return the posterior expected loss of a partition, from the similarity matrix `share` (I, I).
 
     ``"binder"``: the number of pairs of items that only one of partition and draw puts together. ``"vi"``: the
-    variation of information in nats with the logarithm of the mean for the mean logarithm (Wade & Ghahramani 2018,
-    eq. 13): exact for a single draw, else a lower bound of the part that depends on the partition.
+    variation of information in nats, with the logarithm of a mean in place of the mean of logarithms (Wade & Ghahramani
+    2018, eq. 13): exact for a single draw, else a lower bound of the part that depends on the partition.
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)

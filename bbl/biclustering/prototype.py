@@ -166,7 +166,7 @@ class Table:
 
         "squared": the sum of squared residuals; "levels": the deviance; "pearson": the sum of the costs on this axis.
         """
-        A = self.prototypes(sums.block_counts, sums.block_sums)
+        A = self.prototypes(sums.block_counts, sums.block_sums)  # (k, L k_other)
         if self.metric == "squared":
             return kernel.residual_squares(*self.side(axis).arrays, labels, other, A)
         if self.metric == "levels":
@@ -216,6 +216,7 @@ def _assign_lines(
             if len(tied):
                 pattern_cost = _pattern_costs(table, axis, old, other, k, k_other, tied + first)
                 pattern_cost[~is_best[tied]] = np.inf
+                # a line moves if another group is better by more than rounding
                 is_better = pattern_cost.min(axis=1) < pattern_cost[np.arange(len(tied)), chosen[tied]] - TIE
                 chosen[tied] = np.where(is_better, pattern_cost.argmin(axis=1), chosen[tied])
         labels[chunk], label_costs[chunk] = chosen, cost[positions, chosen] + misfit[chunk]
@@ -268,7 +269,7 @@ def alternate(
                 moved = axis_labels.copy()
                 size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
                 least_gain, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
-                # the kernel updates the labels, and the sums of groups, in place
+                # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:], in place
                 n_moves += kernel.one_by_one(*sums[:2], moved, size, *sums[2:], order, least_gain)
             else:
                 moved, cost, tolerance = _assign_lines(
@@ -280,6 +281,7 @@ def alternate(
             if empty == "drop":
                 moved, k[axis] = _drop_empty(moved, k[axis])
             labels[axis] = moved
+            # the sums of lines stay, those of groups change
             sums = Sums(*sums[:2], *(add_rows(moved, sum_table, k[axis]) for sum_table in sums[:2]))
             values.append(table.objective(axis, sums, moved, other_labels))
         history += values if table.metric != "pearson" else [sum(values)]
@@ -311,6 +313,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
     all_levels = np.tile(np.arange(n_levels), cells.n)
     row, column, level, weight = (np.repeat(entries, n_levels) for entries in (cells.row, column, level, cells.weight))
     is_level = (all_levels == level).astype(float)
+    # `averaged`: a pair with several values has their shares
     indicators = Cells.from_entries(row, column + all_levels, is_level, weight, shape).averaged()
     return Table(ones, metric, n_levels, fill), indicators
 

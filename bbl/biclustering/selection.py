@@ -122,7 +122,7 @@ class Prototype:
         tasks = [(table, start_cells, size, seed, options) for size in grid for seed in draw_seeds(rng, n_init)]
         fits = run_tasks(fit_once, tasks, workers, progress)
         best_fits, noise = ([], Noise.from_cells(cells))  # best_fits: (fit, groups, criterion)
-        for k, size in enumerate(grid):
+        for k, size in enumerate(grid):  # size: numbers (a, b) of groups
             best = _best(fits[k * n_init : (k + 1) * n_init])
             criterion = best.value
             if self.metric != "pearson":
@@ -149,5 +149,5 @@ class Prototype:
 def _best(fits: list[PrototypeFit]) -> PrototypeFit:
     """Return the fit of least objective, the first of tied ones: rounding must not decide."""
     least = min(fit.value for fit in fits)
-    tolerance = TIED * max(abs(fit.history[0]) for fit in fits)
+    tolerance = TIED * max(abs(fit.history[0]) for fit in fits)  # history[0]: the objective of the start
     return next(fit for fit in fits if fit.value <= least + tolerance)

@@ -82,7 +82,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]  # distance of each row from its nearest seed
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
-        if stop[0]:
+        if stop[0]:  # interrupted: the labels are not used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
@@ -98,8 +98,8 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
         cost = distances(centres, is_observed)
         labels = cost.argmin(axis=1).astype(np.int32)
         labels = refill_empty_groups(labels, groups, cost.min(axis=1), least=-1.0)  # -1: every empty group is refilled
-        if step < STEPS:
-            counts, sums = cells.T.sums(labels, groups)
+        if step < STEPS:  # the last pass only assigns rows
+            counts, sums = cells.T.sums(labels, groups)  # (J, groups): weights and weighted values of each column
             centres, is_observed = sums / np.maximum(counts, 1e-300), (counts > 0.0).astype(float)
     return labels
 

@@ -67,13 +67,13 @@ def engine_class(method: str | Engine) -> type[Engine]:
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    An unknown option is refused; the error suggests the nearest known name, among the engine's options and the names
-    `beside` of the caller's other arguments.
+    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name, among the engine's options
+    and the names `beside` of the caller's other arguments.
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]
     for name in options:
-        if name not in option_names:
+        if name not in option_names:  # `near_match` returns a question, or "" if no name is near
             raise BBLTypeError(
                 f"{name!r} is not an option of method={kind.name!r}{near_match(name, [*option_names, *beside]) or '.'} "
                 f"Its options: {', '.join(option_names)}.",

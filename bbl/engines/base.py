@@ -74,7 +74,8 @@ class Engine:
     chooses : bool
         Whether the engine chooses the terms of each group; each fit then has a layout of its own.
     posterior : PosteriorTraits or None
-        The posterior that fits hold; None without one.
+        The posterior that fits hold, and whether they hold draws from it (`has_draws`) and records of their course
+        (`keeps_history`); None without one.
     sized_by : tuple of str
         Options with which the memory of a fit grows.
     classifier : dict
@@ -135,7 +136,7 @@ class Engine:
     def check_missing(self, sample: Sample) -> None:
         """Raise an OptionError if values are missing and the method cannot sum them out."""
         reason = self.refusals().get("missing_marginal")
-        if reason is not None and sample.missing is not None:
+        if reason is not None and sample.missing is not None:  # a mask (n, m) of missing values; None if none are
             raise OptionError(
                 f"{reason}. Give them a level of their own (missing='level'), or drop their rows (missing='drop').",
                 argument="missing",
@@ -150,7 +151,7 @@ class Engine:
         """
         method = f"method={cls.name!r}"
         reasons: dict[str, str] = {}
-        if cls.order == 2:
+        if cls.order == 2:  # engines of order 1 take any formula, and leave its interactions out
             reasons["third_order"] = cls.order_reason or "the model is pairwise"
         if not cls.streams:
             reasons["batches"] = reasons["missing_marginal_batches"] = f"{method} needs all rows in memory"
@@ -222,7 +223,7 @@ class Engine:
     def for_order(self, layout: Layout) -> Engine:
         """Return the engine for predictors that are in order, or not, as `layout` says.
 
-        An OptionError if an option needs levels in order and no predictor has three or more.
+        Raises an OptionError if an option needs levels in order and no predictor has three or more.
         """
         return self
 
@@ -231,17 +232,17 @@ class Engine:
 
         `K` is the number of groups.
 
-        Arguments of the function: one of the `variants`, a value of the tuned option, the positions of the rows that
-        each fold validates, ``exactly`` (whether the scores will be calibrated and not only compared), and ``workers``.
-        It returns the class scores (N, K) of the validated rows, fold by fold.
+        The function takes one of the `variants`, a value of the tuned option, the positions of the rows that each fold
+        validates, ``exactly`` (whether the scores will be calibrated and not only compared), and ``workers``. It
+        returns the class scores (N, K) of the validated rows, fold by fold.
         """
         return None
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout of predictors and, after them, hidden units, if the engine has any.
 
-        A ValueError if it has more than `max_size` parameters, as with the options of a forged model file. A fit with
-        hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
+        Raises a ValueError if it has more than `max_size` parameters, as with the options of a forged model file. A fit
+        with hidden units holds draws of all parameters, shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 
@@ -262,7 +263,7 @@ class Engine:
 
     def check_composite(self) -> None:
         """Raise an OptionError if the engine has no composite-likelihood criteria."""
-        if not self.joint:
+        if not self.joint:  # joint fits are refused for another reason, below
             self.check_equations()
         reason = self.refusals().get("composite_criteria")
         if reason is not None:
@@ -272,6 +273,7 @@ class Engine:
         """Fit a group again, and return the influence of rows on its estimate, and the rows that were fitted."""
         equations = self.equations(sample, layout)._asdict()
         rows = equations.pop("rows")
+        # the other fields of `Equations` are keyword arguments of `Influence`
         return Influence(rows, layout, **equations), rows
 
     def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
@@ -286,6 +288,7 @@ class Engine:
         sites : ndarray of int
             Predictors with enough rows to be regressed on the others; parameters of the other ones have no meaning.
         """
+        # `to_sites` gives each site (predictor as the response) its parameters: (layout.D, 1 + D), as `determined` is
         site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
         influence = Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
         # `from_sites` averages over the sites of a term: the mean is 1 if the parameter is determined at all of them
@@ -346,7 +349,7 @@ class Engine:
         options: dict[str, Any] = {"rng": rng, "progress": None} if self.samples else {}
         if self.takes_start:
             options["start"] = start
-        return path(sample, layout, None, workers, **options)[0]
+        return path(sample, layout, None, workers, **options)[0]  # None: one fit, at the engine's own setting
 
     def at(self, value: float) -> Engine:
         """Return the same engine with the tuned option set to `value`."""

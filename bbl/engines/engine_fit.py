@@ -60,11 +60,12 @@ class EngineFit:
         Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
         three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
-        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows, if the kernel has computed it.
+        ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows; with `half`, couplings of k predictors have
+        the factor 1/k. None if the kernel has not computed it.
     mf_log_z : float, or None
         The mean-field ln Z of eq. (32), from the frequencies that the engine uses.
     grad_norm : ndarray, shape (m,)
-        Norm of the gradient left at each predictor.
+        Norm of the gradient left at each predictor; empty, as `n_iter`, if the engine does not iterate.
     n_iter : ndarray of int, shape (m,)
         Iterations that each predictor took.
     converged : ndarray of bool, shape (m,)
@@ -74,7 +75,7 @@ class EngineFit:
         For each predictor without a finite optimum, one of its parameters that grow without end: predictor, level code,
         then predictor and level code of each predictor that it is coupled to (none for a field).
     remedy : str
-        What gives them a finite optimum, for warnings.
+        What gives the parameters in `unbounded` a finite optimum, for warnings.
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which then is the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
@@ -110,7 +111,7 @@ class EngineFit:
     def log_z(self, kind: str) -> float | None:
         """Return the ln Z of this `kind` if the engine has computed it, else None.
 
-        ``"pseudo"`` is eq. (31), ``"half"`` the same with the factor of its couplings, ``"mf"`` is eq. (32).
+        ``"pseudo"`` is eq. (31), ``"half"`` the same with couplings of k predictors times 1/k, ``"mf"`` is eq. (32).
         """
         if kind == "mf":
             return self.mf_log_z
@@ -166,7 +167,7 @@ class Limit(NamedTuple):
     Attributes
     ----------
     rank : int
-        Number of coefficients that are determined: without a penalty with the constant, else without it.
+        Number of coefficients that are determined. The constant is one of them only if there is no penalty.
     unbounded : tuple of tuples of int
         As in `EngineFit`.
     notes : tuple of Note

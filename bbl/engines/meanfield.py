@@ -1,4 +1,8 @@
-"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section 2.3)."""
+"""Mean field: couplings from the inverse of the regularised covariance of the predictors (section 2.3).
+
+D counts the non-reference levels of all m predictors. The flat parameter vector `theta` (size,) of a layout holds their
+D fields first, then the couplings; as a matrix, couplings are (D, D).
+"""
 
 from __future__ import annotations
 
@@ -80,7 +84,7 @@ class MeanField(Engine):
     @property
     def zero_sum(self) -> bool:
         """Whether the covariance is shrunk in contrasts of all levels."""
-        return self.gauge != GAUGES[0]
+        return self.gauge != GAUGES[0]  # "reference"
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
@@ -94,11 +98,11 @@ class MeanField(Engine):
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
-        level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])
+        level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])  # (D,): f in the formulas
         effective_fields = np.concatenate([log_ratio(predictor_shares) for predictor_shares in shares])
         notes = absent_levels(shares, "give prior_count > 0")
         log_reference_shares = float(sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares))
-        if layout.order < 2 or grid == [0.0]:
+        if layout.order < 2 or grid == [0.0]:  # no couplings: naive Bayes
             theta = np.concatenate([effective_fields, np.zeros(layout.size - layout.D)])
             return [_finish(theta, -log_reference_shares, sample, layout, notes)] * len(grid)
         needed = self.memory(sample.n, layout, len(grid))
@@ -106,22 +110,25 @@ class MeanField(Engine):
         with serial_blas():
             fits = []
             C = covariance(sample, layout, level_shares, self.prior_count)
-            bases = orthonormal_bases(layout) if self.zero_sum else []
+            bases = orthonormal_bases(layout) if self.zero_sum else []  # a matrix (L - 1, L - 1) for each predictor
             if bases:
                 change_coordinates(layout, C, bases)
-            for J, singular in _inverses(C, grid, clip=not sample.complete):
+            for J, singular in _inverses(C, grid, clip=not sample.complete):  # complete: no value is missing
                 np.negative(J, out=J)  # the inverse, as yet; in place: another matrix (D, D) may not fit into memory
                 if bases:
                     change_coordinates(layout, J, [basis.T for basis in bases])
                 theta = from_matrix(layout, effective_fields, J)
-                mean_fields = to_matrix(layout, theta)[1] @ level_shares
+                mean_fields = to_matrix(layout, theta)[1] @ level_shares  # J f, with the couplings as a matrix (D, D)
                 theta[: layout.D] -= mean_fields
                 log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
                 singular_note = (
                     Note(
-                        predictor=0, level=-1, what="covariance is singular; take a smaller eps or a larger prior_count"
+                        # the note names predictor 0, though the covariance is of all
+                        predictor=0,
+                        level=-1,
+                        what="covariance is singular; take a smaller eps or a larger prior_count",
                     ),
-                ) * singular
+                ) * singular  # an empty tuple if it is not
                 fit = _finish(theta, log_z, sample, layout, notes + singular_note)
                 fits.append(replace(fit, normaliser=_zero_sum_normaliser(sample, layout, theta)) if bases else fit)
         return fits
@@ -137,8 +144,9 @@ def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
 
     The fit has not converged if a note is on no particular level: the covariance is then singular.
     """
-    total, energy = known_energy(sample, layout, theta)
+    total, energy = known_energy(sample, layout, theta)  # weight of the complete rows, and sum of their energies
     lkh = energy / total - log_z if total else np.nan
+    # n[1]: the level of a note, -1 for none
     return EngineFit(
         theta, lkh, mf_log_z=log_z, converged=np.full(layout.m, not any(n[1] < 0 for n in notes)), notes=notes
     )
@@ -150,7 +158,7 @@ def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_cou
     `level_shares` (D,) holds the frequencies of these levels. With missing values the covariance of two predictors and
     the means in it are those of the rows in which both are known; means over other rows would add noise.
     """
-    C = pair_counts(sample, layout)
+    C = pair_counts(sample, layout)  # (D, D): weights of the rows that have both of two levels
     even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
     if prior_count:
         C += prior_count * np.multiply.outer(even_shares, even_shares)
@@ -165,7 +173,7 @@ def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_cou
         means = np.repeat((counts + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
         C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T
-    for i in range(layout.m):  # levels of one predictor exclude each other: the covariance of one draw
+    for i in range(layout.m):  # levels of one predictor exclude each other: multinomial covariance of one observation
         block = slice(layout.start[i], layout.start[i + 1])
         C[block, block] = np.diag(level_shares[block]) - np.multiply.outer(level_shares[block], level_shares[block])
     return C
@@ -187,7 +195,7 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     if len(grid) == 1 and not clip:
         M = grid[0] * C
         M.flat[:: len(C) + 1] += (1.0 - grid[0]) * mean_variance
-        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # in place, M being symmetric
+        factor, failed = lapack.dpotrf(M.T, lower=1, overwrite_a=1)  # M.T is M, but in LAPACK's order
         pivots = np.abs(factor.diagonal())
         if failed == 0 and pivots.min() ** 2 > SINGULAR * pivots.max() ** 2:
             inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)

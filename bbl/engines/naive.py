@@ -73,9 +73,9 @@ class NaiveBayes(Engine):
 
     def _fit_one(self, counts: list[np.ndarray], total: float, prior_count: float) -> EngineFit:
         """Return the fit from the weights (L_i,) of each predictor's levels, of rows of weight `total`."""
-        f = smoothed(counts, prior_count)
+        f = smoothed(counts, prior_count)  # frequencies (L_i,) of each predictor's levels
         theta = np.concatenate([log_ratio(fi) for fi in f])
-        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies
+        # eq. (26) per observation: the mean over the rows of the logs of the smoothed frequencies, TINY in place of 0
         lkh = sum(float(n @ np.log(np.maximum(fi, TINY))) for n, fi in zip(counts, f, strict=True)) / total
         notes: tuple[Note, ...] = ()
         if prior_count == 0:
@@ -88,7 +88,7 @@ def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
 
     `counts` holds the weights or frequencies (L_i,) of each predictor's levels.
     """
-    if all(n.all() for n in counts):
+    if all(n.all() for n in counts):  # the usual case, and quick to see
         return ()
     text = f"never occurs, so its field has no finite value; {remedy}"
     return tuple(Note(i, int(a), text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0))

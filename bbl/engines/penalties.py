@@ -36,7 +36,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
     """Raise an OptionError unless a sequence of penalties has one for each order of the terms of `layout`."""
-    n_orders = max(layout.order, 2) - 1
+    n_orders = max(layout.order, 2) - 1  # orders 2, 3, ...; a model without terms has a penalty of pairs too
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
             f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model has terms of up "

@@ -108,9 +108,13 @@ class JointTraits:
 
 
 def strengths_of_draws(engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray | None:
-    """Return the strength of each pair in each posterior draw, shape (n_draws, n_pairs); None without draws."""
+    """Return the strength of each pair in each posterior draw, shape (n_draws, n_pairs); None without draws.
+
+    `engine` and `rng` are not used: the arguments are those of `PosteriorTraits.strengths`.
+    """
     if fit.draws is None:
         return None
+    # the draws (chains, draws, size) of all chains
     return np.array([interaction_strength(layout, theta) for theta in fit.draws.reshape(-1, layout.size)])
 
 
@@ -145,7 +149,7 @@ class PosteriorTraits:
 
         `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge, reference levels
         included, so that pairs with different numbers of levels are held to one standard. With two levels it is the
-        Ising coupling. Without draws both are nan.
+        Ising coupling. Both arrays have shape (n_pairs,), and are nan without draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

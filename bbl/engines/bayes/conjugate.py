@@ -42,6 +42,7 @@ def conjugate_scores(X: np.ndarray, weights: np.ndarray, c: float, new_rows: np.
     """
     with serial_blas():
         cross_products = (X * weights[:, None]).T @ X
+        # twice the sum over pairs j < l: each pair is in it in both orders
         pair_sums = ((new_rows @ cross_products) * new_rows).sum(axis=1) - new_rows**2 @ cross_products.diagonal()
         return (new_rows @ (weights @ X) + 0.5 * pair_sums) / (2.0 * c)
 

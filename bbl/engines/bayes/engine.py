@@ -160,6 +160,7 @@ class Posterior(Engine):
         if self.c is not None:
             object.__setattr__(self, "c", real("c", self.c, 0.0, open_low=True))
         conjugate = self.prior == "conjugate"
+        # a > b of two booleans: a and not b
         if (self.sampler == "conjugate") > conjugate or (conjugate and self.sampler not in ("auto", "conjugate")):
             raise OptionError(
                 f"sampler={self.sampler!r} does not go with prior={self.prior!r}: the conjugate prior, and it alone, "
@@ -194,6 +195,7 @@ class Posterior(Engine):
         if not self.hidden:
             return layout
         n_unit_pairs = math.comb(self.hidden, 2) if self.hidden_pairs else 0
+        # a unit has a field, and a coupling to each non-reference level
         if layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs > max_size:
             raise ValueError(f"hidden={self.hidden} units have more than {max_size} parameters")
         return widened(layout, self.hidden, self.hidden_pairs)
@@ -236,7 +238,7 @@ class Posterior(Engine):
                 argument="sampler",
             )
         if sampler == "conjugate" and self.c is not None:
-            n = np.bincount(sample.response, sample.weights).max()
+            n = np.bincount(sample.response, sample.weights).max()  # observations of the largest group
             if self.c < MIN_C_SHARE * n:
                 warnings.warn(
                     f"c={self.c:g} is under a tenth of a group's {n:,.0f} observations. The conjugate posterior then "
@@ -258,6 +260,7 @@ class Posterior(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's metric."""
         size = layout.size * (1 if self.prior != "horseshoe" else 2)  # a horseshoe has scales besides the coefficients
+        # draws are held in both codings; a chain also holds the points of its warm-up, then those of its draws
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
 
@@ -284,7 +287,7 @@ class Posterior(Engine):
                 return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
             mean, drawn = conjugate_draws(sample, layout, c, (self.chains, self.draws), rng)
             if progress is not None:
-                progress()
+                progress()  # no share: all of the work
             return [self._finish(sample, layout, to_reference(layout, mean), to_reference(layout, drawn), {})]
         drawn, state = self._sample(sample, layout, rng, workers, progress)
         drawn = to_reference(layout, drawn)
@@ -295,7 +298,8 @@ class Posterior(Engine):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return draws (chains, draws, size) of the parameters of the predictors, and the state that the fit stores.
 
-        Draws are in the reference gauge; ``state["hidden"]`` holds those of the widened layout.
+        Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened layout) holds those of
+        all parameters, ``state["flips"]`` and ``state["aligned"]`` (chains,) are the attributes of `HiddenDraws`.
         """
         report_share = None if progress is None else lambda share: progress(share / self.chains)
         shared = (sample, layout, self.hidden, c, (self.warmup, self.draws))
@@ -313,19 +317,22 @@ class Posterior(Engine):
     def _sample(
         self, sample: Sample, layout: Layout, rng: np.random.Generator, workers: int, progress: Callable | None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) in simplex coding, and diagnostics of each chain, which the fit stores."""
+        """Return draws (chains, draws, size) in simplex coding, and the state that the fit stores.
+
+        The state holds, for each chain, the mean probability of acceptance and the number of divergent transitions.
+        """
         sampler, states = self.resolve(layout), n_states(layout)
         problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= MAX_STATES)
         # the problem of the normal approximation that chains start from: tau is bounded, so that it is proper
         approximate = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES)
         approximate = replace(approximate, enumerate=not approximate.pseudo)
-        centre, hessian = mode(approximate)
+        centre, hessian = mode(approximate)  # (size,), and the precision (size, size) of the approximation
         if approximate.pseudo and (self.adjust or sampler == "exchange"):
             godambe = adjustment(approximate, centre, hessian)
             hessian = godambe.curvature(hessian)
             approximate = replace(approximate, adjust=godambe)
         if sampler == "pseudo":
-            problem = replace(approximate, tau=self.tau)
+            problem = replace(approximate, tau=self.tau)  # also takes over the pseudo-likelihood and its adjustment
         kernel = "exchange" if sampler == "exchange" else "nuts"
         sweeps = self.sweeps if sampler == "exchange" and states > MAX_STATES else 0
         counts = (self.chains, self.warmup, self.draws)
@@ -342,8 +349,8 @@ class Posterior(Engine):
         `theta` (size,) are the estimates, `drawn` (chains, draws, size) the draws, both in the reference gauge; `state`
         holds what else the fit stores.
         """
-        enumerate = n_states(layout) <= MAX_STATES
-        target = Problem(sample, layout, tau=np.inf, pseudo=not enumerate, enumerate=enumerate).target()
+        lists_states = n_states(layout) <= MAX_STATES
+        target = Problem(sample, layout, tau=np.inf, pseudo=not lists_states, enumerate=lists_states).target()
         # with tau = inf the prior adds nothing; the gradient, the second argument, is not read
         value = target.value(np.ascontiguousarray(to_simplex(layout, theta)), np.empty(layout.size))
         rhat, ess = split_rhat(drawn, folded=True), effective_sample_size(drawn)
@@ -351,7 +358,9 @@ class Posterior(Engine):
         sd, loglik = drawn.std(axis=(0, 1), ddof=1), float(value) / sample.total
         return EngineFit(theta, loglik, converged=converged, notes=notes, sd=sd, draws=drawn, state=state)
 
-    posterior: ClassVar[PosteriorTraits] = PosteriorTraits(lambda engine: "posterior draws", describe, has_draws=True)
+    posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
+        name=lambda engine: "posterior draws", describe=describe, has_draws=True
+    )
 
 
 def n_states(layout: Layout) -> int:
@@ -360,7 +369,7 @@ def n_states(layout: Layout) -> int:
 
 
 def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return notes on predictors with a parameter whose draws are too few or disagree, and which have none (m,).
+    """Return notes on predictors with a parameter whose draws are too few or disagree, and a mask (m,) of the others.
 
     `rhat` and `ess` (size,) are split R-hat and effective sample size of each parameter; `chains` is the number of
     chains.
@@ -371,7 +380,7 @@ def _notes(layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int) -> tu
     notes, converged = [], np.ones(layout.m, bool)
     predictors = np.full((2, layout.size), -1)  # the one or two predictors of each parameter
     predictors[0, : layout.D] = np.repeat(np.arange(layout.m), np.diff(layout.start))
-    for pair in layout.pairs:
+    for pair in layout.pairs:  # its table in `predictors` is a view (2, L_i - 1, L_j - 1)
         layout.table(predictors, *map(int, pair))[:] = pair[:, None, None]
     for i in range(layout.m):
         involves_i = (predictors == i).any(axis=0)

@@ -73,12 +73,13 @@ def summed_exactly(hidden: int) -> bool:
     (True, False)
     """
     units = Layout(np.full(hidden, 2), [*combinations(range(hidden), 2)])
+    # None if the tables of the sum would have more cells than predictions may take, `CELLS`
     return elimination_order(units.n_levels, units.mask, CELLS) is not None
 
 
 def visible_columns(wide: Layout, layout: Layout) -> np.ndarray:
     """Return the positions of the parameters of `layout` among those of the widened layout, shape (layout.size,)."""
-    position = np.arange(wide.size)
+    position = np.arange(wide.size)  # `table` then returns the positions of a predictor's fields, or a pair's couplings
     tables = [wide.table(position, i) for i in range(layout.m)]
     tables += [wide.table(position, int(i), int(j)).ravel() for i, j in layout.pairs]
     return np.concatenate(tables)
@@ -107,10 +108,11 @@ def hidden_draws(
     wide, n = widened(layout, hidden, coupled), int(rows.total)
     check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
     codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)  # (n, m): each observation has its own units
-    X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])
+    X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])  # (n, D)
     field_positions, cross_positions, pair_positions, pairs = _unit_positions(wide, layout.m)
     out = np.empty((draws, wide.size))
-    # coefficients of visible predictors alone do not depend on the units, and are drawn once for all draws
+    # coefficients of visible predictors alone do not depend on the units: they are drawn before the sweeps, as one
+    # chain; [1] are its draws (1, draws, size)
     out[:, visible_columns(wide, layout)] = conjugate_draws(rows, layout, c, (1, draws), rng)[1][0]
     units = rng.choice([-1.0, 1.0], (n, hidden))
     flips = aligned = 0.0
@@ -141,6 +143,7 @@ def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.nd
     of the couplings between units (pairs,), and the two units of each of these pairs (2, pairs).
     """
     position, units = np.arange(wide.size), np.arange(m, wide.m)
+    # a unit has one contrast: its axis has length 1
     fields = np.array([wide.table(position, k)[0] for k in units])
     cross = [np.concatenate([wide.table(position, i, k) for k in units], axis=1) for i in range(m)]
     pairs = wide.pairs[wide.pairs[:, 0] >= m]

@@ -2,7 +2,9 @@
 
 Coefficients phi are in simplex coding, which represents the L levels of a predictor by L - 1 contrasts. A point of a
 chain, of length `size`, is phi; under a horseshoe prior the log scales of the groups of coefficients and two global log
-scales, of fields and of couplings, follow. NUTS is the no-U-turn sampler.
+scales, of fields and of couplings, follow. NUTS is the no-U-turn sampler. A layout holds `start` (m + 1,), at which the
+fields of each of m predictors begin in the vector of coefficients, `pairs` (P, 2), and `pair_start` (P + 1,), at which
+their couplings begin; D is the number of fields.
 """
 
 from __future__ import annotations
@@ -145,21 +147,23 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     from scipy.optimize import minimize
 
     target = replace(problem, horseshoe=False).target()
-    n = max(problem.sample.total, 1.0)  # observations
+    n = max(problem.sample.total, 1.0)  # observations; 1 without any, as it divides
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the log density per observation, and its gradient."""
         gradient = np.empty(len(x))
-        value = target.value(np.ascontiguousarray(x), gradient)
+        value = target.value(np.ascontiguousarray(x), gradient)  # log density; its gradient is written to `gradient`
         return -value / n, -gradient / n
 
-    mode = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
-    hessian = n * _hessian(objective, mode)
-    eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())
+    centre = minimize(objective, np.zeros(target.size), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    hessian = n * _hessian(objective, centre)
+    eigenvalues, eigenvectors = eigen.eigenvectors(hessian.copy())  # rising
     prior_precision = 1.0 / problem.tau**2
-    if eigenvalues[0] < 0.5 * prior_precision:  # the prior adds its precision to all: less can only be rounding
+    # the prior adds its precision to all eigenvalues: one below half of it is wrong by more than small errors of the
+    # differences in `_hessian`
+    if eigenvalues[0] < 0.5 * prior_precision:
         hessian = (eigenvectors * np.maximum(eigenvalues, prior_precision)) @ eigenvectors.T
-    return mode, hessian
+    return centre, hessian
 
 
 def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray) -> np.ndarray:
@@ -182,13 +186,14 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     whose eigenvalues are raised to 1 at least, the matrix is ``L^-T V^-1/2 L^T``.
     """
     layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
-    h, J = to_matrix(layout, to_reference(layout, centre))
+    h, J = to_matrix(layout, to_reference(layout, centre))  # fields (D,) and couplings (D, D)
     K, gradient = np.zeros_like(hessian), np.zeros(len(centre))  # sums over rows of score score' and of the score
     with serial_blas():
         for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
+            # [1]: probabilities (rows, D) of the levels given the other predictors
             residual = X - conditionals(X, layout, h, J)[1]
-            score = np.empty((chunk.n, layout.size))
+            score = np.empty((chunk.n, layout.size))  # of each row, in the reference gauge
             score[:, : layout.D] = residual
             for i, j in layout.pairs:  # a coupling is in the conditional distributions of both predictors
                 columns_i, columns_j = layout.columns([i]), layout.columns([j])
@@ -277,20 +282,21 @@ def _start(problem: Problem, centre: np.ndarray, root: np.ndarray, rng: np.rando
         return phi
     group, _ = coefficient_groups(problem.layout)
     mean_square = np.bincount(group, phi**2) / np.bincount(group)
+    # 1e-4 keeps scales away from 0; the noise lets chains start apart
     log_scales = 0.5 * np.log(mean_square + 1e-4) + 0.1 * rng.normal(size=len(mean_square))
     return np.concatenate([phi, log_scales, 0.5 * rng.normal(size=2) - 1.0])  # the log global scales are near -1
 
 
 def _windows(warmup: int) -> list[int]:
     """Return the numbers of transitions of the windows that a warm-up of `warmup` transitions is cut into."""
-    ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})
+    ends = sorted({0, *(int(share * warmup) for share in WINDOWS), warmup})  # a set: ends of short warm-ups coincide
     return [end - first for first, end in zip(ends, ends[1:], strict=False)]
 
 
 def _metric(points: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor of the covariance of points (n, size), shrunk towards 0.001 I.
 
-    That has the weight of 5 points.
+    The matrix 0.001 I has the weight of 5 points.
     """
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
@@ -313,12 +319,14 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
         log_scales = x[d : d + group.max() + 1]
         log_scales = log_scales - 0.5 * np.log1p((np.exp(log_scales) / problem.tau) ** 2)  # bounded by the slab
         x[:d] /= np.exp(log_scales)[group]  # the kernel's points hold phi in units of the scales
+        # 0.1, less than START_STEP: the metric is not yet estimated
         root, centre, step = np.eye(target.size), np.zeros(target.size), 0.1
     windows = _windows(warmup) if problem.horseshoe else [warmup]
     acceptance = HORSESHOE_ACCEPTANCE if problem.horseshoe else TARGET_ACCEPTANCE
     tuner = _tuner(step)
     for window, length in enumerate(windows):
         points = np.empty((length, target.size))
+        # writes a point for each transition to `points`, and updates `x`, the last one, and `tuner`
         target.nuts(centre, root, x, tuner, acceptance, stream, stop, points)
         # not from the first window, nor in the last one, and only from enough points for a covariance
         if 0 < window < len(windows) - 1 and length > 2 * target.size:
@@ -331,35 +339,38 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
     accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)  # 0: the step is tuned no more
     if progress is not None:
         progress(draws / (warmup + draws))
-    return Chain(target.coefficients(points), accepted, int(tuner[5]))
+    return Chain(target.coefficients(points), accepted, int(tuner[5]))  # tuner[5]: divergent transitions
 
 
 def _tuner(step: float) -> np.ndarray:
     """Return the state of the kernel's dual averaging, which tunes steps, before any transition.
 
-    Its numbers are: ln step, its average, error, transitions, the value that ln step is drawn to, and the number of
-    divergent transitions.
+    Its numbers are: ln step; its average; the running error of the acceptance; the number of transitions; the value
+    that ln step is drawn to, here ln of ten times the step (Hoffman & Gelman 2014); the number of divergent
+    transitions.
     """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
 
 def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
-    """Run a chain of the exchange algorithm, whose proposals are normal with the inverse of `hessian` as covariance.
+    """Run a chain of the exchange algorithm, whose proposals are normal.
 
-    Arguments are as in `draw_chains` and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else
-    exactly from a table of all states.
+    Their covariance is the inverse of `hessian` times the square of a tuned scale. Arguments are as in `draw_chains`
+    and `_start`. With `sweeps` rows are drawn by Gibbs sweeps from the data, else exactly from a table of all states.
     """
     target, stop, rows = replace(problem, enumerate=not sweeps).target(), stop_flag(), problem.sample
     x, d = _start(problem, centre, root, rng), problem.layout.size
     stream = rng.integers(1, 2**63, 4, dtype=np.uint64)  # state of the kernel's generator
-    data = np.zeros((0, problem.layout.m), dtype=np.int32)
+    data = np.zeros((0, problem.layout.m), dtype=np.int32)  # the observations that sweeps start from
     if sweeps:
         data = np.repeat(np.ascontiguousarray(rows.codes, dtype=np.int32), rows.weights.astype(int), axis=0)
-    information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)  # without the precision of the prior
+    # without the precision of the prior, which the kernel adds
+    information = np.ascontiguousarray(hessian - np.eye(d) / problem.tau**2)
     n_proposals = SWEEP_PROPOSALS if sweeps else max(int(EXACT_PROPOSALS * d), 10)
     tuner = np.array([np.log(START_SCALE / np.sqrt(d)), 0.0])  # ln of the proposals' scale, proposals so far
     points = np.empty((warmup, target.size))
-    # the warm-up tunes the scale of the proposals, hence True; the draws below do not
+    # writes a point for each draw to `points`, and updates `x` and `tuner`; True: the warm-up tunes the scale of the
+    # proposals, which the draws below do not
     target.exchange(information, x, tuner, True, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(warmup / (warmup + draws))

@@ -1,9 +1,11 @@
 """Engine `HighOrder`: sparse high-order Boltzmann machines.
 
 A term is a set of predictors that interact; its order is their number. The regressions of single predictors on products
-of the others choose the terms; then all parameters are fitted together. A layout says where each of `size` parameters
-is in a vector: first D fields, one for each non-reference level, then the table of each term. Min, Ning, Cheng,
-Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
+of the others choose the terms; then all parameters are fitted together. A regression *votes* for the terms that it
+chooses, and for their sub-terms with its predictor. A layout says where each of `size` parameters is in a vector: first
+D fields, one for each non-reference level, then the table of each term.
+
+Min, Ning, Cheng, Gerstein (2014), Interpretable Sparse High-Order Boltzmann Machines, AISTATS, section 3.
 """
 
 from __future__ import annotations
@@ -195,6 +197,7 @@ class HighOrder(Engine):
         varying_layout = Layout(n_levels, terms)
         site_weights = _site_weights(varying_layout, regressions)
         start = _largest_magnitude(site_weights)
+        # or: without a varying predictor there is nothing to concatenate
         start[: varying_layout.D] = np.concatenate([regression.field for regression in regressions] or [np.empty(0)])
         fitted = Fitted(start, value=float("nan"), norm=0.0, n_iter=0, converged=True)  # without a joint fit
         if self.combine != "max" and varying_layout.D:
@@ -217,16 +220,20 @@ class HighOrder(Engine):
         votes: dict[Term, int],
         site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return the fit of the `varying` predictors (their numbers) as one of all; constant ones get log-ratio fields.
+        """Return a fit of all predictors, given that of the `varying` ones (their numbers among all).
 
-        `fitted`, the `votes` of terms, and `site_weights` (order, size), as `_site_weights` returns them, are of the
-        varying predictors alone. The fit stores the last two, with a vote at each parameter of a term, for all.
+        Constant predictors get the fields ``ln f(x)/f(0)`` of their smoothed shares f, and no terms. `fitted`, `votes`
+        and `site_weights` (order, size) are about the varying predictors: their joint fit, the number of regressions
+        that vote for each term, and the estimates by single regressions (see `_site_weights`). The fit's state holds
+        "votes" (size,): for each parameter the votes for its term, 0 for fields; and "nodes" (order, size): the site
+        weights. Both are in the layout of all predictors.
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
         theta, full_votes = np.zeros(full_layout.size), np.zeros(full_layout.size)
         theta[: full_layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
         columns = full_layout.columns(varying)
+        # constant predictors have no terms: couplings are in the same order in both layouts
         theta[columns], theta[full_layout.D :] = fitted.theta[:D], fitted.theta[D:]
         full_weights = np.full((len(site_weights), full_layout.size), np.nan)
         full_weights[:, columns], full_weights[:, full_layout.D :] = site_weights[:, :D], site_weights[:, D:]
@@ -238,8 +245,8 @@ class HighOrder(Engine):
             remedy = "raise ridge" if self.refit in ("pseudo", "exact") else "raise ridge, or take refit='pseudo'"
             notes = (
                 Note(
-                    predictor=-1,
-                    level=-1,
+                    predictor=-1,  # the fit as a whole
+                    level=-1,  # none
                     what=f"did not converge (refit={self.refit!r} of all predictors); {remedy}",
                     detail=detail,
                 ),
@@ -279,7 +286,8 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     """Regress predictor `i` on products of the others, with the options of `engine`.
 
     `n_levels` (m,) holds the levels of all predictors. In the regression the predictors are the m - 1 others, in their
-    order, and the classes are the K levels of i that occur.
+    order, and the classes are the K levels of i that occur. The weights of a term with d features are (d, K - 1): they
+    give K - 1 links, from which `contrasts` makes the scores of the K classes.
     """
     others = np.delete(np.arange(len(n_levels)), i)
     occurring_levels, y = np.unique(sample.codes[:, i], return_inverse=True)
@@ -298,24 +306,25 @@ def _regress(sample: Sample, n_levels: np.ndarray, i: int, engine: HighOrder, rn
     )
     weights, intercept = chosen.weights, chosen.intercept
     if engine.lambda_ == "ebic":
-        # the terms of the last stage, with products of all orders, at each penalty of the path
+        # a point of the path has a stage for each order; the last one has the chosen products of all orders
         candidates = {term for point in chosen.path for stage in point.stages[-1:] for term in stage.weights}
         selected = choose_stepwise(problem, order, candidates, engine.screen)
         start = {term: np.zeros((problem.size(term), K - 1)) for term in selected}
-        weights, intercept = refit(problem, start, intercept)[:2]
+        weights, intercept = refit(problem, start, intercept)[:2]  # the first two fields of a `Refit`
     # tables of links in the zero-sum gauge, then in the reference gauge; from links to log odds of the levels of i
     zero_sum_tables = {term: zero_sum_table(term, levels, w) for term, w in weights.items()}
     zero_sum_tables[()] = intercept[None] + zero_sum_tables.get((), 0.0)
     tables, level_contrasts = {}, contrasts(K).T
     for term, table in reference_tables(zero_sum_tables).items():
-        score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts  # the last axis: levels that occur
+        # the reshape drops a leading axis of length 1 of the intercept; the last axis of scores: levels that occur
+        score = table.reshape(*table.shape[-1 - len(term) :]) @ level_contrasts
         log_odds = np.zeros((*score.shape[:-1], int(n_levels[i])))
         log_odds[..., occurring_levels] = score - score[..., :1]
         log_odds = log_odds - log_odds[..., :1]  # the reference may be a level that does not occur
         # without the reference levels along all axes
         tables[tuple(int(others[j]) for j in term)] = log_odds[(slice(1, None),) * (len(term) + 1)]
     terms = [tuple(sorted((i, *(int(others[j]) for j in term)))) for term in add_subterms(weights)]
-    return Regression(terms, tables.pop(()), tables)
+    return Regression(terms, tables.pop(()), tables)  # the table without other predictors holds the fields
 
 
 def _merge_terms(chosen: Sequence[list[Term]], min_votes: int) -> tuple[list[Term], dict[Term, int]]:
@@ -342,7 +351,7 @@ def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarr
         for term in terms.tolist():
             for axis, i in enumerate(term):
                 others = tuple(j for j in term if j != i)
-                if others in regressions[i].tables:
+                if others in regressions[i].tables:  # whose axes are the others, then i
                     layout.table(out[axis], *others, i)[...] = regressions[i].tables[others]
     return out
 

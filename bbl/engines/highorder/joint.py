@@ -90,7 +90,7 @@ class PseudoObjective:
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (size,) at `theta` (size,)."""
-        field = self.monomials.fields(theta, self.X)
+        field = self.monomials.fields(theta, self.X)  # (n, D); log_norm (n, m)
         log_norm, self.P = normalised(field, self.layout)
         value = self.weights @ (log_norm.sum(axis=1) - (self.X * field).sum(axis=1))
         gradient = self.monomials.adjoint(self.X, (self.P - self.X) * self.weights[:, None])
@@ -169,7 +169,7 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
         while step > 1e-10:
             new_theta = theta + step * direction
             new_value, new_gradient = objective(new_theta)
-            if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):
+            if new_value <= value + 1e-4 * step * slope + 1e-15 * abs(value):  # Armijo's rule, to rounding
                 break
             step *= 0.5
         else:  # no step lowers the objective: evaluate it again at the last point
@@ -177,7 +177,7 @@ def minimise(objective: Objective, theta: np.ndarray, tolerance: float, itmax: i
             break
         theta, value, gradient = new_theta, new_value, new_gradient
     norm = float(np.linalg.norm(gradient))
-    return Fitted(theta, -value, norm, itmax, norm <= 100.0 * tolerance)
+    return Fitted(theta, -value, norm, n_iter=itmax, converged=norm <= 100.0 * tolerance)
 
 
 def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> np.ndarray:
@@ -185,7 +185,7 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
 
     These stop when the preconditioned norm of the residual has fallen to `accuracy` times that of `right` (size,).
     """
-    preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)
+    preconditioner = 1.0 / np.maximum(objective.diagonal(), 1e-300)  # the bound only prevents division by zero
     out, residual = np.zeros_like(right), right.copy()
     scaled = preconditioner * residual
     direction, squared_norm = scaled, float(residual @ scaled)
@@ -202,7 +202,7 @@ def _solve_newton(objective: Objective, right: np.ndarray, accuracy: float) -> n
         if new_squared_norm <= target:
             break
         direction, squared_norm = scaled + new_squared_norm / squared_norm * direction, new_squared_norm
-    return out if out.any() else preconditioner * right
+    return out if out.any() else preconditioner * right  # the latter if not even the first step was possible
 
 
 def fit_jointly(
@@ -297,7 +297,7 @@ def _chain_moments(
     Chains start at random, and go on from call to call; with `method` "cd" they restart from random rows at each call.
     `theta` (size,) are parameters of the model, which the first call replaces.
     """
-    h, J, higher_terms = split(layout, theta)
+    h, J, higher_terms = split(layout, theta)  # fields (D,), couplings (D, D), tables of terms of 3 and more, or None
     chains = Chains(h, J, layout.n_levels, CHAINS, rng, more=higher_terms)
     share = sample.weights / sample.total
 
@@ -307,7 +307,7 @@ def _chain_moments(
         chains.update(h, J, None if higher_terms is None else higher_terms.values)
         if method == "cd":
             chains.restart(sample.codes[rng.choice(sample.n, CHAINS, p=share)])
-        chains.sweep(SWEEPS)
+        chains.sweep(SWEEPS)  # changes `chains.codes` (CHAINS, m), the states
         return monomials.sums(one_hot(chains.codes, layout), np.full(CHAINS, 1.0 / CHAINS))
 
     return moments

@@ -46,7 +46,7 @@ class Monomials:
 
     def __init__(self, layout: Layout):
         self.D, self.size = layout.D, layout.size
-        columns = term_columns(layout)
+        columns = term_columns(layout)  # (highest order, size): columns in X of each parameter's indicators, then -1
         order = (columns >= 0).sum(axis=0)
         self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
         for k in range(2, layout.order + 1):
@@ -55,6 +55,7 @@ class Monomials:
             scatters = [_scatter(factor_columns[axis], layout.D) for axis in range(k)]
             if len(positions):
                 self.orders.append((positions, factor_columns, scatters))
+        # rows of a chunk; the other ones in max guard against division by zero and chunks without rows
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:

@@ -1,11 +1,14 @@
 """Which parameters add to the energies of the cells of cliques; the tables of large cliques are sums of smaller ones.
 
 A *clique* is a set of predictors with a table of all their joint levels, its *cells*; each axis of the table is a
-predictor. A *scope* is the predictors of a table, or of a term of the model (here also the fields of one predictor).
-The `size` parameters are those of all terms. Every term belongs to one clique, and its parameters add to the energies
-of some of its cells. The terms of a small clique make one table of its cells. Those of a large one are gathered in
-*parts*, tables of some of its predictors: the table of the clique is the sum of its parts, broadcast along the other
-axes.
+predictor. It is made when a predictor is summed out: it holds this predictor and its *separator*, the predictors that
+share a table with it then, all of which are in the *parent* clique too (see `bbl.engines.likelihood.tree`).
+
+A *scope* is the predictors of a table, or of a term of the model (here also the fields of one predictor). The `size`
+parameters are those of all terms: `layout.scopes` lists the scopes of terms, `layout.cuts` the position of each one's
+first parameter. Every term belongs to one clique, and its parameters add to the energies of some of its cells. The
+terms of a small clique make one table of its cells. Those of a large one are gathered in *parts*, tables of some of its
+predictors: the table of the clique is the sum of its parts, broadcast along the other axes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class Clique:
     shape : tuple of int
         Numbers of levels of the predictors of `scope`.
     cells : slice
-        Place of its table in the vector (n_cells,) of the tables of all cliques.
+        Place of its raveled table in the vector (n_cells,) of the tables of all cliques.
     parent : int
         Number of the parent clique; -1 for a root.
     aligned : tuple of int
@@ -139,6 +142,7 @@ class CliqueDesign:
             return out
         for clique, parts in zip(self.cliques, self.parts, strict=True):
             table = out[clique.cells].reshape(*clique.shape, *columns)
+            # the parts, with axes of length 1 at predictors that they lack
             first, *others = (part_energies[part.cells].reshape(*part.aligned, *columns) for part in parts)
             table[...] = first
             for other in others:

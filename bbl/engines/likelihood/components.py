@@ -41,14 +41,16 @@ class Component(NamedTuple):
 
 def components(layout: Layout) -> list[Component]:
     """Return the connected parts of the interaction graph, in the order of their first predictors."""
-    if layout.complete and layout.m > 1:
+    if layout.complete and layout.m > 1:  # all pairs interact
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     n_components, label = connected_components(csr_matrix(layout.joined), directed=False)
+    # label (m,): part of each predictor; joined (m, m): whether two share a term or structural zeros
     if n_components == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
+    # predictors of each table of fields and of each term (`layout.scopes`), by component
     scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n_components)]
     for scope in layout.scopes:
         scopes[label[scope[0]]].append(scope)

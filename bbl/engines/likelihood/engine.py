@@ -156,8 +156,9 @@ class MaximumLikelihood(Engine):
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
         """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of couplings."""
         ridge = np.full(layout.size, self.lambdah)
-        n_orders = len(layout.terms)
+        n_orders = len(layout.terms)  # one array of terms for each order from 2 on
         by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * n_orders
+        # positions at which the tables of an order begin in the parameter vector, and at which the last one ends
         for table_starts, order_lambda in zip(layout.term_start, by_order, strict=False):
             ridge[table_starts[0] : table_starts[-1]] = order_lambda
         return Penalty(ridge, self.prior_count)
@@ -177,7 +178,11 @@ class MaximumLikelihood(Engine):
         return [self._finish(sample, layout, solver.fit(sample, p, start), p.ridge) for p in penalties]
 
     def _finish(self, sample: Rows, layout: Layout, solution: Solution, ridge: np.ndarray) -> EngineFit:
-        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the penalties."""
+        """Return the fit, with notes on absent levels and convergence; `ridge` (size,) holds the penalties.
+
+        ``solution.determined`` and ``solution.basis`` are masks (size,): the parameters with a finite and unique
+        maximum, and as many parameters as the fit has degrees of freedom.
+        """
         notes: tuple[Note, ...] = ()
         absent = np.zeros(layout.size, dtype=bool)  # parameters of levels without rows, which notes report
         if not self.prior_count and not self.lambdah:
@@ -188,6 +193,7 @@ class MaximumLikelihood(Engine):
         if not is_converged:
             detail = f"gradient norm {solution.norm:.2g} after {solution.n_iter} steps"
             remedy = "" if self.prior_count or ridge.any() else ", or give lambda_ or prior_count > 0"
+            # -1: the fit as a whole, no level
             notes += (Note(predictor=-1, level=-1, what=NOT_CONVERGED + remedy, detail=detail),)
         without_optimum = ~solution.determined & ~absent
         if layout.support is not None:
@@ -229,4 +235,5 @@ class MaximumLikelihood(Engine):
         """Return the largest log-likelihood of rows, without a penalty, and the number of parameters that it takes."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
+        # value: per observation; basis: a mask of as many parameters as the fit has degrees of freedom
         return rows.total * solution.value, int(solution.basis.sum())

@@ -5,7 +5,9 @@ all moments. If not, they lie on a face of it: the maximum is reached in the lim
 vector d for which the energy ``T(x) d`` is largest, and the same, in all observed states, so that the states below it
 lose their probability (Fienberg & Rinaldo 2012, Annals of Statistics 40, section 3). The states that keep it are the
 *facial set*. ``T(x)`` (size,) holds the indicators of the parameters in state x: whether it has all levels that the
-parameter belongs to. A *scope* is the predictors of a term, or of fields; n is the number of states.
+parameter belongs to. A *scope* is the predictors of a term, or of fields; n is the number of states. A `StateTable`
+holds the number `n`, the numbers of levels `shape`, and `possible`, a mask (n,) of the states that can occur, None if
+all can.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     size = table.layout.size
     empty = np.flatnonzero(counts == 0.0 if table.possible is None else table.possible & (counts == 0.0))
     whole_face = Face(None, np.zeros(size))
-    if not len(empty) or not free.any():
+    if not len(empty) or not free.any():  # no state can lose its probability
         return whole_face
     if table.n * size > MAX_PROGRAMME_CELLS:
         return zero_margins(table, counts, free)
@@ -77,7 +79,7 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     support = np.ones(table.n, dtype=bool) if table.possible is None else table.possible.copy()
     support[empty[is_off_face]] = False
     direction = np.zeros(size)
-    direction[free] = step[1:]  # without the change of the constant
+    direction[free] = step[1:]  # step[0] is the change of the constant
     return Face(support, direction)
 
 
@@ -167,9 +169,10 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
 def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> bool:
     """Return whether a point near a maximum proves that there is one, without a search for a face.
 
-    There is one if ``2 R |gradient|`` is less than the least eigenvalue of the information, R being the largest norm
-    of the indicators of a state, at most the root of the number of terms and predictors (Bach 2010, Electronic Journal
-    of Statistics 4, proposition 2). On the way to infinity both fall alike, and it never is.
+    There is one if ``2 R |gradient|`` is less than the least eigenvalue of the information. R is the largest norm of
+    the indicators of a state, at most the root of the number of terms and predictors (Bach 2010, Electronic Journal of
+    Statistics 4, proposition 2). If the maximum is at infinity, gradient and least eigenvalue fall alike on the way, so
+    that no point passes the test.
 
     Parameters
     ----------
@@ -183,7 +186,7 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: int) -> b
     from scipy.linalg import lapack
 
     needed_eigenvalue = 2.0 * np.sqrt(n_terms) * float(np.linalg.norm(gradient)) + ROUNDING
-    # a Cholesky factor exists if all eigenvalues are positive
+    # a Cholesky factor exists if all eigenvalues are positive; dpotrf returns it, then 0 if it exists
     return bool(lapack.dpotrf(information - needed_eigenvalue * np.eye(len(information)), lower=1)[1] == 0)
 
 
@@ -212,7 +215,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # columns of a root of the information; pivoted QR takes independent ones first
         root = eigenvectors[undetermined][:, ~is_null] * np.sqrt(eigenvalues[~is_null])
         _, _, pivots = qr(root.T, mode="economic", pivoting=True)
-        n_missing = int(len(scaled) - is_null.sum() - determined.sum())
+        n_missing = int(len(scaled) - is_null.sum() - determined.sum())  # the rank, less the determined ones
         basis[undetermined[pivots[:n_missing]]] = True
     return basis, determined
 
@@ -246,4 +249,4 @@ def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...
             if i not in first:
                 predictor_levels = [(i, levels[axis])] + [(j, b) for j, b in zip(scope, levels, strict=True) if j != i]
                 first[i] = tuple(number for predictor_level in predictor_levels for number in predictor_level)
-    return tuple(first[i] for i in sorted(first))
+    return tuple(first[i] for i in sorted(first))  # in the order of the predictors

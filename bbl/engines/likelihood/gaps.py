@@ -4,7 +4,9 @@ That is right if values are missing at random: whether a value is missing may de
 (Little & Rubin 2019, section 6.2). The gradient is that of the EM algorithm: the counts of incomplete rows are spread
 over the states that they may be, by the fitted probabilities, and their moments compared with those of the model.
 States are the n combinations of levels of all predictors of a part of the model; tables of them have one axis for each
-predictor. `size` is the number of parameters, each with an indicator of a state, whose mean is its moment.
+predictor. A `StateTable` holds the `shape` of these tables, the `strides` (m,), by how many positions the next level of
+each predictor is away in the list of states, and `possible`, a mask (n,) of the states that can occur, None if all can.
+`size` is the number of parameters, each with an indicator of a state, whose mean is its moment.
 """
 
 from __future__ import annotations
@@ -125,6 +127,7 @@ class IncompleteLikelihood:
         """Return the counts (n,) of all states if each row is spread evenly over the states that it may be."""
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
+            # n / counts.size is the number of states that such a row may be
             counts = counts + pattern.counts * (pattern.counts.size / self.table.n)
         return counts.ravel()
 
@@ -155,7 +158,7 @@ class IncompleteLikelihood:
         return counts.ravel()
 
     def counts_without_negligible(self) -> np.ndarray:
-        """Return the completed counts (n,), 0 in states that no complete row has and hardly any other may have.
+        """Return the expected counts (n,), but 0 in states that no complete row has and hardly any other may have.
 
         If the likelihood rises without end, the iteration stops on the way, where these states have hardly any
         probability left.
@@ -164,7 +167,7 @@ class IncompleteLikelihood:
         return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,): completed less expected moments, less the gradient of the penalty."""
+        """Return the gradient (size,): moments of the expected counts less those of the model, less the penalty's."""
         self.mu = self.table.moments(self.p)
         return self.table.moments(self.expected_counts()) / self.total - self.mu - self.penalty * self.theta
 
@@ -222,8 +225,8 @@ class IncompleteLikelihood:
                 continue
             axes = tuple(np.flatnonzero(is_missing).tolist())
             margin = state_p.sum(axis=axes, keepdims=True)
-            conditional = _shares(np.ones_like(margin), margin) * state_p
-            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)
+            conditional = _shares(np.ones_like(margin), margin) * state_p  # state_p / margin, 0 where the margin is 0
+            means = (conditional[..., None] * indicators).sum(axis=axes, keepdims=True)  # missing axes have length 1
             codes = np.where(is_missing, 0, rows.codes[positions]).astype(np.intp)
             out[positions] = means[tuple(codes.T)]
         return out

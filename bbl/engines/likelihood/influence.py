@@ -64,12 +64,16 @@ class LikelihoodInfluence(RowInfluence):
                 )
                 for component in components(layout)
             ]
+        # not determined either: parameters of the solution's basis of which this information tells nothing
         self.determined = solution.determined.copy()
         for part in self._parts:
             self.determined[part.component.positions] &= part.basis | ~solution.basis[part.component.positions]
 
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined."""
+        """Return the covariance (layout.size, layout.size) of the estimate; nan where it is not determined.
+
+        `rows` are not used: the argument is that of all `RowInfluence`.
+        """
         out = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
             positions = part.component.positions
@@ -93,8 +97,8 @@ class LikelihoodInfluence(RowInfluence):
         return free, directions[:, directions.any(axis=0)]
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then of each table of couplings."""
-        covariance, cuts = self.covariance(rows), self.layout.cuts
+        """Return the covariance of each table of fields, then of each table of couplings; `rows` are not used."""
+        covariance, cuts = self.covariance(rows), self.layout.cuts  # cuts: where each table of parameters begins
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
@@ -143,7 +147,7 @@ class _Part:
             mu, information = _information(component.layout, theta)
             curvature = information
         else:
-            # `rows` hold the columns of the component alone
+            # `rows` hold the columns of the component alone, so that its predictors have the numbers 0, 1, ... in them
             table, renumbered = (
                 StateTable(component.layout),
                 component._replace(predictors=np.arange(component.layout.m)),
@@ -153,8 +157,9 @@ class _Part:
             self._incomplete.value(theta)  # sets the probabilities, and `gradient` the moments, at theta
             self._incomplete.gradient()
             mu, self.total = self._incomplete.mu, self._incomplete.total
-            information, curvature = self._incomplete.curvatures()
+            information, curvature = self._incomplete.curvatures()  # of the rows, and of complete rows
         self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
+        # the rows of a prior count are complete
         H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
@@ -208,7 +213,8 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
     """Return the indicators (n, size) of all parameters in rows of codes (n, m)."""
-    X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])  # column -1, for terms of fewer factors
+    # column -1, of ones: `term_columns` has -1 where a term has fewer predictors than the highest order
+    X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])
     out = np.ones((len(codes), layout.size))
     for columns in term_columns(layout):
         out *= X[:, columns]

@@ -147,9 +147,9 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale
-        eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
+        eigenvalues, eigenvectors = eigen.eigenvectors(scaled)  # rising
         rounding = ZERO_EIGENVALUE * len(scaled)
-        if curvature is curvatures[-1] or eigenvalues[0] > -rounding:
+        if curvature is curvatures[-1] or eigenvalues[0] > -rounding:  # the last one has negative ones only by rounding
             break
     is_curved = eigenvalues > rounding
     vectors = eigenvectors[:, is_curved]

@@ -79,7 +79,7 @@ def _step(
     their end is negative, then bisected. If no slope is small enough, return the longest step that was tried whose
     slope is still negative, zero if there is none.
     """
-    low, high, length = 0.0, np.inf, 1.0
+    low, high, length = 0.0, np.inf, 1.0  # low: longest step with a negative slope; high: last one with a positive one
     g_low = np.zeros(len(theta))  # gradient after the step `low`; not read if this stays zero
     for _ in range(MAX_TRIALS):
         g = gradient(theta + length * direction)

@@ -4,7 +4,8 @@ A *state* is a combination of levels of all predictors; a *moment* of a paramete
 that it belongs to occur together, its *indicator* tells whether they do in a state. The parts of a model that do not
 interact are fitted one by one. Where the likelihood rises without end, the maximum is reached in a limit along a
 *direction of recession*, in which only the states of a *face* keep a probability (see
-`bbl.engines.likelihood.existence`).
+`bbl.engines.likelihood.existence`). A `Component` is a part: its `predictors`, its `layout`, the `positions` of its
+parameters among those of the whole model. `layout.mask` (m, m) tells which predictors share a term.
 """
 
 from __future__ import annotations
@@ -100,12 +101,12 @@ def n_states(layout: Layout) -> float:
 
 def tree_order(layout: Layout) -> list[int] | None:
     """Return an order in which to sum out predictors, with at most MAX_CELLS cells in all; None if none was found."""
-    if layout.complete and n_states(layout) > MAX_CELLS:
+    if layout.complete and n_states(layout) > MAX_CELLS:  # with all pairs, all predictors are one clique
         return None
     order = perfect_order(layout)
     if order is None:
         elimination = elimination_order(layout.n_levels, layout.mask, MAX_CELLS)
-        return None if elimination is None else elimination[0]
+        return None if elimination is None else elimination[0]  # [1]: the number of cells
     return order if _n_cells(layout, order) <= MAX_CELLS else None
 
 
@@ -251,6 +252,7 @@ class Solver:
             return Solution(0.0 * start, value=0.0, norm=0.0, n_iter=0, determined=none, basis=none)
         maximum = maximise(objective, start, self.tolerance, self.itmax)
         limit_face = facial_set(table, objective.counts_without_negligible(), penalty.ridge == 0.0)
+        # a < b of two masks: b without a
         if limit_face.support is not None and (face.support is None or (limit_face.support < face.support).any()):
             face, objective.support = limit_face, limit_face.support
             on_face = maximise(objective, maximum.theta, self.tolerance, self.itmax)
@@ -258,7 +260,7 @@ class Solver:
         objective.value(maximum.theta)  # sets the probabilities, and `gradient` the moments, that `curvatures` reads
         objective.gradient()
         basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
-        known_share = objective.total / (rows.total + penalty.prior_count)  # of the rows of which something is known
+        known_share = objective.total / (rows.total + penalty.prior_count)  # share of rows of which something is known
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
         return Solution(*maximum, determined & _rank_on_face(table, face, penalty)[1], basis)
 
@@ -277,7 +279,7 @@ class Solver:
         all_parameters = np.ones(component.layout.size, dtype=bool)
         if log_support is None:
             return Solution(*maximum, all_parameters, all_parameters)
-        basis = determined = direction == 0.0
+        basis = determined = direction == 0.0  # if there are too many parameters for a rank
         if component.layout.size <= MAX_INFORMATION_SIZE:
             # what the support tells apart, judged where all its states are equally probable
             even_information = tree.information(tree.margins(np.zeros(component.layout.size), log_support))
@@ -316,7 +318,8 @@ class Solver:
 def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
     """Return the sum of ``function(columns of the part)`` over blocks of all rows.
 
-    Rows in memory hold the columns of the part alone. Sums over rows in a file are kept by `name`.
+    Rows in memory hold the columns of the part alone. Rows in a file are taken as one group (`pooled`), and the sum is
+    kept by `name`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
@@ -354,8 +357,9 @@ def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
     if face.support is None:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support
-    drop = table.energies(face.direction)
-    drop = drop[np.argmax(face.support)] - drop[lost]  # of a lost state's energy below that of the face, per step
+    direction_energy = table.energies(face.direction)
+    # of a lost state's energy below that of the face (argmax: its first state), per step
+    drop = direction_energy[np.argmax(face.support)] - direction_energy[lost]
     log_z, _ = table.log_partition(maximum.theta, face.support)
     # by how much the log probabilities of lost states are too high
     excess = table.energies(maximum.theta)[lost] - log_z + OFF_FACE_LOG
@@ -389,7 +393,7 @@ def _push_on_tree(tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, 
     """Return `theta` moved so far along `direction` that cells outside the support (n_cells,) have no probability."""
     length = OFF_FACE_LOG
     for _ in range(MAX_PUSHES):
-        pushed = theta + length * direction
+        pushed = theta + length * direction  # `joint`, below: the probabilities of cells (n_cells,)
         if tree.margins(pushed).joint[np.isneginf(log_support)].max() < NO_PROBABILITY:
             break
         length *= 2.0

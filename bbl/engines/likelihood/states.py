@@ -47,17 +47,17 @@ class StateTable:
         self.n = int(np.prod(self.shape, dtype=float))
         strides = np.ones(layout.m, dtype=np.intp)  # the position of codes x is x @ strides
         if layout.m > 1:
-            strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]
+            strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]  # products of the lengths of all later axes
         self.strides = strides
         self.cells = self._cells()
         self.possible: np.ndarray | None = None
         if layout.support is not None:
-            (self.possible,) = layout.support.states(self.shape)
+            (self.possible,) = layout.support.states(self.shape)  # (1, n): a layout of one group
 
     def _cells(self) -> np.ndarray:
         """Return the position (size,) of each parameter in the table of indicators."""
         out = np.zeros(self.layout.size, dtype=np.intp)
-        cuts = self.layout.cuts
+        cuts = self.layout.cuts  # where the parameters of each scope begin in the parameter vector
         for scope, first, stop in zip(self.layout.scopes, cuts[:-1], cuts[1:], strict=True):
             cell = np.zeros(1, dtype=np.intp)
             for i in scope:
@@ -110,7 +110,7 @@ class StateTable:
         return out
 
     def quadratic_forms(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``T(x) matrix T(x)`` (n,) of all states x: `matrix` (size, size) between their indicators."""
+        """Return ``T(x)' matrix T(x)`` (n,) of all states x, with indicators T(x) (size,); `matrix` is (size, size)."""
         table = np.zeros(self.n + 1)  # the last, at n, is of products that are always 0
         size = self.layout.size
         step = max(1, PAIRS_AT_ONCE // max(size, 1))

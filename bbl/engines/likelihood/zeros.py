@@ -37,7 +37,7 @@ def determined_by_states(layout: Layout) -> np.ndarray:
     """Return which parameters (size,) rows could determine at all: those that the states that can occur tell apart."""
     determined = np.ones(layout.size, dtype=bool)
     for positions, covariances in _with_zeros(layout):
-        determined[positions] = rank(covariances)[1]
+        determined[positions] = rank(covariances)[1]  # `rank` returns a basis, then the determined parameters
     return determined
 
 
@@ -58,5 +58,5 @@ def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for component in components(layout):
         if component.layout.support is not None:
             table = StateTable(component.layout)
-            even_p = table.spread(1.0)
+            even_p = table.spread(1.0)  # probabilities of all states
             yield component.positions, table.covariances(even_p, table.moments(even_p))

@@ -2,7 +2,9 @@
 
 A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions `theta` have shape
 (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D columns of
-the `Regressors`. A round is one fit of the sample and one pass over all rows; a block is a part of the rows.
+the `Regressors`. These are the non-reference levels of all predictors and, if there are terms of three or more, the
+joint levels of sets of predictors. A round is one fit of the sample and one pass over all rows; a block is a part of
+the rows. ``rows.summed(function)`` is the sum of ``function(block)`` over all blocks.
 """
 
 from __future__ import annotations
@@ -136,6 +138,7 @@ class Corrected:
         sites whose gradient norm over all rows falls by it take it. Sites are done at the tolerance, or where rounds no
         longer help, or after `itmax` iterations.
         """
+        # FINEST: least tolerance, and FLOOR, below: gradient norm near rounding, in single or double precision
         m, tolerance = self.layout.m, max(self.engine.tolerance, FINEST[self.engine.precision])
         penalty = np.append(lambdah, penalties(self.layout, lambda_))  # of the columns (1 + D,)
         # n_slow: slow rounds of each site in a row
@@ -153,7 +156,7 @@ class Corrected:
             if (is_stalled & ~is_done).any():
                 self._enlarge(int(np.argmax(np.where(is_done, -1.0, norm))), norm)
                 n_slow[:], pairs = 0, []
-            # gradient norm of the sample's objective at which the fit of each site ends
+            # gradient norm of the sample's objective at which the fit of each site ends: at once if the site is done
             target_norm = np.full(m, FIRST_NORM) if self.point is None else np.where(is_done, np.inf, ratio * norm)
             solve = partial(self.solve, self.engine, self.sample, self.layout, lambda_, lambdah, sites=sites,
                             tolerance=np.maximum(target_norm, 0.5 * tolerance), workers=self.workers)  # fmt: skip
@@ -167,7 +170,7 @@ class Corrected:
                 curvature = self._sum_by_site(step * change)
                 is_convex = curvature > 0.0  # else the step is zero or rounding, and the site leaves this pair out
                 inverse = np.where(is_convex, 1.0 / np.where(is_convex, curvature, 1.0), 0.0)
-                pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]
+                pairs = [*pairs[1 - PAIRS :], (step, change, inverse)]  # the last PAIRS ones
             ratio = np.clip(TRUST * np.where(np.isfinite(norm), new_norm / norm, 0.0), LEAST_RATIO, LARGEST_RATIO)
             is_better = ~is_done & (new_norm < norm)
             n_slow = np.where(is_done | (new_norm <= SLOW_RATIO * norm), 0, n_slow + 1)
@@ -201,7 +204,7 @@ class Corrected:
 
     def state(self) -> dict[str, np.ndarray]:
         """Return the numbers that the summary shows: rows, drawn rows, passes so far, threads of a cluster."""
-        numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
+        numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]  # 0 without a cluster
         return {"streamed": np.array(numbers)}
 
     def _stage(self, function: Callable, *arguments: object) -> Staged:
@@ -224,10 +227,11 @@ class Corrected:
     def _evaluate(self, theta: np.ndarray, sites: np.ndarray) -> _Point:
         """Return `theta` with the objectives over all rows, which a pass computes for the sites of a mask (m,)."""
         self.passes += 1
-        # the kernel evaluates whole tasks of `lanes` sites each
+        # the kernel evaluates whole tasks: task t has the sites order[t * lanes : (t + 1) * lanes]
         tasks = np.unique(np.flatnonzero(sites[self.problem.order]) // self.problem.lanes).tolist()
         measure = self._stage(_block_objective, theta, tasks)
         log_norm, gradient = (row_sums / self.rows.total for row_sums in self.rows.summed(measure, self.workers))
+        # the objective of a site is its log normaliser less the sum of its parameters times their moments
         return _Point(theta, gradient - self.moments, log_norm, log_norm - self._sum_by_site(theta * self.moments))
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
@@ -248,7 +252,7 @@ class Corrected:
         for step, change, inverse in reversed(pairs):
             factors.append(inverse * self._sum_by_site(step * q))
             q -= np.repeat(factors[-1], self.n_site_levels)[:, None] * change
-        # 0.0, 0.0: without penalties, which are added for each column
+        # [1]: the gradient; 0.0, 0.0: without penalties, which are added for each column
         sample_gradient = self.problem.objective(point.theta, 0.0, 0.0)[1] + penalty * point.theta
         trial = point.theta.copy()
         solve(site_theta=trial, linear=sample_gradient - q)
@@ -261,7 +265,8 @@ class Corrected:
     def _draw(self, size: int) -> None:
         """Draw a sample of `size` rows, or take all if there are few more, and prepare the solver for it."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
-        rng = np.random.default_rng(0)  # fits of the same rows are the same
+        rng = np.random.default_rng(0)  # a fixed seed: fits of the same rows are the same
+        # `draw` takes the number of rows, the generator, and the rare levels
         drawn = self.rows.draw(self.rows.n if takes_all else size, rng, None if takes_all else self._rare_levels(size))
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
         self.problem = prepare_problem(self.sample, self.layout, self.engine.precision, self.engine.prior_count)
@@ -270,12 +275,15 @@ class Corrected:
     def _rare_levels(self, size: int) -> list[np.ndarray] | None:
         """Return the rare levels of each predictor, all of whose rows join the sample of `size`; None without any.
 
-        They are the levels of least weight: together in at most half of `size` rows, and each expected in fewer than
-        RARE_LEVEL_ROWS rows of a sample that is drawn without regard to levels.
+        The levels of all predictors are sorted by weight, and the first ones are rare, as long as their weights add up
+        to at most half of `size`, and each is expected in fewer than RARE_LEVEL_ROWS rows of a sample that is drawn
+        without regard to levels. Levels that tie with the last of these are rare too. Weights are compared with numbers
+        of rows, as if each row had a weight of 1.
         """
         level_weights = level_counts(self.rows, self.layout.n_levels)
         sorted_weights = np.sort(np.concatenate(level_weights))
         sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
+        # initial=0: no level is rare, or only levels that do not occur
         max_rare_weight = sorted_weights[sorted_weights < RARE_LEVEL_ROWS * self.rows.total / size].max(initial=0.0)
         if not max_rare_weight:
             return None
@@ -302,9 +310,10 @@ def _moments(rows: StoredSample, layout: Layout, prior_count: float, workers: in
     else:
         name = ("joint levels", *_term_key(layout))
         counts = rows.sums(name, partial(_block_pairs, layout), workers) / rows.total
+    # means of the constant and of all columns, (1 + D,)
     means, prior_share = np.append(1.0, counts.diagonal()), prior_count / (rows.total + prior_count)
     out = np.zeros((layout.D, 1 + wide.D))
-    for i, columns in enumerate(wide.columns):
+    for i, columns in enumerate(wide.columns):  # of site i: 0 for the constant, then 1 + column of its regressors
         levels = np.arange(layout.start[i], layout.start[i + 1])
         moments = np.column_stack([means[1 + levels], counts[levels]])[:, columns]
         out[np.ix_(levels, columns)] = moments + prior_share * (means[columns] / layout.n_levels[i] - moments)
@@ -334,6 +343,7 @@ def _block_objective(layout: Layout, theta: np.ndarray, tasks: list, problem: Ps
 
     Only the sites of the kernel's `tasks` are evaluated.
     """
+    # objectives and gradients are means, here of log normalisers, as the problem of a block holds no moments;
     # 0.0, 0.0: without penalties
     return [block.total * mean for mean in problem.objective(theta, 0.0, 0.0, tasks=tasks)]
 

@@ -1,8 +1,8 @@
 """Engine `PseudoLikelihood`: each predictor's conditional distribution is fitted by itself (section 2.2).
 
 A site is a predictor in the role of the response. Unsymmetrised solutions `site_theta` have shape (layout.D, 1 + D): a
-row for each non-reference level of each site, with its field and its couplings to the D columns of the `Regressors`.
-Symmetrisation averages the couplings of a pair over its two sites.
+row for each non-reference level of each site, with its field and its couplings to the D columns of the `Regressors`:
+the levels of predictors and, for terms of three or more, of sets. Symmetrisation averages couplings over their sites.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class PseudoLikelihood(Engine):
         """Return whether fits cost more than the comparison of penalties."""
         if not sample.in_memory:
             return True
-        # distinct rows, in which missing values count as a level
+        # a group has no more distinct rows than states, in which missing values count as a level, and than rows
         states = math.prod(int(L) + (not sample.complete) for L in layout.n_levels)
         return not is_small(min(states, int(np.bincount(cast(Sample, sample).response).max(initial=0))), layout)
 
@@ -197,8 +197,8 @@ class PseudoLikelihood(Engine):
             first_codes = sample.codes[0]
             varies = (sample.codes != first_codes).any(axis=0)
         else:
-            usable = usable_rows(sample, layout)
-            first_codes = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]  # of each predictor's usable rows
+            usable = usable_rows(sample, layout)  # (n, m); argmax is the first usable row of each predictor
+            first_codes = sample.codes[usable.argmax(axis=0), np.arange(layout.m)]
             varies = ((sample.codes != first_codes) & usable).any(axis=0)
         constant = ~varies & (layout.n_levels > 1)
         if not constant.any():
@@ -218,7 +218,7 @@ class PseudoLikelihood(Engine):
             )
         if few_enough(rows.n, layout):
             all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
-            return rows.spread(cast(Sample, self.prepare(all_rows, layout)))
+            return rows.spread(cast(Sample, self.prepare(all_rows, layout)))  # on a cluster, to all workers
         if self.prior_count:
             return rows
         level_weights = level_counts(rows, layout.n_levels)
@@ -282,7 +282,7 @@ class PseudoLikelihood(Engine):
         if not sample.in_memory:
             return self._path_stored(cast(StoredSample, sample), layout, grid, workers, warm_starts, site_start)
         sample = cast(Sample, sample)
-        if not warm_starts:
+        if not warm_starts:  # else an earlier fit has checked this
             description = f"A fit of {regressors(layout).D} levels to {sample.n} rows"
             check_memory(self.memory(sample.n, layout), description, "Use fewer predictors or rows.")
         fitted_rows, counts = sample, None
@@ -323,7 +323,7 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file at each penalty of `grid`, falling, by the rounds of `Corrected`.
+        """Fit rows in a file at each penalty of `grid`, the largest first, by the rounds of `Corrected`.
 
         The first fit begins at the solution `start` (layout.D, 1 + D), by default at naive Bayes with a prior count of
         1; with `warm_starts`, at an extrapolation of these.

@@ -1,4 +1,13 @@
-"""Pseudo-likelihood on a cluster: every worker has all rows and fits a share of the predictors."""
+"""Pseudo-likelihood on a cluster: every worker has all rows and fits a share of the predictors.
+
+Each of m predictors is a site: it is regressed on the others. A solution `site_theta` has shape (layout.D, 1 + D): a
+row for each non-reference level of each site, with its field and its couplings to the D columns of the `Regressors`,
+the levels of predictors and of sets of predictors. `Sites` are reports on the fits, arrays (m,). The kernel fits
+`problem.lanes` sites at a time, as one task, in the order `problem.order` (m,).
+
+`remote_value` sends a value to a worker, and `call` has a worker call a function. Both return futures, which may be
+arguments of `call`; ``client.gather`` waits for results.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +29,7 @@ MIN_SHARE = 32  # least predictors of a share: preparing the rows takes a worker
 
 def n_shares(sample: Sample) -> int:
     """Return the number of shares of the predictors, one for each thread of a cluster; 1 without a cluster."""
-    if sample.client is None:
+    if sample.client is None:  # the client of a Dask cluster
         return 1
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
 
@@ -41,13 +50,14 @@ def by_nodes(sample: Sample, layout: Layout, precision: str, prior_count: float)
             for k in range(share_count)
         ]
         for predictors, theta, share_sites in client.gather(tasks):
-            # rows of the solution are levels, several for each predictor
+            # rows of the solution are levels; np.repeat gives the predictor of each
             site_theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)] = theta
-            for name, values in vars(share_sites).items():
+            for name, values in vars(share_sites).items():  # copies the reports on the share's predictors
                 getattr(sites, name)[predictors] = values[predictors]
 
         def normaliser(half: bool) -> float:
-            """Return eq. (31) on the rows, with its factor of couplings if `half`."""
+            """Return ln Z by eq. (31) on the rows; with `half`, couplings of k predictors have the factor 1/k."""
+            # only the workers have prepared the rows so far
             with serial_blas():
                 return log_normaliser(
                     prepare_problem(plain_sample, layout, precision, prior_count), layout, site_theta, half
@@ -69,7 +79,7 @@ def _solve_share(
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta, sites = start.copy(), Sites(layout.m)
     problem = prepare_problem(rows, layout, precision, prior_count)
-    by_lbfgs(problem, precision, share)(engine, rows, layout, lambda_, lambdah, theta, sites, 1)
+    by_lbfgs(problem, precision, share)(engine, rows, layout, lambda_, lambdah, theta, sites, workers=1)
     tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[share[0] :: share[1]]
-    predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
+    predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))  # zeros: this share may have no tasks
     return predictors, theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)], sites

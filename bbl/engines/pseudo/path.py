@@ -2,7 +2,9 @@
 
 A site is a predictor in the role of the response; each of m sites is fitted by itself. Solutions `site_theta` have
 shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
-columns of the `Regressors`. Neighbours of a site are the predictors that interact with it.
+columns of the `Regressors`: the non-reference levels of all predictors and, if there are terms of three or more, the
+joint levels of `sets` of predictors. Neighbours of a site are the predictors that interact with it, by the mask
+`layout.mask` (m, m).
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def solve_available(
         sub_sample = Sample(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(
             sub_layout.n_levels
         )
-        # entries of the whole solution, and rows of the group's solution, that belong to the sites of the group
+        # entries (rows, columns) of the whole solution, and rows of the group's solution, that belong to the group's
+        # sites; column 0 is the field
         entries = np.ix_(layout.columns(site_group), np.append(0, 1 + all_columns.positions(sub_layout, predictors)))
         sub_rows, share = sub_layout.columns(number[site_group]), sub_sample.total / sample.total
 
@@ -77,6 +80,7 @@ def solve_available(
         solutions = solve_complete(engine, sub_sample, sub_layout, grid, workers, sub_starts, start=sub_start)
         for (site_theta, sites, _), (sub_theta, sub_sites, _) in zip(out, solutions, strict=True):
             site_theta[entries] = sub_theta[sub_rows]
+            # copies the reports on the group's sites
             sites.take(site_group, sub_sites, number[site_group], share)
     return out
 
@@ -91,7 +95,7 @@ def solve_complete(
     counts: list[np.ndarray] | None = None,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Fit complete rows at each penalty of `grid`, falling, each fit starting from the one before.
+    """Fit complete rows at each penalty of `grid`, the largest first, each fit starting from the one before.
 
     With `warm_starts`, fits are only good enough to compare penalties, see `PseudoLikelihood.compare`, and their
     solutions are added to it. `counts` holds the weights (L_i,) of each predictor's levels, None to count them. The
@@ -121,7 +125,7 @@ def solve_complete(
             # a solver that has prepared the rows in double precision does not serve these fits
             solve = solve if fit_engine.precision == "single" else None
             fit_engine = once(f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single"))
-        elif sites is not None:  # the last fit keeps its array
+        elif sites is not None:  # not the first fit: the last one keeps its array
             site_theta = site_theta.copy()
         if solve is None:
             solve = (
@@ -169,6 +173,7 @@ def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.n
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
         return warm_starts[min(fitted_penalties, key=lambda other: abs(other - lambda_))].copy()
+    # position of the next stronger penalty, such that there is a weaker one before it
     upper = min(max(int(np.searchsorted(fitted_penalties, lambda_)), 1), len(fitted_penalties) - 1)
     weak, strong = fitted_penalties[upper - 1], fitted_penalties[upper]
     share = float(np.log(lambda_ / weak) / np.log(strong / weak))

@@ -2,8 +2,12 @@
 
 A site is a predictor in the role of the response; each of m sites is fitted by itself. A solution `site_theta` has
 shape (layout.D, 1 + D): a row for each non-reference level of each site, with its field and its couplings to the D
-columns of the `Regressors`. A fit starts from the site's rows of it and overwrites them. The kernel solves several
-sites together, as one task.
+columns of the `Regressors`: the non-reference levels of all predictors and, if there are terms of three or more, the
+joint levels of sets of predictors. ``wide = regressors(layout)`` holds the `n_levels` (m + S,) of predictors and S
+sets, their first columns `start`, and `mask` (m, m + S): which of them are regressors of each site.
+
+A fit starts from the site's rows of the solution and overwrites them. The kernel solves `problem.lanes` sites together,
+as one task, in the order `problem.order` (m,).
 """
 
 from __future__ import annotations
@@ -94,7 +98,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         sample.weights,
         sample.total,
         wide.start,
-        wide.mask.view(np.uint8),
+        wide.mask.view(np.uint8),  # the kernel takes no bool
         fitted_sites.astype(np.int32),
         # penalties of the constant and the columns; in the zero-sum gauge they are the matrix at the end
         np.zeros(1 + wide.D) if engine.zero_sum else np.append(lambdah, penalties(layout, lambda_)),
@@ -107,6 +111,7 @@ def by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, worke
         sites.n_iter,
         sites.status,
         linear,
+        # max: the only penalty, as a number or in a tuple, since models in this gauge are of pairs
         penalty_metric(layout, float(np.max(lambda_)), lambdah) if engine.zero_sum else None,
     )
 
@@ -149,6 +154,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
     With ``share=(k, n_shares)`` it fits the sites of the tasks k, k + n_shares, ... alone. Its arguments are those of
     `by_newton`; `tolerance` (m,) replaces the engine's. It returns the normaliser of a `Solution`.
     """
+    # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
 
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, tolerance=None, linear=None):
@@ -170,7 +176,7 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
             "status": sites.status,
             "value": sites.value,
         }
-        tasks = [
+        tasks = [  # the sites of a task share the smallest of their tolerances
             (
                 task,
                 (pair_penalty, lambdah, float(site_tolerance[sites_of_task].min()), engine.itmax, site_theta),

@@ -171,7 +171,7 @@ class PersistentVI(Engine):
             generator(self.seed)
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation, with the kind of sds."""
+        """Return the name of the approximation, with the kind of sds; it does not depend on `layout`."""
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
@@ -233,7 +233,7 @@ class PersistentVI(Engine):
         task = f"Variational inference of {layout.size:,} parameters"
         check_memory(self.memory(sample.n, layout), task, "Use fewer predictors, draws or chains.")
         report_share = None if progress is None else lambda share, note="": progress(share / len(engines), note)
-        state = rng.bit_generator.state
+        state = rng.bit_generator.state  # restored before each fit
         fits = []
         for engine in engines:
             rng.bit_generator.state = state
@@ -244,12 +244,12 @@ class PersistentVI(Engine):
         self, sample: Sample, layout: Layout, rng: np.random.Generator, progress: Callable | None, workers: int
     ) -> EngineFit:
         """Fit one group; `progress` is called with shares of the fit and a note."""
-        begin = start(sample, layout, self._prior, self._slab, self.scale)
-        if not layout.D:
+        begin = start(sample, layout, self._prior, self._slab, self.scale)  # the first approximation
+        if not layout.D:  # no parameters
             return EngineFit(np.zeros(0), 0.0, converged=np.ones(layout.m, dtype=bool), sd=np.zeros(0))
         draw_threads, inner_threads = self._threads(sample, layout, workers)
         budget = Budget(self.n_iter, self.tol, self.draws, self.lr, self.average)
-        with ExitStack() as stack:
+        with ExitStack() as stack:  # ends the threads of the crews
             likelihood: Likelihood
             if self.likelihood == "sampled":
                 crews = [stack.enter_context(Crew(inner_threads)) for _ in range(self.draws)]
@@ -305,9 +305,10 @@ class PersistentVI(Engine):
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
         """Return a note if the fit has not converged, by the `history` of `ascend`."""
-        t, scale = history["iteration"], history["scale_couplings"]
+        t, scale = history["iteration"], history["scale_couplings"]  # one entry for each record
         scale_at_half, last_scale = scale[np.searchsorted(t, t[-1] / 2)], scale[-1]
         # scales beyond the slab have the bound of the slab, so that their changes do not matter
+        # [0]: the scales, which `slabbed` returns with their slopes
         bounded_at_half, bounded_last = slabbed(np.log([scale_at_half, last_scale]), self._slab)[0]
         is_settled = (
             history["change"][-1] <= MAX_CHANGE and abs(np.log(bounded_last / bounded_at_half)) <= MAX_SCALE_CHANGE
@@ -338,7 +339,7 @@ class PersistentVI(Engine):
         return self.approximation(layout, fit).strengths(rng)
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
-        posterior_name, posterior_name, keeps_history=True, strengths=strengths
+        name=posterior_name, describe=posterior_name, keeps_history=True, strengths=strengths
     )
 
 
@@ -357,6 +358,7 @@ def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     """
     if sample.missing is not None:
         sample = sample.rows(~sample.missing.any(axis=1))
+    # weights of the rows with two non-reference levels (D, D), and of those with each level, (L_i,) of each predictor
     counts, level_weights = pair_counts(sample, layout), level_counts(sample, layout.n_levels)
     n_observed = np.array([(n > 0).sum() for n in level_weights])  # levels of each predictor
     reference_weights = np.concatenate([n[:1] for n in level_weights])  # counts of the reference levels

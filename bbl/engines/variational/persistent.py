@@ -59,12 +59,12 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
     """
     out, counts, total = np.empty(layout.size), pair_counts(sample, layout), sample.total  # counts (D, D)
     if sample.missing is None:
-        tables.features(counts, total, out)
+        tables.features(counts, total, out)  # writes `out`
         return out
     # weight of the rows in which both predictors of a pair are known (m, m), and counts of levels in these rows (D, m)
     known_weight, known_margins = known_counts(sample, layout)
     predictor = np.repeat(np.arange(layout.m), layout.n_levels - 1)
-    scale = total / np.maximum(known_weight, 1e-300)
+    scale = total / np.maximum(known_weight, 1e-300)  # finite for pairs that are never known together
     scaled_counts = counts * scale[np.ix_(predictor, predictor)]
     tables.features(scaled_counts, total, out)  # the sums of fields; those of pairs are replaced
     for i, j in layout.pairs:
@@ -94,7 +94,7 @@ def _tables(layout: Layout) -> kernel.Tables:
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
     """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters stop before `ends`."""
-    if not len(ends):
+    if not len(ends):  # no tables: one empty run
         return [(0, 0)]
     # the tables in which every BLOCK-th parameter lies
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
@@ -113,11 +113,11 @@ class SampledGradient:
     def __init__(self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng: np.random.Generator,
                  crews: Sequence[Crew]):  # fmt: skip
         self.tables, self.sweeps, self.total = _tables(layout), sweeps, sample.total
-        self.sums = feature_sums(sample, layout, self.tables)
-        self.blocks = _blocks(layout.pair_start[1:])
-        self.h = np.zeros((len(crews), len(self.blocks), layout.D))
-        self.J = [np.zeros((layout.D, layout.D)) for _ in crews]
-        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]
+        self.sums = feature_sums(sample, layout, self.tables)  # (size,)
+        self.blocks = _blocks(layout.pair_start[1:])  # runs (first, end) of pairs
+        self.h = np.zeros((len(crews), len(self.blocks), layout.D))  # by draw and block, see `gradient`
+        self.J = [np.zeros((layout.D, layout.D)) for _ in crews]  # couplings of each draw
+        zeros, levels = np.zeros(layout.D), layout.n_levels[layout.n_levels > 1]  # chains leave out constant predictors
         draws = zip(self.J, rng.spawn(len(crews)), crews, strict=True)
         self.chains = [Chains(zeros, J, levels, n_chains, draw_rng, crew.workers) for J, draw_rng, crew in draws]
         self.crews = crews
@@ -128,7 +128,7 @@ class SampledGradient:
         blocks = zip(h, self.blocks, strict=True)  # each adds its fields to a row of h, and writes its couplings to J
         crew.run(self.tables.couple, [(simplex, fields, J, *block) for fields, block in blocks])
         chains.update(h.sum(axis=0), J)
-        bits, n_states = chains.sweep_bits(self.sweeps, crew)  # the states of all chains after each sweep
+        bits, n_states = chains.sweep_bits(self.sweeps, crew)  # the levels of all n_states states visited
         crew.run(self.tables.features_of_bits, [(bits, n_states, out, *block) for block in self.blocks])
         out *= -self.total / n_states  # sums over the rows, less those expected by the model
         out += self.sums
@@ -145,7 +145,7 @@ class PseudoLikelihoodGradient:
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient at `simplex` (size,) to `out` (size,), whatever the draw q."""
         h, J = np.zeros(self.layout.D), np.zeros((self.layout.D, self.layout.D))
-        self.tables.couple(simplex, h, J)
+        self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
         coupling_gradient, field_gradient = np.zeros((self.layout.D, self.layout.D)), np.zeros(self.layout.D)
         with serial_blas():
             for chunk in self.rows.blocks(CHUNK):
@@ -155,7 +155,7 @@ class PseudoLikelihoodGradient:
                 field_gradient += residual.sum(axis=0)
                 coupling_gradient += residual.T @ X
         # a coupling is in the conditional distributions of both predictors; the kernel takes fields on the diagonal
-        coupling_gradient += coupling_gradient.T.copy()
+        coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites what it reads
         np.fill_diagonal(coupling_gradient, field_gradient)
         self.tables.features(coupling_gradient, 0.0, out)  # from the reference gauge to simplex coding
 
@@ -347,7 +347,7 @@ class _State:
         self.n_summed += 1
 
     def step(self, adam: tuple) -> float:
-        """Take one step with Adam's numbers `adam`; return the sum of the squared gradients by the means of z."""
+        """Take one step by `_Schedule.next_adam`; return the sum of the squared gradients by the means of z."""
         self.crew.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.crew.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
         self.step_scales(adam)
@@ -357,6 +357,7 @@ class _State:
         """Draw parameters and scales, and write the gradients at draw q by parameters, by u and by v."""
         b, groups, noise, prior = self.begin, self.groups, self.noise[q], self.begin.prior
         kernel.normal(self.streams[q], noise)
+        # empty if the prior gives all groups the global scale
         u_entries = slice(self.size, self.size + len(groups) if prior.slope else self.size)
         v = self.mean[-2:] + self.sd[-2:] * noise[-2:] if b.scale is None else np.full(2, np.log(b.scale))
         # log scales, their differences from v, and derivatives by u: of the log of the bounded scale, of the posterior
@@ -364,14 +365,14 @@ class _State:
         bounds = (LOWEST_LOG_SCALE, HIGHEST_LOG_SCALE)
         kernel.log_scales(groups.fields, self.mean[u_entries], self.sd[u_entries], noise[u_entries], v, *bounds, u, w)
         scale = np.exp(u, out=self.scale[q])
-        kernel.slab(b.slab, scale, log_slope)
-        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])
+        kernel.slab(b.slab, scale, log_slope)  # bounds `scale` in place
+        kernel.draw(groups.cuts, self.mean, self.sd, noise, scale, self.simplex[q])  # writes the parameters
         self.likelihood.gradient(q, self.simplex[q], self.gradient[q])
         if not self.scale_gradient.size:
             return
         kernel.gradient_by_scale(groups.cuts, self.mean, self.sd, noise, self.gradient[q], by_u)
-        by_u *= scale
-        by_u *= log_slope
+        by_u *= scale  # the gradient of the log-likelihood by the bounded scales becomes that by their logarithms,
+        by_u *= log_slope  # and then that by u
         if prior.slope:
             prior_slope = prior.slope(w)
             np.add(by_u, prior_slope, out=self.scale_gradient[q, : len(groups)])

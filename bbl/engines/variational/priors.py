@@ -116,7 +116,7 @@ NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the first two moments, (G,) each, of `slabbed` scales of normal log scales with `mean` and `sd` (G,)."""
-    if np.isinf(slab):
+    if np.isinf(slab):  # moments of log-normal numbers
         return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)
     scale, _ = slabbed(mean + sd * NODES[:, None], slab)
     return NODE_WEIGHTS @ scale, NODE_WEIGHTS @ scale**2

@@ -9,7 +9,9 @@ Features are the products of contrasts that parameters in simplex coding, where 
 parameter is a scale times z; the parameters of a table are a group, of G, with one scale, whose logarithm is u; v are
 the logarithms of the two global scales, of fields and of couplings (see `bbl.engines.variational.scaled`). A slab
 bounds scales. The n numbers of the approximation are z (layout.size,), u (G,) and v (2,), of which u and v may be
-absent.
+absent. `approx.mean` and `approx.log_sd` hold their means and log sds (n,); ``approx.prior.slope`` is None if there is
+no u, as all groups have the global scale; `approx.scale` is None if v is learnt, else the global scale.
+`approx.groups.fields` is the number of groups of fields, which come first.
 """
 
 from __future__ import annotations
@@ -145,6 +147,7 @@ def log_posterior_hessian(
         H[entries, entries] += curvature
         if approx.scale is None:
             global_entries = np.repeat([-2, -1], (approx.groups.fields, len(entries) - approx.groups.fields)) + len(x)
+            # .at: all groups of a kind add to the same entries of H
             np.subtract.at(H, (entries, global_entries), curvature)
             np.subtract.at(H, (global_entries, entries), curvature)
             np.add.at(H, (global_entries, global_entries), curvature)
@@ -162,7 +165,7 @@ def mean_slopes(approx: Approximation) -> np.ndarray:
         approx.groups.of_parameter,
         _log_scale_entries(approx),
     )
-    mean, sd = approx.log_scales
+    mean, sd = approx.log_scales  # (G,) each, of the log scales
     scale, log_slope = slabbed(mean + sd * NODES[:, None], approx.slab)
     # the mean scale of each group (G,), and its derivatives by the mean and the log sd of the log scale
     mean_scale, by_mean = NODE_WEIGHTS @ scale, NODE_WEIGHTS @ (scale * log_slope)

@@ -41,7 +41,7 @@ class Groups:
     """
 
     def __init__(self, layout: Layout):
-        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])
+        table_cuts = np.concatenate([layout.start, layout.pair_start[1:]])  # first parameter of each table, and the end
         self.table = np.flatnonzero(np.diff(table_cuts))
         self.cuts = np.append(table_cuts[self.table], layout.size).astype(np.intp)
         self.fields = int((self.table < layout.m).sum())
@@ -67,6 +67,7 @@ class Approximation:
     ----------
     layout : Layout
     prior : ScalePrior
+        The prior of the scales. Its `slope` is None if it gives all groups the global scale.
     slab : float
         Upper bound of the scales; inf for none.
     scale : float or None
@@ -85,7 +86,7 @@ class Approximation:
 
     @staticmethod
     def length(layout: Layout, prior: ScalePrior, scale: float | None) -> int:
-        """Return the number n of means."""
+        """Return the number n of means: of z, of u and of v."""
         return layout.size + (len(Groups(layout)) if prior.slope else 0) + (2 if scale is None else 0)
 
     @cached_property
@@ -144,7 +145,7 @@ class Approximation:
             for kind, positions in enumerate((slice(0, layout.D), slice(layout.D, layout.size))):
                 kind_z = np.zeros(layout.size)
                 kind_z[positions] = z_mean[positions]
-                if kind_z.any():
+                if kind_z.any():  # group 0 is of fields; the last one is of couplings, as one of them is not 0
                     variance += group_variance[0 if kind == 0 else -1] * to_reference(layout, kind_z) ** 2
         else:
             table_variance = np.zeros(layout.m + len(layout.pairs))
@@ -188,5 +189,7 @@ def start(sample: Sample, layout: Layout, prior: ScalePrior, slab: float, scale:
     naive = np.zeros(layout.size)
     if layout.D:
         naive[: layout.D] = np.concatenate([log_ratio(f) for f in frequencies(sample, layout, 1.0)])
+    # `_scales[0]`: the mean scale of each group
     mean[: layout.size] = to_simplex(layout, naive) / approximation._scales[0][groups.of_parameter]
+    # a new object: the first one has cached values, and `mean` has changed
     return Approximation(layout, prior, slab, scale, mean, log_sd)

@@ -123,8 +123,7 @@ class MeanField(Engine):
                 log_z = -log_reference_shares - 0.5 * float(level_shares @ mean_fields)
                 singular_note = (
                     Note(
-                        # the note names predictor 0, though the covariance is of all
-                        predictor=0,
+                        predictor=-1,  # the covariance is of all predictors
                         level=-1,
                         what="covariance is singular; take a smaller eps or a larger prior_count",
                     ),

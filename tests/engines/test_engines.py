@@ -78,6 +78,7 @@ def test_mean_field_of_a_singular_covariance_is_finite_and_says_so():
     assert np.isfinite(fit.theta).all()
     assert not fit.converged.all()
     assert "singular" in fit.notes[0][2]
+    assert fit.notes[0].predictor == -1  # of none alone
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.5, 1.0])

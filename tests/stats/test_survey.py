@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import rsurvey
 
-from bbl.stats.survey.rao_scott import design_effects, rao_scott
+from bbl.stats.survey.rao_scott import design_effects, rao_scott, rao_scott_wald
 
 pytestmark = pytest.mark.skipif(not rsurvey.folder().exists(), reason="the reference numbers of R are not here")
 
@@ -164,3 +164,13 @@ def test_lonely_strata_are_found():
     case = Case("lonely_fail")
     stage, strata = case.plan.lonely_strata
     assert stage == 0 and len(strata) == 3
+
+
+def test_a_covariance_that_is_not_known_has_no_test_whatever_the_working_one():
+    """A singular working covariance beside an unknown design covariance: neither an error nor a number."""
+    unknown, singular = np.full((2, 2), np.nan), np.zeros((2, 2))
+    statistic, df, p = rao_scott_wald([np.ones(2), np.ones(1)], [unknown, np.eye(1)], [singular, np.eye(1)], 20.0)
+    assert np.isnan([statistic[0], p[0]]).all()
+    assert df.tolist() == [2, 1]
+    assert statistic[1] == pytest.approx(1.0)
+    assert 0.3 < p[1] < 0.4

@@ -101,10 +101,13 @@ def rao_scott_wald(
     Returns
     -------
     statistic, df, p : ndarray, shape (number of tables,)
-        Working statistics over the mean design effect, numbers of parameters, and p-values.
+        Working statistics over the mean design effect, numbers of parameters, and p-values. Of a table whose design
+        covariance is not known, statistic and p are not a number.
     """
     statistic, p = np.full((2, len(tables)), np.nan)
     for k, (theta, V, W) in enumerate(zip(tables, covariances, working_covariances, strict=True)):
+        if not np.isfinite(V).all():
+            continue
         try:
             effects = design_effects(V, W)
         except np.linalg.LinAlgError:  # any working covariance is valid; a diagonal one is regular

@@ -1,6 +1,8 @@
 """Answers to questions of effects: standard errors from a covariance, draws or refits; notes; and the frame.
 
-The questions are Q quantities, contrasts of average probabilities; each is estimated in U units of rows for K groups.
+The questions are Q quantities, contrasts of average probabilities; each is estimated in U units of rows for K groups. A
+unit is a set of rows that are averaged, or a single row. Levels are pairs (predictor, code). See `Questions`,
+`EffectRows`, `EffectValues` and `ErrorOptions` for the attributes of the arguments of these names.
 """
 
 from __future__ import annotations
@@ -32,18 +34,20 @@ from bbl.stats.contrasts import TRANSFORMS
 __all__ = ["find_effects"]
 
 BOUND = 1e-9  # a standard error below this is rounding: the probability is 0 or 1
+# texts below the table, with places for numbers or a description
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals of {}."
 DESIGN_NOTE = (
     "Standard errors from refits to {} replicates of the sampling design: t distribution of {} degrees of freedom."
 )
 DRAWS_NOTE = "Standard deviations and central intervals of {} draws from the posterior; there are no tests."
+# texts of the column ``note``
 UNDETERMINED = "the rows do not determine a parameter: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
 PARTIAL = "some replicates have no rows at these levels, and do not count"
 AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
 UNDEFINED = "undefined: a probability is 0 or 1"
 IMPOSSIBLE = "undefined: rows would be in cells that cannot occur (structural_zeros)"
-RARE = "few rows at these levels: the interval may not hold its level"
+RARE = "few rows at these levels: the interval may not hold its level"  # the last level is that of confidence
 UNBOUNDED = "a parameter of this predictor has no finite optimum, or it was not reached"
 TITLES = {
     "difference": "Difference of probabilities",
@@ -54,27 +58,29 @@ TITLES = {
 
 def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors: ErrorOptions) -> Effects:
     """Return the table of the quantities of `questions` in each unit of `rows`, with errors as `errors` asks."""
-    if not questions.quantities:
+    if not questions.quantities:  # no predictor has two levels
         raise OptionError("There is nothing to compare: the model has no predictor with two levels.",
                           argument="variables")  # fmt: skip
 
     def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
         """Return the class scores (n, K) of rows, with the class shares of the fit."""
-        return fit._encoded_scores(codes, missing, dropped=None, priors=None)
+        return fit._encoded_scores(codes, missing, dropped=None, priors=None)  # None: no dropped rows, no other shares
 
-    unbounded: frozenset[tuple[int, int]] = frozenset()
+    unbounded: frozenset[tuple[int, int]] = frozenset()  # levels of parameters without a finite optimum, if known
     if errors.se is False:
         effect_values, note = estimate_effects(questions, rows, scores), "Without standard errors, as se=False asks."
     elif errors.se == "bootstrap":
-        replicates, description = refit_bootstrap(fit, errors)
+        replicates, description = refit_bootstrap(fit, errors)  # a function for class scores for each refit
         effect_values = estimate_by_replicates(questions, rows, scores, replicates, errors.level, has_tests=True)
         note = BOOTSTRAP_NOTE.format(description)
     else:
         effect_values, note, unbounded = _effects_by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
+    # `rows.text` describes the rows, such as "training rows"
     title = kind if rows.text == "" else f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
     notes = _make_notes(fit, questions, effect_values, unbounded)
     frame, columns = _make_frame(fit, questions, rows, effect_values, notes)
+    # the value without any effect: 0, or 1 for ratios
     null = TRANSFORMS[questions.transform].null if questions.is_comparison else None
     return Effects(frame, columns, title, note, fit.labels, errors.level, null)
 
@@ -85,9 +91,11 @@ def _effects_by_source(
     """Return (effects, note on their standard errors, levels of parameters without a finite optimum).
 
     Standard errors come from survey replicates, posterior draws or the delta method, whichever the fit has. If it has
-    none of these, they are nan, and the note says why. Levels are pairs (predictor, code).
+    none of these, they are nan, and the note says why.
     """
     try:
+        # an `ErrorSource`: one of `survey` (a design with replicate weights), `delta` (a covariance), and `draws`
+        # (functions for class scores); and `unbounded`, levels of parameters without a finite optimum
         source = fit._error_source(generator(errors.seed))
         if source.survey is not None:
             replicates = refit_replicates(fit, source.survey, errors)
@@ -129,21 +137,25 @@ def _make_notes(
             notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
+        # an interval is trusted if each level has `CELL` rows; `_counts[i]` (K, L_i) are weighted counts of levels
         for q, quantity in enumerate(questions.quantities):
-            if unbounded.intersection(quantity.levels):
+            if unbounded.intersection(quantity.levels):  # notes[q] (U, K) is a view
                 notes[q][notes[q] == ""] = UNBOUNDED
             if questions.is_comparison:
                 least_weight = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
                 if least_weight * effective_share < CELL:
                     notes[q][notes[q] == ""] = RARE
-    notes[is_undefined] = UNDEFINED
+    notes[is_undefined] = UNDEFINED  # after the others, which these notes replace
     if values.is_impossible is not None:
         notes[values.is_impossible] = IMPOSSIBLE
     return notes
 
 
 def _effective_share(fit: EffectFit) -> float:
-    """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1 without a design."""
+    """Return Kish's (1965) effective number of rows of a sampling design per unit of weight; 1 without a design.
+
+    It is ``(sum w)^2 / sum w^2`` over ``sum w``.
+    """
     if getattr(fit, "survey", None) is None or fit.training is None:
         return 1.0
     weights = fit.training.weights
@@ -153,12 +165,14 @@ def _effective_share(fit: EffectFit) -> float:
 def _make_frame(
     fit: EffectFit, questions: Questions, rows: EffectRows, values: EffectValues, notes: np.ndarray
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the frame of effects, a row for each (quantity, unit, group), and a dict of the package's columns.
+    """Return (the frame of effects, a row for each (quantity, unit, group); the names of the package's columns in it).
 
-    The dict gives the column that holds ``"estimate"`` and so on; beside a user's column of that name the package's
+    The names are a dict by plain name, such as ``"estimate"``: beside a user's column of that name the package's column
     has a trailing underscore.
     """
+    # groups change fastest from row to row, quantities slowest, as in the arrays (Q, U, K)
     Q, U, K = values.estimate.shape
+    # `rows.keys` has a row for each unit: its values of the columns of `by`, or its label in the column "row"
     user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
     package_columns = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error",
                        "statistic", "p_value", "conf_low", "conf_high", "note"]  # fmt: skip

@@ -1,7 +1,8 @@
 """Questions of effects: scenarios, in which predictors are set to levels, and signed contrasts of them.
 
 A *scenario* sets some predictors of every row to a level each; its codes are (predictor, level) pairs. A *quantity* is
-a contrast of the average probabilities of some scenarios.
+a contrast of the average probabilities of some scenarios. Predictors are numbered by their positions in
+``labels.names``, their levels (codes) by their positions in ``labels.levels[predictor]``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "find_predictors",
 ]  # fmt: skip
 
-MAX_QUANTITIES = 100_000
+MAX_QUANTITIES = 100_000  # that a call may ask for
 Scenario = tuple[tuple[int, int], ...]  # pairs (predictor, level code); () leaves the rows as they are
 
 
@@ -61,11 +62,13 @@ class Questions:
     Attributes
     ----------
     scenarios : list of Scenario
+        Without repetitions.
     quantities : list of Quantity
     transform : str
         Scale of the contrasts: ``"difference"``, ``"ratio"`` or ``"lnoddsratio"``.
     is_comparison : bool
-        Whether quantities compare scenarios, rather than being averages of one.
+        Whether quantities compare scenarios. If not, each is the average in one scenario, with the sign 1, and
+        `transform` is ``"difference"``.
     """
 
     scenarios: list[Scenario]
@@ -117,7 +120,7 @@ def find_level_codes(labels: Labels, predictor: int, levels: object, argument: s
 
 
 def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of the level of a predictor that equals `level`: of its type, else as a number, else as text.
+    """Return the code of the level that equals `level`: in value and type, else as a number, else in its printed text.
 
     `predictor` is a position, `level` comes from the user, `argument` is the name of the argument that gave it.
     """
@@ -145,9 +148,15 @@ def make_prediction_questions(labels: Labels, variables: object) -> Questions:
     `variables` are names of predictors, or a mapping of names to levels.
     """
     if variables is None:
-        return Questions([()], [Quantity((), "", "", [0], np.ones(1), ())], "difference", is_comparison=False)
+        # one scenario, which sets nothing, and its average
+        return Questions(
+            [()],
+            [Quantity((), term="", contrast="", scenarios=[0], signs=np.ones(1), levels=())],
+            "difference",
+            is_comparison=False,
+        )
     predictors = find_predictors(labels, variables, "variables")
-    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]
+    code_lists = [list(range(len(labels.levels[i]))) for i in predictors]  # codes that each predictor is set to
     if isinstance(variables, Mapping):
         code_lists = [find_level_codes(labels, i, variables[labels.names[i]], "variables") for i in predictors]
     _check_n_quantities(math.prod(len(code_list) for code_list in code_lists))
@@ -157,9 +166,9 @@ def make_prediction_questions(labels: Labels, variables: object) -> Questions:
             tuple(predictors),
             _term_entry(labels, predictors),
             _scenario_text(labels, scenario),
-            [position],
-            np.ones(1),
-            scenario,
+            scenarios=[position],
+            signs=np.ones(1),
+            levels=scenario,
         )
         for position, scenario in enumerate(scenarios)
     ]
@@ -185,6 +194,7 @@ def make_comparison_questions(
         list(range(len(labels.names))) if variables is None else find_predictors(labels, variables, "variables")
     )
     contrast_by_name: Mapping[Any, Any] = variables if isinstance(variables, Mapping) else {}
+    # for each predictor its pairs (high, low) of level codes
     pair_lists = [
         _parse_pairs(labels, i, contrast_by_name.get(labels.names[i], contrast), bool(contrast_by_name))
         for i in predictors
@@ -198,16 +208,17 @@ def make_comparison_questions(
     else:
         _check_n_quantities(sum(len(pair_list) for pair_list in pair_lists))
         pair_sets = [((i, pair),) for i, pair_list in zip(predictors, pair_lists, strict=True) for pair in pair_list]
-    scenario_positions: dict[Scenario, int] = {}
+    scenario_positions: dict[Scenario, int] = {}  # position of each scenario, in order of first use
     quantities = []
     for pair_set in pair_sets:
         pair_predictors = tuple(i for i, _ in pair_set)
         scenarios, signs = [], []
+        # one predictor: high - low; two: (high, high) - (high, low) - (low, high) + (low, low), and so on
         for sides in itertools.product((0, 1), repeat=len(pair_set)):  # 0 is high; 1 is low and changes the sign
             scenario = tuple((i, pair[side]) for (i, pair), side in zip(pair_set, sides, strict=True))
             scenarios.append(scenario_positions.setdefault(scenario, len(scenario_positions)))
             signs.append((-1.0) ** sum(sides))
-        pair_texts = [
+        pair_texts = [  # `text` is a pattern such as "{} - {}"
             TRANSFORMS[transform].text.format(*(label_text(labels.levels[i][code]) for code in pair))
             for i, pair in pair_set
         ]
@@ -229,8 +240,8 @@ def _parse_pairs(labels: Labels, predictor: int, contrast: object, is_named: boo
     """
     argument = "variables" if is_named else "contrast"
     if isinstance(contrast, str):
-        return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))
-    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]
+        return level_pairs(choice(argument, contrast, CONTRASTS), len(labels.levels[predictor]))  # (high, low) codes
+    pairs = contrast if isinstance(contrast, list) and contrast else [contrast]  # an empty list: the error shows it
     code_pairs = []
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -263,5 +274,5 @@ def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
 
 
 def _scenario_text(labels: Labels, scenario: Scenario) -> str:
-    """Return the levels of a scenario as text, for the column ``contrast``."""
+    """Return the levels that a scenario sets, as text, for the column ``contrast``."""
     return ", ".join(label_text(labels.levels[i][code]) for i, code in scenario)

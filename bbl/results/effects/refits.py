@@ -1,7 +1,10 @@
 """Class scores under refits of a classifier: to rows drawn with replacement, or to the replicates of a survey.
 
-`Scores` are functions of level codes and missing cells (n, m) with class scores (n, K) as values. A fit has *members*:
-those of an average of fits, each with a weight, else itself alone. Predictor i has L_i levels.
+`Scores` are functions of level codes and missing cells (n, m) with class scores (n, K) as values. A fit has *members*,
+``_bootstrap_members``, pairs (fit, weight): the members of an average of fits, else the fit itself. A member's
+``_refit`` returns a fit to other rows; ``_redraw`` returns (a draw of the model from its posterior, its class shares
+(K,)), or None if the model has no such posterior. Predictor i has L_i levels. ``fit.priors`` (K,) are class shares
+for predictions, None for the shares of the training rows.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ class ErrorOptions:
     verbose: int
 
     def __post_init__(self) -> None:
+        """Raise an OptionError or a BBLTypeError for an option that does not exist, or is out of range."""
         if self.se is not False:
             if self.se is True:
                 raise BBLTypeError("se must be 'auto', 'bootstrap' or False; got True.", argument="se")
@@ -65,10 +69,10 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
 
     Models are refitted to rows drawn with replacement. Networks, which have posteriors of their tables, draw tables.
     """
-    rows = fit._rows()
-    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
+    rows = fit._rows()  # the training rows
+    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows  # without rows of an unknown group
     check_single_rows(getattr(fit, "survey", None), "The bootstrap")
-    rows.check_whole("The bootstrap draws rows")
+    rows.check_whole("The bootstrap draws rows")  # raises a DataError for weights that are no counts
     members = fit._bootstrap_members
     if not members:
         reason = fit.refusals.get("effects_bootstrap", "A member of this average is not refitted")
@@ -81,10 +85,11 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
         drawn_model_and_shares = members[0][0]._redraw(rows, rng) if is_redrawn else None
         if drawn_model_and_shares is not None:
             return _replace_shares(drawn_model_and_shares[0].class_scores, fit.priors, drawn_model_and_shares[1])
+        # how often each row is drawn: `rows.total`, the sum of the weights, is the number of draws
         drawn_weights = rng.multinomial(round(rows.total), rows.weights / rows.total).astype(float)
         return _refit_scores(fit, rows.weighted(drawn_weights), rng)
 
-    tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]
+    tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]  # a generator for each refit
     with progress_bar(len(tasks), "bootstrap", errors.verbose) as step:
         scores_by_refit = run_tasks(refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True)
     description = (
@@ -99,21 +104,24 @@ def refit_replicates(fit: EffectFit, survey: SurveySample, errors: ErrorOptions)
     Scores are nan in rows at a level that is in the data, but in no row of the replicate.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
+    # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in the whole sample
     rows, replicate_weights, n_levels = fit._rows(), survey.replicates.weights[survey.rows], fit.design.n_levels
+    # for each predictor a mask (L_i,) of the levels that some row has; `level_counts` returns m arrays (L_i,)
     occurring_levels = [counts > 0.0 for counts in level_counts(rows.pooled, n_levels)]
 
     def refit_replicate(r: int, rng: np.random.Generator) -> Scores:
         """Return the function for the class scores under the refit to replicate number `r`."""
-        replicate = rows.weighted(replicate_weights[:, r])
+        replicate = rows.weighted(replicate_weights[:, r])  # without rows of weight 0
         refit_scores = _refit_scores(fit, replicate, rng)
         levels_and_counts = zip(occurring_levels, level_counts(replicate.pooled, n_levels), strict=True)
         absent_levels = [occurs & (counts == 0.0) for occurs, counts in levels_and_counts]
         return (
             _hide_absent_levels(refit_scores, absent_levels)
-            if any(occurs.any() for occurs in absent_levels)
+            if any(is_absent.any() for is_absent in absent_levels)
             else refit_scores
         )
 
+    # (number of the replicate, its generator)
     tasks = list(enumerate(generator(errors.seed).spawn(replicate_weights.shape[1])))
     with progress_bar(len(tasks), "replicates", errors.verbose) as step:
         return run_tasks(refit_replicate, tasks, n_workers(errors.n_jobs), step, shared=True)
@@ -126,7 +134,7 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the class scores (n, K), nan in rows where a cell that is not missing has an absent level."""
+        """Return the class scores (n, K), nan in rows where some cell has an absent level and is not missing."""
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):
             is_hidden_row = is_absent_level[codes[:, i]]
@@ -137,9 +145,13 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
 
 
 def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Scores:
-    """Return a function for the class scores of a fit whose members are refitted to `train`, averaged by weight."""
+    """Return a function for the class scores of `fit` with its members refitted to `train`.
+
+    They are the members' probabilities averaged by weight, as log-probabilities.
+    """
     members = fit._bootstrap_members
     refits = [member._refit(train, rng, warm=True) for member, _ in members]
+    # (K,): shares of the groups in the rows `train`
     train_shares = train.group_totals(len(fit.labels.groups)) / train.total
     if len(refits) == 1:
         return _replace_shares(refits[0].class_scores, fit.priors, train_shares)
@@ -148,6 +160,7 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
         """Return the log of the weighted average (n, K) of the members' probabilities."""
         # rows that a member cannot predict: it needs complete rows, and some of their cells are missing
         silent_by_member = [silent_rows(member._traits.needs_complete_rows, missing) for member, _ in members]
+        # in silent rows all cells are hidden, so that the member can be called; `averaged_scores` leaves it out there
         member_scores = [
             model.class_scores(codes, hide_rows(missing, rows))
             for model, rows in zip(refits, silent_by_member, strict=True)
@@ -158,9 +171,9 @@ def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Sc
 
 
 def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
-    """Return the function `scores` with the class shares `priors` (K,) in place of `shares` (K,).
+    """Return the function `scores` with the class shares `priors` (K,) in place of `shares` (K,), those of its model.
 
-    It is returned as it is if `priors` is None.
+    If `priors` is None, `scores` is returned as it is.
     """
     if priors is None:
         return scores

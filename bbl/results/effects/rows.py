@@ -1,4 +1,7 @@
-"""Rows over which effects are averaged: training rows, new rows, or a grid, in units that are averaged separately."""
+"""Rows over which effects are averaged: training rows, new rows, or a grid, in units that are averaged separately.
+
+n rows of m predictors, U units. Codes are the numbers of levels: code a of predictor i is ``labels.levels[i][a]``.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,9 @@ class EffectRows:
     weights : ndarray, shape (n,)
         Weights of the rows in the average of their unit; they sum to 1 in every unit.
     starts : ndarray of int, shape (U + 1,)
-        Unit u has the rows ``starts[u]:starts[u + 1]``.
+        Unit u has the rows ``starts[u]:starts[u + 1]``; no unit is empty.
     keys : DataFrame
-        Labels of the units, a row for each: a column for each name of `by`, or the column ``row`` if units are rows.
+        A row for each unit: the values of the columns that `by` names, or the label of the row in the column ``row``.
     text : str
         Description of the rows in titles, such as "training rows".
     is_rowwise : bool
@@ -87,7 +90,7 @@ class _EncodedRows:
     text : str
         Description of the rows in titles.
     table_and_kept : (Frame, ndarray of bool) or None
-        Only of new rows: their table, and which of its rows are kept.
+        Of new rows: the table that they come from, and which of its rows are kept. None for other rows.
     """
 
     codes: np.ndarray
@@ -101,18 +104,21 @@ class _EncodedRows:
 def make_effect_rows(
     fit: EffectFit, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
-    """Return the rows of a call; arguments as of ``fit.avg_comparisons``, each row a unit if `is_rowwise`."""
+    """Return the rows of a call, in units of equal values of `by`; each row is a unit if `is_rowwise`.
+
+    `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    """
     if grid is not None and newdata is not None:
         raise OptionError("Give newdata or grid, not both: a grid makes its own rows.", argument="grid")
     if newdata is None:
-        refuse_weights(weights)
+        refuse_weights(weights)  # raises an error if there are any: weights are those of new rows
     rows = (
         _make_grid(fit, grid) if grid is not None
         else _get_training_rows(fit) if newdata is None
         else _encode_new_rows(fit, newdata, weights)
     )  # fmt: skip
     if is_rowwise:
-        starts = np.arange(len(rows.codes) + 1)
+        starts = np.arange(len(rows.codes) + 1)  # one row in each unit, with weight 1
         keys = pd.DataFrame({"row": rows.index.to_numpy()}).reset_index(drop=True)
         return EffectRows(rows.codes, rows.missing, np.ones(len(rows.codes)), starts, keys, rows.text, is_rowwise=True)
     return _merge_units(fit, rows, by)
@@ -130,11 +136,14 @@ def _get_training_rows(fit: EffectFit) -> _EncodedRows:
 
 
 def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedRows:
-    """Return new rows without those of weight 0 and those that the fit would have dropped for missing values."""
+    """Return new rows without those of weight 0 and those that the fit would have dropped for missing values.
+
+    `weights` is an array, the name of a column of `newdata`, or None for weights of 1. A DataError if no row remains.
+    """
     frame = to_frame(newdata, "newdata")
     codes, missing = fit.design.encode(frame)
-    row_weights = named_weights(weights, frame, whole=False)[1]  # the first is the name of their column
-    dropped = fit.design.dropped(frame)
+    row_weights = named_weights(weights, frame, whole=False)[1]  # [0] is the name of their column
+    dropped = fit.design.dropped(frame)  # (n,), or None if the fit drops no rows
     is_kept = (row_weights > 0) & (True if dropped is None else ~dropped)
     if not is_kept.any():
         raise DataError("newdata has no row with a prediction; give rows without missing values.", argument="newdata")
@@ -147,9 +156,11 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
 def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of each predictor.
 
-    Of each predictor these are all levels, the most frequent level, or the levels that a dict names.
+    These levels are all of them if `grid` is "balanced", and the most frequent one if it is "mode". A dict names the
+    levels of some predictors; the others have their most frequent level.
     """
     labels = fit.labels
+    # the most frequent level: `_counts` has the weighted counts (K, L_i) of its L_i levels for each predictor
     code_lists: list[list[int]] = [[int(np.argmax(counts.sum(axis=0)))] for counts in fit._counts]
     if isinstance(grid, Mapping):
         for name, levels in grid.items():
@@ -183,7 +194,8 @@ def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
 def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
     """Return the rows of a grid (n, m) without those in cells that cannot occur (structural zeros).
 
-    Rows that the fit refuses to score are left out until it refuses none.
+    Rows that the fit refuses to score (``error.rows`` (n,)) are left out until it refuses none. An OptionError if no
+    row remains.
     """
     while len(codes):
         try:
@@ -207,7 +219,7 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
         unit_sample = Sample(
             np.ascontiguousarray(rows.codes[is_in_unit]), rows.weights[is_in_unit], y=None, missing=missing
         )
-        merged_units.append(unit_sample.collapsed(fit.design.n_levels))
+        merged_units.append(unit_sample.collapsed(fit.design.n_levels))  # equal rows merged, with summed weights
     missing = None
     if rows.missing is not None:
         missing = np.concatenate(
@@ -220,7 +232,7 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
         np.concatenate([merged.codes for merged in merged_units]),
         missing if missing is not None and missing.any() else None,
         np.concatenate([merged.weights / merged.weights.sum() for merged in merged_units]),
-        np.cumsum([0, *(merged.n for merged in merged_units)]),
+        np.cumsum([0, *(merged.n for merged in merged_units)]),  # starts
         pd.DataFrame(keys, columns=pd.Index(names, dtype=object, tupleize_cols=False), dtype=object),
         rows.text,
         is_rowwise=False,
@@ -230,7 +242,7 @@ def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
 def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[Hashable], np.ndarray, list[list]]:
     """Return (the names of `by`, the unit number of each row (n,), the values of these names in each unit)."""
     if by is None:
-        return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]
+        return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
     predictors = list(fit.labels.names)
     names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
     if names is None:
@@ -244,7 +256,7 @@ def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[
         if name in predictors:
             i = predictors.index(name)
             column_codes, levels = rows.codes[:, i].astype(np.intp), list(fit.labels.levels[i])
-            if rows.missing is not None:
+            if rows.missing is not None:  # missing cells have a further code, for None
                 column_codes = np.where(rows.missing[:, i], len(levels), column_codes)
                 levels.append(None)
         else:
@@ -253,15 +265,17 @@ def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[
         levels_by_name.append(levels)
     if len(set(names)) < len(names):
         raise OptionError(f"by names a column twice: {names!r}.", argument="by")
+    # the distinct rows of codes are the units, in the order of these codes
     combinations, unit_numbers = np.unique(np.column_stack(codes_by_name), axis=0, return_inverse=True)
     keys = [[levels[code] for levels, code in zip(levels_by_name, row, strict=True)] for row in combinations.tolist()]
-    return names, unit_numbers.ravel(), keys
+    return names, unit_numbers.ravel(), keys  # (n, 1) in some versions of numpy
 
 
 def _encode_by_column(rows: _EncodedRows, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:
-    """Return (codes (n,), values) of a column of new rows that is no predictor.
+    """Return (codes (n,), values) of the column `name` of new rows, which is no predictor; code k is ``values[k]``.
 
-    Values are sorted, if they have an order; the last value, None, stands for missing cells.
+    Values are sorted, if they have an order; the last value, None, stands for missing cells. `predictors` are the names
+    of the predictors, for the error if there is no such column.
     """
     frame, is_kept = rows.table_and_kept or (None, None)
     if frame is None or not frame.has(name):

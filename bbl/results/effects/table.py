@@ -20,7 +20,7 @@ from bbl.report.text import label_text
 __all__ = ["Effects"]
 
 SHOWN = 30  # rows that are printed
-NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+NUMBERS = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")  # columns of `Effects.frame`
 
 
 @final
@@ -73,8 +73,8 @@ class Effects:
         Parameters
         ----------
         groups : sequence, optional
-            Groups to draw; all of them by default, of two only the second of comparisons of differences, which are
-            those of the first with the other sign.
+            Groups to draw; all by default. With two groups, differences of one are those of the other with the other
+            sign: by default only the second group is drawn.
         top : int, default 40
             Number of rows of a panel.
         axes : sequence of matplotlib Axes, optional
@@ -94,20 +94,21 @@ class Effects:
         """
         n_rows = integer("top", top, 1)
         group_positions = group_numbers(self.labels, groups)
-        if groups is None and len(group_positions) == 2 and self.null == 0.0:
+        if groups is None and len(group_positions) == 2 and self.null == 0.0:  # differences, or log odds ratios
             group_positions = group_positions[1:]
         frame, group_names = self.frame, [self.labels.groups[k] for k in group_positions]
         # rows of `frame` of each group: groups change fastest in it
         rows_by_group = [list(range(k, len(frame), len(self.labels.groups))) for k in group_positions]
         columns = [self.columns[name] for name in ("estimate", "conf_low", "conf_high")]
+        # (groups, 3, rows of a group)
         estimates_and_limits = np.array([frame.iloc[rows][columns].to_numpy(float).T for rows in rows_by_group])
-        row_texts = [self._row_text(k) for k in rows_by_group[0]]
+        row_texts = [self._row_text(k) for k in rows_by_group[0]]  # the same for all groups
         return plot_effects(
             self.labels, group_names, row_texts, estimates_and_limits, self.title, self.null, n_rows, axes
         )
 
     def strongest_first(self) -> Effects:
-        """Return the same effects, those of the predictor with the largest estimate of all groups first.
+        """Return the same effects, sorted by the largest absolute estimate of their term, the largest first.
 
         Examples
         --------
@@ -118,18 +119,20 @@ class Effects:
         (['Age', 'Age', 'Sex', 'Sex'], ['Sex', 'Sex', 'Age', 'Age'])
         """
         magnitude = self.frame[self.columns["estimate"]].astype(float).abs()
+        # for each row; terms are told apart by their text
         largest_of_term = magnitude.groupby(self.frame[self.columns["term"]].map(str)).transform("max")
+        # stable: rows of a term stay in order; terms without an estimate come last
         order = np.argsort(-largest_of_term.fillna(-1.0).to_numpy(), kind="stable")
         return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
-        """Return the name of row `row` of `frame`: its term, contrast, and values of `by` or label."""
+        """Return the name of row number `row` of `frame`: its term and contrast, then its values of `by` or label."""
         package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
         term, contrast = (label_text(cells[self.columns[name]]) for name in ("term", "contrast"))
         texts = [f"{term}: {contrast}" if term and contrast else term or contrast]
         for name, value in zip(self.frame.columns, cells, strict=True):
-            if name not in package_columns or name == self.columns.get("row"):
+            if name not in package_columns or name == self.columns.get("row"):  # a column of `by`, or the row's label
                 texts.append(f"{label_text(name)}={label_text(value)}")
         return ", ".join(text for text in texts if text) or "all rows"
 
@@ -142,8 +145,8 @@ class Effects:
             f"{label_text(group)}: {self._row_text(k)}" for k, group in enumerate(shown[self.columns["group"]].tolist())
         ]
         table = shown[number_columns].astype(float)
-        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)
-        table = table.dropna(axis=1, how="all")
+        table = table.set_axis(["estimate", "se", "z", "p", "lower", "upper"], axis=1)  # short names of `NUMBERS`
+        table = table.dropna(axis=1, how="all")  # such as those of tests, if there are none
         if self.columns["note"] in shown and shown[self.columns["note"]].any():
             table["note"] = shown[self.columns["note"]].to_numpy()
         numeric = table.select_dtypes("number").columns
@@ -155,7 +158,9 @@ class Effects:
         heading = f"{self.title}, {100 * self.level:g} % intervals"
         heading += f" (the first {len(shown)} of {len(self.frame)} rows)" if n_hidden else ""
         sections: list[Any] = [Section(heading, table, self.note)]
-        return Summary(f"Probabilities of {label_text(self.labels.response)}", {}, "Effects:", sections, {})
+        return Summary(
+            f"Probabilities of {label_text(self.labels.response)}", {}, title="Effects:", sections=sections, tables={}
+        )
 
     def as_html(self) -> str:
         """Return the table as a fragment of HTML; names are escaped.

@@ -3,7 +3,11 @@
 A *scenario* sets some predictors of every row to a level each; a *quantity* is a contrast of the averages of some
 scenarios; a *unit* is a set of rows that are averaged, or a single row. S scenarios, Q quantities, U units, K groups,
 n rows of m predictors, R replicates (refits, or draws from a posterior). `Scores` are functions of codes and missing
-cells (n, m) with values (n, K); `level` is the coverage of intervals.
+cells (n, m) with class scores (n, K) as values; `level` is the coverage of intervals.
+
+A `Quantity` has ``scenarios``, the positions of s of the S scenarios, and ``signs`` (s,), 1 or -1. `EffectRows` are
+sorted by unit: unit u has the rows ``starts[u]:starts[u + 1]``. ``contrast_values(transform, averages, signs)`` returns
+the contrast of averages (s, U, K), shape (U, K), and its derivatives by them, shape (s, U, K).
 """
 
 from __future__ import annotations
@@ -88,12 +92,14 @@ def _row_probabilities(
     """
     codes, missing = _set_levels(rows, scenario)
     try:
-        with np.errstate(invalid="ignore"):  # -inf - -inf: a refit gives rows that cannot occur -inf in all groups
+        # no warning of -inf - -inf: a refit gives rows that cannot occur -inf in all groups
+        with np.errstate(invalid="ignore"):
             return codes, missing, np.exp(log_probabilities(scores(codes, missing)))
     except ImpossibleRowsError as error:
         if not scenario:  # the rows themselves cannot occur
             raise
-        possible = ~error.rows
+        possible = ~error.rows  # (n,): the rows whose scores are refused are those that cannot occur
+    # the remaining rows are scored again; if there are none, one column of nan stands for all groups
     possible_rows = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
     possible_p = _row_probabilities(scores, possible_rows, scenario)[2] if possible.any() else np.empty((0, 1))
     p = np.full((len(codes), possible_p.shape[1]), np.nan)
@@ -103,6 +109,7 @@ def _row_probabilities(
 
 def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
     """Return the averages (U, K) of probabilities (n, K) over the rows of each unit, whose weights sum to 1."""
+    # sums from each start to the next one, or to the end
     return np.add.reduceat(p * rows.weights[:, None], rows.starts[:-1], axis=0)
 
 
@@ -120,7 +127,10 @@ def estimate_effects(questions: Questions, rows: EffectRows, scores: Scores) -> 
     estimates = compute_contrasts(questions, average_by_scenario)
     no_values = np.full(estimates.shape, np.nan)
     return EffectValues(
-        estimates, *(no_values,) * 5, has_errors=False, is_impossible=_find_impossible(questions, average_by_scenario)
+        estimates,
+        *(no_values,) * 5,  # std_error, low, high, statistic, p
+        has_errors=False,
+        is_impossible=_find_impossible(questions, average_by_scenario),
     )
 
 
@@ -133,7 +143,8 @@ def estimate_by_delta_method(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and limits of a normal or t distribution."""
-    K, n_coefficients = len(delta.gradient.theta), 1 + delta.gradient.layout.size
+    K, n_coefficients = len(delta.gradient.theta), 1 + delta.gradient.layout.size  # the intercept, then parameters
+    # derivatives of a unit: (S, K, K, n_coefficients)
     block_units = max(1, BLOCK // (len(questions.scenarios) * K * K * n_coefficients))
     blocks = [
         _delta_block(questions, rows.units(first_unit, min(first_unit + block_units, rows.n_units)), scores, delta)
@@ -160,13 +171,13 @@ def _delta_block(
         if missing is not None:  # where all predictors are missing, scores are log shares: the temperature is left out
             weights = np.where(missing.all(axis=1), rows.weights, weights)
         derivatives_by_scenario.append(delta.gradient.sums(codes, missing, p, weights, rows.starts))
-    average_by_scenario, estimates, variances = np.array(scenario_averages), [], []
+    average_by_scenario, estimates, variances = np.array(scenario_averages), [], []  # the first is (S, U, K)
     for quantity in questions.quantities:
         contrast, derivatives_by_average = contrast_values(
             questions.transform, average_by_scenario[quantity.scenarios], quantity.signs
         )
         with np.errstate(invalid="ignore", over="ignore"):  # 0 / 0 and x / 0, where probabilities are 0
-            contrast_gradient = sum(
+            contrast_gradient = sum(  # (U, K, K, 1 + size)
                 derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
                 for derivative_by_average, s in zip(derivatives_by_average, quantity.scenarios, strict=True)
             )
@@ -183,10 +194,12 @@ def estimate_by_replicates(
     With `has_tests` there are z statistics and p-values of a normal distribution, else these are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
+    # `null` is the value without any effect; no warning where a replicate is undefined or a standard error is 0
     with np.errstate(divide="ignore", invalid="ignore"):
         se = replicate_estimates.std(axis=0, ddof=1)
         low, high = np.quantile(replicate_estimates, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         z = (estimates - TRANSFORMS[questions.transform].null) / se if has_tests else np.full(estimates.shape, np.nan)
+    # infinite degrees of freedom: p-values of a normal distribution
     return EffectValues(estimates, se, low, high, z, two_sided_p(z, np.inf), is_impossible=is_impossible)
 
 
@@ -198,15 +211,21 @@ def estimate_by_design_replicates(
     survey: SurveySample,
     level: float,
 ) -> EffectValues:
-    """Return estimates with errors from refits to the replicate weights of a survey, and limits of a t distribution."""
+    """Return estimates with errors from refits to the replicate weights of a survey, and limits of a t distribution.
+
+    `replicates` are R functions for class scores, one for each refit; ``survey.replicates.deviations(estimates, full)``
+    returns scaled deviations (R, p) of p estimates in the replicates (R, p) from those of all rows, `full` (p,).
+    """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     estimates, replicate_values, is_impossible = _estimate_replicates(questions, rows, scores, replicates)
+    # (R, Q U K) and (Q U K, 1)
     flat_replicates, flat_estimates = replicate_values.reshape(len(replicate_values), -1), estimates.reshape(-1, 1)
     is_partial = ~np.isfinite(flat_replicates).all(axis=0)  # (Q U K,)
+    # (R, Q U K): their squares sum to the variances; zeros stand in for partial quantities, which follow
     deviations = survey.replicates.deviations(
         np.where(is_partial, 0.0, flat_replicates), np.where(is_partial, 0.0, flat_estimates[:, 0])
     )
-    # one by one, because each of these leaves other replicates out
+    # `deviations` leaves out replicates that are not finite in any of its columns: partial quantities one by one
     for k in np.flatnonzero(is_partial & np.isfinite(flat_estimates[:, 0])):
         deviations[:, [k]] = survey.replicates.deviations(flat_replicates[:, [k]], flat_estimates[k])
     se = np.sqrt((deviations**2).sum(axis=0)).reshape(estimates.shape)
@@ -231,7 +250,10 @@ def _estimate_replicates(
 
 
 def _add_t_limits(questions: Questions, estimates: np.ndarray, se: np.ndarray, df: float, level: float) -> EffectValues:
-    """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is infinite."""
+    """Return estimates (Q, U, K) with limits and tests by a t distribution; a normal one if `df` is infinite.
+
+    `se` (Q, U, K) are their standard errors.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         half_width, t = t_quantile(0.5 + level / 2, df) * se, (estimates - TRANSFORMS[questions.transform].null) / se
     return EffectValues(estimates, se, estimates - half_width, estimates + half_width, t, two_sided_p(t, df))

@@ -44,7 +44,7 @@ def predictions(
     Parameters
     ----------
     newdata, variables, weights, grid, se, level, nboot, seed, n_jobs, verbose
-        As in `avg_predictions`. Rows are neither merged nor weighted; those of weight 0 are left out.
+        As in `avg_predictions`, but equal rows are not merged, and weights only leave out the rows of weight 0.
 
     Returns
     -------
@@ -93,9 +93,9 @@ def avg_predictions(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns. None for the training rows, with their weights.
     grid : {"balanced", "mode"} or dict of name to levels, optional
-        Constructed rows in place of `newdata`: all combinations of levels; the most frequent level of every predictor;
-        or the given levels of some predictors, others at their most frequent level. Cells of `structural_zeros` are
-        left out.
+        Constructed rows in place of `newdata`. "balanced": all combinations of levels. "mode": one row, with the most
+        frequent level of every predictor. A dict: all combinations of the given levels of some predictors, others at
+        their most frequent level. Cells of `structural_zeros` are left out.
     weights : column name or array_like of shape (n,), optional
         Weights of the new rows in the average.
     se : {"auto", "bootstrap", False}, default "auto"
@@ -116,7 +116,8 @@ def avg_predictions(
     Returns
     -------
     Effects
-        The covariates' distribution is taken as fixed. Missing cells are summed out as in ``predict``.
+        Standard errors take the distribution of the predictors as fixed. Missing cells are summed out as in
+        ``predict``.
 
     Raises
     ------
@@ -219,7 +220,8 @@ def avg_comparisons(
         Predictors whose levels are compared; all by default. In a dict ``{name: (high, low)}`` a list of pairs, or a
         contrast, may be given too.
     contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
-        Each level against the first one, all pairs of levels, each level against the one before, or one pair.
+        "reference": each level against the first one. "pairwise": all pairs of levels. "sequential": each level against
+        the one before. (high, low): one pair of levels.
     transform : {"difference", "ratio", "lnoddsratio"}, default "difference"
         Comparison of the average probabilities.
     by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
@@ -231,9 +233,9 @@ def avg_comparisons(
     Returns
     -------
     Effects
-        The covariates' distribution is taken as fixed. Intervals and tests are Wald's, on the scale of the estimate;
-        with draws and bootstrap refits intervals are percentiles. The column ``note`` says where an interval cannot be
-        given, or may not hold its level.
+        Standard errors take the distribution of the predictors as fixed. Intervals and tests are Wald's, on the scale
+        of the estimate; with draws and bootstrap refits intervals are percentiles. The column ``note`` says where an
+        interval cannot be given, or may not hold its level.
 
     Raises
     ------
@@ -261,12 +263,16 @@ def avg_comparisons(
 
 
 def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
-    """Return the report's section on effects: a table and a figure, or why there are none."""
+    """Return the report's section on effects: a table and a figure, or why there are none.
+
+    `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
+    """
     predictors = list(fit.labels.names)
     n_rows = fit.training.n if newdata is None and fit.training is not None else 0
     if n_rows * len(predictors) > MAX_REPORTED:
         return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])
     try:
+        # a model without predictors: None stands for all, and the error says that there are none
         effects = avg_comparisons(fit, predictors[:MAX_COMPARED] or None, newdata=newdata, weights=weights)
     except BBLError as error:
         return Part("Effects", [f"There are none: {error}"])

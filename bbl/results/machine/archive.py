@@ -3,6 +3,11 @@
 Dimensions: K response groups, m predictors, `size` parameters of a group; `n_runs` engine runs, one for each group and
 one more for all rows pooled if that was made. *Closed forms* are engines without iterations. Each function
 ``_unpack_x`` takes what ``_pack_x`` returns, and raises a ValueError for values that no call of it can have returned.
+
+A run (`EngineFit`) has ``lkh``, the maximised objective; ``grad_norm``, ``n_iter`` and ``converged`` (m,); ``rank``,
+the number of parameters that the rows determine, None for all; ``sd`` (size,) and ``draws`` (chains, draws, size) of a
+posterior, or None; ``state``, a dict of the engine's other arrays. An engine is *joint* if it fits all groups at once
+to P(group | row). A *support* says which cells of some predictors, its *scope*, can occur (structural zeros).
 """
 
 from __future__ import annotations
@@ -40,7 +45,9 @@ from bbl.stats.survey.sample import SurveySample
 __all__ = ["pack", "unpack"]
 
 STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
-TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")  # arrays of `EngineFit.state` of engines that choose the terms
+# Arrays of `EngineFit.state` of engines that choose the terms: whether the group has each parameter; in how many
+# regressions of single predictors it is; its weight in each of these
+TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")
 
 # the arrays of a file, but those of terms and with `STATE_PREFIX`: kind of numbers, shape, range; see `ArraySpec`
 TABLE = {
@@ -72,15 +79,9 @@ CELL_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # kind of stor
 
 
 def pack(
-    fit: ModelResults,
-    engine: Engine,
-    estimate: Estimate,
-    tuning: Tuning | None,
-    sections: list[Section],
-    store_rows: bool,
-    survey: SurveySample | None,
-    sampling_design: str | None,
-) -> tuple[dict, dict[str, np.ndarray]]:
+    fit: ModelResults, engine: Engine, estimate: Estimate, tuning: Tuning | None, sections: list[Section],
+    store_rows: bool, survey: SurveySample | None, sampling_design: str | None,
+) -> tuple[dict, dict[str, np.ndarray]]:  # fmt: skip
     """Return the content of a model file: (dict of names and options, arrays by name).
 
     `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are the tables of tests
@@ -112,14 +113,14 @@ def pack(
         "converged": np.array([run.converged for run in estimate.fits]),
         "rank": _pack_ranks(estimate.fits, parameters.layout.size),
         "calibration": None if calibration is None else np.append(calibration.offset, calibration.temperature),
-        # penalised fits to P(group | row) have no log-likelihood
+        # penalised joint fits have no log-likelihood
         "log_likelihood": np.array([np.nan if engine.joint and engine.penalised else fit._log_likelihood]),
         **_pack_relevance(estimate.relevance),
         **_pack_posterior(estimate.fits, parameters.layout.size),
         **pack_draws(estimate.fits, estimate.predictive),
         **(pack_survey(survey) if store_rows and fit.training is not None else {}),
     }
-    if engine.chooses:
+    if engine.chooses:  # the terms of each group
         arrays |= {name: np.array([run.state[name] for run in estimate.fits]) for name in TERM_CHOICE_ARRAYS}
     return pack_model(fit, meta, arrays, store_rows, tuned=tuning is not None)
 
@@ -136,7 +137,7 @@ def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
-    """Return what `_pack_relevance` stored; a ValueError if it cannot have been saved."""
+    """Return what `_pack_relevance` stored; a ValueError if the chosen predictors do not rise."""
     if "relevance_level" not in arrays:
         return None
     chosen = arrays["relevant"]
@@ -164,7 +165,7 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     arrays = {}
     if all(run.draws is None for run in runs):
         arrays["sd"] = np.array([np.full(size, np.nan) if run.sd is None else run.sd for run in runs])
-    for name in sorted(state_names):
+    for name in sorted(state_names):  # a group without rows has no state
         arrays[STATE_PREFIX + name] = _stack_runs([run.state.get(name, np.zeros(0)) for run in runs])
     return arrays
 
@@ -177,7 +178,7 @@ def _unpack_posterior(arrays: dict[str, np.ndarray], run: int, draws: np.ndarray
     state = {k.removeprefix(STATE_PREFIX): array[run] for k, array in arrays.items() if k.startswith(STATE_PREFIX)}
     if draws is not None:
         return {"sd": draws.std(axis=(0, 1), ddof=1), "draws": draws, "state": state}
-    if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():
+    if "sd" not in arrays or np.isnan(arrays["sd"][run]).any():  # no posterior, or a group without rows
         return {}
     return {"sd": arrays["sd"][run], "state": state}
 
@@ -194,7 +195,7 @@ def _pack_section(section: Section) -> dict:
     for k, name in enumerate(section.table.columns):
         column = section.table.iloc[:, k]
         kind = CELL_KINDS.get(column.dtype.kind, "text")
-        if kind == "text" or column.hasnans and kind != "float":
+        if kind == "text" or column.hasnans and kind != "float":  # JSON has no integer or bool that is missing
             stored_columns.append({"name": str(name), "kind": "text", "cells": [str(v) for v in column]})
         else:
             cells = _pack_numbers(column.to_numpy(float)) if kind == "float" else column.tolist()
@@ -214,9 +215,9 @@ def _unpack_section(stored: dict) -> Section:
         kind, cells = column["kind"], column["cells"]
         cell_types = {"float": (float, str), "int": (int,), "bool": (bool,), "text": (str,)}[kind]
         is_valid = type(cells) is list and len(cells) == n_rows and all(type(cell) in cell_types for cell in cells)
-        if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):
+        if not is_valid or (kind == "int" and any(abs(cell) >= 2**63 for cell in cells)):  # beyond int64
             raise ValueError("a table of its summary is not as saved")
-        dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]
+        dtype = {"float": float, "int": np.int64, "bool": bool, "text": None}[kind]  # None: pandas' own dtype of text
         columns.append(pd.Series([float(cell) for cell in cells] if kind == "float" else cells, dtype=dtype))
     table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(n_rows))
     table = table.set_axis(pd.Index(names[:n_rows], dtype=object), axis=0)
@@ -244,7 +245,7 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
         "option": tuning.option,
         "chosen": int(tuning.chosen),
         "temperature": float(tuning.calibration.temperature),
-        "found": [list(problem) for problem in tuning.found],
+        "found": [list(problem) for problem in tuning.found],  # a problem is a tuple of texts
         **{name: _pack_numbers(np.asarray(vector, dtype=float)) for name, vector in vectors.items()},
     }
 
@@ -257,7 +258,7 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     chosen, temperature, problems = stored["chosen"], stored["temperature"], stored["found"]
     is_valid = type(chosen) is int and 0 <= chosen < len(values) == len(loss) and type(temperature) is float
     problem_texts = [text for problem in problems for text in problem]
-    options = (None, None if engine.tuned is None else engine.tuned.option)
+    options = (None, None if engine.tuned is None else engine.tuned.option)  # None: only a calibration was fitted
     if not is_valid or stored["option"] not in options or not all(type(text) is str for text in problem_texts):
         raise ValueError("its tuning is not as saved")
     calibration = Calibration(temperature, offset)
@@ -279,17 +280,15 @@ def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engin
     if not stored_arrays:
         return None
     scope, possible = stored_arrays["zeros_scope"], stored_arrays["zeros_possible"]
-    levels, K = design.n_levels[scope].tolist(), len(design.response.levels)
-    has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(levels) and engine.zeros
+    scope_shape, K = design.n_levels[scope].tolist(), len(design.response.levels)
+    has_valid_shape = len(possible) in (1, K) and possible.shape[1] == math.prod(scope_shape) and engine.zeros
+    # the scope is not empty and rises; each group has a cell that can occur; some cell cannot
     if (
-        not has_valid_shape
-        or not len(scope)
-        or (np.diff(scope) <= 0).any()
-        or not possible.any(axis=1).all()
-        or possible.all()
-    ):
+        not has_valid_shape or not len(scope) or (np.diff(scope) <= 0).any()
+        or not possible.any(axis=1).all() or possible.all()
+    ):  # fmt: skip
         raise ValueError("its structural zeros are not as saved")
-    return Support(tuple(scope.tolist()), possible.reshape(len(possible), *levels))
+    return Support(tuple(scope.tolist()), possible.reshape(len(possible), *scope_shape))
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
@@ -304,7 +303,7 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
             raise ValueError(f"{_terms_name(k)!r} holds what cannot have been saved")
     if "sd" in arrays and ((arrays["sd"] < 0.0).any() or np.isinf(arrays["sd"]).any()):
         raise ValueError("'sd' holds what cannot have been saved")
-    if "calibration" in arrays and arrays["calibration"][-1] <= 0:
+    if "calibration" in arrays and arrays["calibration"][-1] <= 0:  # the temperature
         raise ValueError("'calibration' holds what cannot have been saved")
 
 
@@ -314,8 +313,8 @@ def _terms_name(order: int) -> str:
 
 
 def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the specifications of the arrays of terms, by rising order."""
-    orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]
+    """Return the specifications of the arrays of terms by name: pairs, then each order from 3 on that `arrays` has."""
+    orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]  # up to the first order without an array
     return {_terms_name(k): ArraySpec("i", (f"n_{_terms_name(k)}", k), (0, "m")) for k in orders}
 
 
@@ -336,6 +335,7 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
         posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
         convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
+        # the first entry of lkh is that of all rows
         runs.append(EngineFit(theta, float(arrays["lkh"][1 + k]), rank=rank, **convergence, **posterior))
     return tuple(runs)
 
@@ -360,37 +360,31 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
     layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
+    # the layout with any hidden units after the predictors; it must not be larger than its stored draws
     hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
+    # rows of such an array may have any length: its symbol is the name of the array
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}
     check_types(meta, {"log_z_kind": str})
-    check_model(
-        meta,
-        arrays,
-        TABLE | terms_table | state_table | SURVEY_TABLE,
-        design,
+    check_model(  # the last arguments are the lengths that `TABLE` names
+        meta, arrays, TABLE | terms_table | state_table | SURVEY_TABLE, design,
         size=layout.size,
-        coefficients=layout.size + bool(engine.joint),  # fits to P(group | row) have an intercept
-        hidden_size=hidden_layout.size,
-        order=max(layout.order, 2),
+        coefficients=layout.size + bool(engine.joint),  # joint fits have an intercept
+        hidden_size=hidden_layout.size, order=max(layout.order, 2),
         n_runs=len(design.response.levels) + ("pooled" in arrays),
         n_recorded=layout.m if arrays["grad_norm"].size else 0,  # closed forms record no iterations of predictors
-    )
+    )  # fmt: skip
     _check_values(engine, layout, arrays)
     estimate = Estimate(
-        Parameters(layout, arrays["theta"], arrays.get("pooled")),
-        arrays["log_z"],
-        meta["log_z_kind"],
-        arrays["prior"],
-        float(arrays["lkh"][0]),
-        _unpack_runs(arrays),
-        arrays["log_z_error"],
-        Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1]) if "calibration" in arrays else None,
-        unpack_predictive(layout, hidden_layout, arrays),
-        _unpack_relevance(arrays),
-    )
-    if "nobs" not in meta:  # files without nobs are of complete rows
+        Parameters(layout, arrays["theta"], arrays.get("pooled")), log_z=arrays["log_z"],
+        log_z_kind=meta["log_z_kind"], class_prior=arrays["prior"], lkh=float(arrays["lkh"][0]),
+        fits=_unpack_runs(arrays), log_z_error=arrays["log_z_error"],
+        calibration=Calibration(float(arrays["calibration"][-1]), arrays["calibration"][:-1])
+        if "calibration" in arrays else None,
+        predictive=unpack_predictive(layout, hidden_layout, arrays), relevance=_unpack_relevance(arrays),
+    )  # fmt: skip
+    if "nobs" not in meta:  # such files are of complete rows: the counts of the first predictor's levels sum to nobs
         meta = meta | {"nobs": round(float(arrays["counts"][:, : design.n_levels[0]].sum()))}
-    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")
+    arguments = unpack_model(meta, arrays, design, whole=engine.weights == "counts")  # or "real": any weights
     if not arguments["stored"].nobs > 0:
         raise ValueError("it has no observations")
     if "sections" in meta:

@@ -1,4 +1,7 @@
-"""Composite-likelihood criteria of a fitted machine: properties of the result classes."""
+"""Composite-likelihood criteria of a fitted machine: properties of the result classes.
+
+The pseudo-likelihood is a composite likelihood: the product over predictors of P(predictor | all others).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ __all__ = ["claic", "clbic"]
 
 
 def claic(self: MachineResults) -> float:
-    """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)`` with the log pseudo-likelihood ``cl`` of all groups.
+    """Composite-likelihood AIC: ``-2 cl + 2 tr(K H^-1)``, summed over the groups.
+
+    ``cl`` is the log pseudo-likelihood, K the covariance of its score, H its Hessian.
 
     Compares models of one method on the same rows (Varin & Vidoni 2005); smaller is better. Not on the scale of
     `aic`, which uses the likelihood. With ``missing="marginal"`` it counts the complete rows alone, whatever rows
@@ -35,7 +40,7 @@ def clbic(self: MachineResults) -> float:
     """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
     likelihoods_and_df, rows, K = _composite_by_group(self), self._testable_rows(), len(self.labels.groups)
     totals = self.estimate.class_prior * self.nobs()  # weight of the rows of each group
-    if rows.missing is not None:
+    if rows.missing is not None:  # then the complete rows alone count
         totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
     return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, totals, strict=True)))
 
@@ -43,11 +48,11 @@ def clbic(self: MachineResults) -> float:
 def _composite_by_group(self: MachineResults) -> list[tuple[float, float]]:
     """Return for each group (log pseudo-likelihood of its complete rows, effective number of parameters).
 
-    The latter is tr(K H^-1), with the covariance K of the score, and H the Hessian.
+    The number of parameters is tr(K H^-1), with the covariance K of the score and the Hessian H.
     """
     check_single_rows(self.survey, "A composite-likelihood criterion")
-    rows = self._testable_rows()
-    self.engine.check_composite()
+    rows = self._testable_rows()  # the training rows; an error if their weights are no counts
+    self.engine.check_composite()  # raises an OptionError if the method has no such criteria
     rowless = np.setdiff1d(np.arange(len(self.labels.groups)), rows.complete_rows.response)  # no complete row
     if len(rowless):
         raise DataError(

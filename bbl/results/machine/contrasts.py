@@ -1,7 +1,9 @@
 """DifferenceInference: standard errors and intervals of the parameters of one group less those of another.
 
 For groups that are fitted jointly (conditional likelihood). A *term* is a predictor with its fields, or interacting
-predictors with their couplings; `size` is the number of parameters of a group.
+predictors with their couplings; `size` is the number of parameters of a group. A `Layout` gives the positions of
+parameters in a vector (size,). Its ``m`` predictors are the first m terms; ``pairs`` (P, 2), the pairs of predictors
+that interact, are the next P terms; term t has the positions ``cuts[t]:cuts[t + 1]``.
 """
 
 from __future__ import annotations
@@ -45,6 +47,17 @@ class DifferenceInference(Estimates):
     alone determines has no standard error: a level or a pair of levels, or its reference, never occurs in one of the
     groups, or predictors are copies of others. A fit that did not converge has no standard errors at all.
 
+    Parameters
+    ----------
+    labels : Labels
+        Names of the groups, the predictors and their levels.
+    estimate : Estimate
+        The fitted parameters of all groups.
+    engine : Engine
+        The method of the fit and its options; ``engine.joint`` has the functions of joint fits.
+    sample : Sample
+        The training rows.
+
     Attributes
     ----------
     note : str
@@ -66,9 +79,11 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
+        # one row for each distinct state in each group; `sample.n` is their number
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
+        # what `_covariances` returns, by the positions of the two groups
         self._covariance_cache: dict[tuple[int, int], tuple[list[np.ndarray], np.ndarray]] = {}
         self.note = (
             "Standard errors from the penalised multinomial information. Intervals are of the penalised estimate's "
@@ -79,14 +94,14 @@ class DifferenceInference(Estimates):
             self.note = "There are no standard errors: the fit did not converge. Raise ridge."
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return (covariance matrices of the differences, one per term; whether each parameter has an se, (size,)).
+        """Return (covariance matrices of the differences, one per term; which parameters have an se, (size,)).
 
         Standard errors are missing for parameters that the penalty alone determines, and if the fit did not converge.
         """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):
             self._engine.check_equations()  # raises an OptionError: single groups have no standard errors
-        pair = (int(selection[0]), int(selection[1]))
+        pair = (int(selection[0]), int(selection[1]))  # positions of the two groups
         if pair not in self._covariance_cache:
             covariances, has_se = difference_terms(self._sample, self._estimate, self._engine, pair)
             self._covariance_cache[pair] = covariances, has_se & self._estimate.converged
@@ -105,8 +120,8 @@ class DifferenceInference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of `Inference.table`: those of ``tidy()`` that name the parameter, then ``estimate``, ``se``,
-            ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and ``test``, the reason.
+            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then ``estimate``,
+            ``se``, ``z`` and ``p`` (missing), ``lower``, ``upper``, and ``test``, why there is no test.
 
         Raises
         ------
@@ -187,15 +202,15 @@ class DifferenceInference(Estimates):
         """
         share("level", level)
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
-        pair_radii = self._confidence_radii(*self._covariances(of), level)
+        pair_radii = self._confidence_radii(*self._covariances(of), level)  # (P,), in the order of the rows of `frame`
         frame = untested_table(self._labels, parameters, of, NO_TEST)
         frame["test"] = np.where(np.isnan(pair_radii), self._reason_without_se, NO_TEST)
-        frame["radius"] = np.nan if flag("apc", apc) else pair_radii
+        frame["radius"] = np.nan if flag("apc", apc) else pair_radii  # a column, so that it is sorted with the rows
         frame = rank_interactions(frame, parameters, of, groups, apc)
         row_radii, strength = frame.pop("radius"), frame["strength"]
-        strength_position = list(frame.columns).index("strength") + 1
-        frame.insert(strength_position, "lower", (strength - row_radii).clip(lower=0.0))
-        frame.insert(strength_position + 1, "upper", strength + row_radii)
+        lower_position = list(frame.columns).index("strength") + 1
+        frame.insert(lower_position, "lower", (strength - row_radii).clip(lower=0.0))
+        frame.insert(lower_position + 1, "upper", strength + row_radii)
         return frame
 
     def _confidence_radii(self, covariances: list[np.ndarray], has_se: np.ndarray, level: float) -> np.ndarray:
@@ -210,13 +225,14 @@ class DifferenceInference(Estimates):
         layout = self._estimate.parameters.layout
         radii = np.zeros(len(layout.pairs))
         for k, (i, j) in enumerate(layout.pairs):
+            # matrices (L, L) that subtract the mean over the L levels; the reference level has no coupling to map
             centre_i, centre_j = (np.eye(L) - 1.0 / L for L in (int(layout.n_levels[i]), int(layout.n_levels[j])))
             to_zero_sum = np.kron(centre_i[:, 1:], centre_j[:, 1:])  # (L_i L_j, (L_i - 1)(L_j - 1))
             covariance = to_zero_sum @ covariances[layout.m + k] @ to_zero_sum.T
             pair_couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
             if not has_se[pair_couplings].all():
                 radii[k] = np.nan
-            elif to_zero_sum.shape[1]:  # couplings of a pair; a predictor with one level has none, and the radius is 0
+            elif to_zero_sum.shape[1]:  # number of couplings; a predictor with one level has none, and the radius is 0
                 radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
         return radii
 

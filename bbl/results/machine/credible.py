@@ -1,4 +1,9 @@
-"""PosteriorInference: tables of posterior means, sds, central intervals and interactions."""
+"""PosteriorInference: tables of posterior means, sds, central intervals and interactions.
+
+K groups of `size` parameters each, P interacting pairs of predictors (``layout.pairs``). The fit of a group is an
+engine run, ``estimate.fits[g]``: its ``sd`` (size,) are posterior standard deviations, its ``draws`` (chains, draws,
+size) draws from the posterior. Either is None where there are none, as in a group without rows.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,16 @@ class PosteriorInference(Estimates):
 
     The argument `of` selects the parameters: ``"group"`` those of each group, or a pair of groups ``(a, b)`` those of a
     less those of b. Groups share no rows, so that variances add up. The pooled fit shares its rows with each group, so
-    there is no posterior of the differences ``dh`` and ``dJ``.
+    there is no posterior of the differences ``dh`` and ``dJ`` from it.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of the groups, the predictors and their levels.
+    estimate : Estimate
+        Posterior means, and the engine run of each group.
+    engine : Engine
+        The method of the fit; its ``posterior`` describes the posterior and computes strengths of pairs.
 
     Attributes
     ----------
@@ -45,7 +59,7 @@ class PosteriorInference(Estimates):
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine):
         self._labels, self._estimate, self._engine = labels, estimate, engine
-        self._posterior = cast(PosteriorTraits, engine.posterior)
+        self._posterior = cast(PosteriorTraits, engine.posterior)  # not None: the method has a posterior
         self._posterior_name = self._posterior.name(engine)
         self.note = f"Posterior standard deviations and central intervals: {self._posterior_name}. There are no tests."
 
@@ -63,27 +77,30 @@ class PosteriorInference(Estimates):
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
         """Return the posterior sds (K * size,) of all groups, or (size,) of a difference; nan for a group without rows.
 
-        The variances of two groups add up, because groups share no rows. K groups have `size` parameters each.
+        The variances of two groups add up, because groups share no rows.
         """
         layout, K = self._estimate.parameters.layout, len(self._labels.groups)
         no_sds = np.full(layout.size, np.nan)
-        sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]
+        sds = [no_sds if run.sd is None else run.sd for run in self._estimate.fits[:K]]  # a pooled run comes after K
         return np.concatenate(sds) if isinstance(selection, str) else np.hypot(sds[selection[0]], sds[selection[1]])
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
         """Return the draws (n, size) of each group, or one entry for a difference; None where there are no draws.
 
-        n draws of all chains; `size` parameters of a group.
+        The n draws are those of all chains, one chain after the other.
         """
         size, K = self._estimate.parameters.layout.size, len(self._labels.groups)
         draws = [None if run.draws is None else run.draws.reshape(-1, size) for run in self._estimate.fits[:K]]
         if isinstance(selection, str):
             return draws
         a, b = draws[selection[0]], draws[selection[1]]
-        return [None if a is None or b is None else a - b]
+        return [None if a is None or b is None else a - b]  # the draws of two groups are independent
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the posterior covariance of `groups`, group by group; an OptionError if they have no draws."""
+        """Return the posterior covariance (q, q) of the q parameters of `groups`; an OptionError if one has no draws.
+
+        Parameters of different groups have covariance zero.
+        """
         from scipy.linalg import block_diag
 
         all_draws = self._draws("group")
@@ -106,9 +123,9 @@ class PosteriorInference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of `Inference.table`: those of ``tidy()`` that name the parameter, then ``estimate`` (posterior
-            mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``, and
-            ``test``, a description of the posterior. The interval has equal tails: quantiles of the draws where
+            The columns of ``tidy()`` that name the parameter (``group``, ``predictor``, ...), then ``estimate``
+            (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing: there is no test), ``lower``, ``upper``,
+            and ``test``, a description of the posterior. The interval has equal tails: quantiles of the draws where
             there are draws, else those of a normal distribution.
 
         Raises
@@ -152,7 +169,7 @@ class PosteriorInference(Estimates):
             ...
         bbl.errors.OptionError: method='bayes' has a posterior, not tests: ...
         """
-        self._engine.check_equations()
+        self._engine.check_equations()  # raises an OptionError that says what to do
         raise OptionError("A posterior has no tests.")
 
     def interactions(
@@ -187,7 +204,7 @@ class PosteriorInference(Estimates):
         1   Yes       Sex        Age
         """
         real("tau", tau, 0.0)
-        self._selection(of)
+        self._selection(of)  # raises an OptionError if there is no posterior of what `of` selects
         parameters, groups = self._estimate.parameters, list(self._labels.groups)
         frame = untested_table(self._labels, parameters, of, f"no test: {self._posterior_name}")
         sd: float | np.ndarray = np.nan
@@ -203,12 +220,14 @@ class PosteriorInference(Estimates):
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
         """Return (sds of the strengths, probabilities that couplings exceed `tau`), both (P,), of a group's P pairs.
 
-        Both are nan for a group without rows. A fixed seed makes repeated calls equal.
+        Both are nan for a group without rows. `run` is the engine run of the group. Some methods draw the strengths at
+        random: a fixed seed makes repeated calls equal.
         """
         layout = self._estimate.parameters.layout
         if run.sd is None:
             no_values = np.full(len(layout.pairs), np.nan)
             return no_values, no_values
+        # `tau` bounds the root mean square of a pair's couplings
         return self._posterior.strength(self._engine, layout, run, tau, np.random.default_rng(0))
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from bbl.results.machine.report_parts import machine_parts
 
 __all__ = ["DensityResults"]
 
-# methods of classifiers, which raise a ClassError here
+# public methods and properties of classifiers; those that this class lacks raise a ClassError
 CLASSIFIER_NAMES = frozenset(name for name in vars(ClassifierResults) if not name.startswith("_"))
 
 
@@ -37,8 +37,8 @@ class DensityResults(MachineResults):
 
     Attributes
     ----------
-    call, design, training, index, engine, estimate, tuning
-        As in `BBLResults`.
+    call, design, training, index, engine, estimate, tuning, survey
+        As in `BBLResults`; there is a single group.
 
     Examples
     --------
@@ -80,11 +80,14 @@ class DensityResults(MachineResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made."""
+        """Return the model from the content of a file that `pack` made: names and options, and arrays by name."""
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
-        """Raise a ClassError for methods of classifiers, else the usual AttributeError."""
+        """Raise a ClassError for methods of classifiers, else the usual AttributeError.
+
+        Python calls it only for names that the object does not have.
+        """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
                 f"{name} is of models with classes, and {self.formula!r} has no response. Fit a formula with a "
@@ -92,11 +95,11 @@ class DensityResults(MachineResults):
                 "is missing in them.",
                 argument="formula",
             )
-        return object.__getattribute__(self, name)
+        return object.__getattribute__(self, name)  # raises the AttributeError
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Shares (1,) of the single group."""
+        """Share (1,) of the single group: 1."""
         return self.class_shares
 
     @verb
@@ -122,7 +125,9 @@ class DensityResults(MachineResults):
         ['fit', 'levels', 'shares of levels', 'Wald tests of the fields, h = 0', 'Wald tests of the couplings, J = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
-        counts = [group_counts[0] for group_counts in self._counts]
+        # `_counts` has an array (1, L_i) for each predictor: weighted counts of its L_i levels in the single group
+        counts = [predictor_counts[0] for predictor_counts in self._counts]
+        # `_sections` are the tables of tests of fields and couplings
         return density_summary(self.call, self.labels, counts, pseudocount, fit_facts(self), self._sections)
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
 """Log-probabilities, samples and reconstruction of rows by fitted Boltzmann machines: methods of the result classes.
 
 n rows, m predictors, K groups. *Codes* (n, m) are the numbers of levels. Predictor i has L_i levels; D is the number of
-levels of all predictors without their reference levels, the first of each.
+levels of all predictors without their reference levels, the first of each. ``_population_shares`` (K,) are the model's
+priors of the groups, or the shares of the groups in the training rows.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ def score_samples(self: MachineResults, newdata: object = None, unseen: str = "r
     >>> fit.score_samples(titanic.head(2)).round(3).tolist()
     [-5.196, -5.492]
     """
-    self.engine.check_density("score_samples()")
+    self.engine.check_density("score_samples()")  # raises an OptionError if P(row | group) is not modelled
     choice("unseen", unseen, ("raise", "ignore"))
+    # `missing` (n, m) marks missing cells, `dropped` (n,) rows without a prediction; each may be None
     codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
     estimate = replace(self.estimate, class_prior=self._population_shares)
-    log_p = estimate.log_density(self._averaged, codes, missing)
+    log_p = estimate.log_density(self._averaged, codes, missing)  # `_averaged` is the function for the energies (n, K)
     if dropped is not None:
         log_p[dropped] = np.nan
     return pd.Series(log_p, index=row_labels, name="log_prob")
@@ -87,8 +89,8 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     Returns
     -------
     float
-        Needs no ln Z, so that models of any size can be compared; smaller is better. Missing predictors are summed
-        out of the conditional probabilities of the others, and have no summand ``i``.
+        Smaller is better. It needs no ln Z, so that models of any size can be compared. A missing predictor is summed
+        out of the conditional probabilities of the others, and has no term of its own in the sum.
 
     Raises
     ------
@@ -107,10 +109,12 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     if newdata is None:
         refuse_weights(weights)
         rows = self._rows()
+        # y (n,) is the group of each row
         codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
     else:
         newdata = to_frame(newdata, "newdata")
         codes, missing = self.design.encode(newdata)
+        # `named_weights` returns (name of the column, weights (n,))
         y, frequencies = self.design.encode_response(newdata), named_weights(weights, newdata, whole=False)[1]
         if (dropped := self.design.dropped(newdata)) is not None:
             frequencies = np.where(dropped, 0.0, frequencies)
@@ -158,6 +162,7 @@ def sample(
     labels = self.labels
     shares = self._population_shares if groups is None else check_shares("groups", groups, self.design.response)
     codes, y = sample_groups(self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed)
+    # by name, (codes, levels) of a categorical column
     response = {labels.response: (y, labels.groups)} if self.design.classes else {}
     predictors = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     return category_frame(response | predictors, pd.RangeIndex(len(y)))
@@ -186,11 +191,12 @@ def reconstruct(
     mask : DataFrame or array of bool, shape (n, m), optional
         Cells to be treated as missing; columns in the order of the predictors, or by name.
     method : {"auto", "exact", "gibbs", "mf"}, default "auto"
-        The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come
-        from variable elimination, from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
-        at 1,280 of their states), or from damped mean field; "auto" is "exact" where that is cheap, else "gibbs".
+        The missing predictors of a row given the others are a smaller Boltzmann machine. Its probabilities come from
+        variable elimination ("exact"), from Gibbs sampling (32 chains of 200 sweeps, and the conditional probabilities
+        at 1,280 of their states), or from damped mean field ("mf"); "auto" is "exact" where that is cheap, else
+        "gibbs".
     type : {"prob", "class"}, default "prob"
-        Probabilities of all levels, or the most likely level of each cell.
+        "prob": probabilities of all levels. "class": the most likely level of each cell.
     seed : int or numpy.random.Generator, default 0
         For Gibbs sampling.
     n_jobs : int, optional
@@ -228,10 +234,10 @@ def reconstruct(
     choice("type", type, ("prob", "class"))
     rng, workers, labels = generator(seed), n_workers(n_jobs), self.labels
     newdata = to_frame(newdata, "newdata")
-    codes, missing = self.design.encode(newdata, missing="marginal")
+    codes, missing = self.design.encode(newdata, missing="marginal")  # missing cells are marked, whatever the policy
     is_unknown = np.zeros(codes.shape, dtype=bool) if missing is None else missing
     is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
-    if (support := self.parameters.layout.support) is not None:
+    if (support := self.parameters.layout.support) is not None:  # structural zeros: some cells cannot occur
         if method in ("gibbs", "mf"):
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
             raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
@@ -248,7 +254,8 @@ def reconstruct(
             workers,
             step,
         )
-    tables = level_columns(probabilities, self.parameters.layout.start)  # (n, L_i) of each predictor
+    # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
+    tables = level_columns(probabilities, self.parameters.layout.start)
     for i, factor in enumerate(self.design.predictors):
         if "missing" in factor.kinds:  # the last level stands for a missing value, and fills no cell
             filled = is_unknown[:, i]
@@ -265,20 +272,25 @@ def _group_probabilities(
 ) -> np.ndarray:
     """Return the probabilities (n, K) of the groups: 1 for the group of a row, if its response is known.
 
-    If not, they are given the cells of the row that are not `is_unknown` (n, m). Class scores use the shares of the
-    training rows, which the model's priors replace here.
+    In other rows they are P(group | cells that are not `is_unknown` (n, m)), under the model's priors.
     """
     groups = self.design.known_groups(newdata)  # -1 where the response is missing
+    # rows of the identity matrix; those of unknown groups are replaced below
     probabilities = np.eye(len(self.labels.groups))[np.maximum(groups, 0)]
     if (rows_without_group := np.flatnonzero(groups < 0)).size:
         scores = self.class_scores(codes[rows_without_group], is_unknown[rows_without_group])
+        # class scores use the shares of the training rows, which are replaced here
         log_p = log_probabilities(with_priors(scores, self.class_shares, self._population_shares))
         probabilities[rows_without_group] = np.exp(log_p)
     return probabilities
 
 
 def _parse_mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], names: tuple) -> np.ndarray:
-    """Return the mask as a bool array of `shape` (n, m), columns by `names`; a DataError if it has another shape."""
+    """Return `mask`, the cells to be treated as missing, as a bool array of `shape` (n, m); None stands for no cell.
+
+    Columns of a DataFrame are found by the `names` of predictors; predictors without a column have no such cells. A
+    DataError for other shapes, columns or types.
+    """
     if mask is None:
         return np.zeros(shape, dtype=bool)
     if isinstance(mask, pd.DataFrame):
@@ -289,7 +301,7 @@ def _parse_mask(mask: pd.DataFrame | ArrayLike | None, shape: tuple[int, ...], n
     try:
         mask_array = np.asarray(mask)
     except ValueError:  # rows of different lengths
-        mask_array = np.empty(0, dtype=object)
+        mask_array = np.empty(0, dtype=object)  # has the wrong shape
     if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
             f"mask must hold True and False, a row for each of {shape[0]} rows and a column for each of {shape[1]} "

@@ -28,13 +28,16 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
     arrays = {"draws": np.array([no_draws if run.draws is None else run.draws for run in runs])}
     if predictive is not None:
         arrays["draws_log_z"] = predictive.log_z
-        if predictive.hidden:
+        if predictive.hidden:  # the number of hidden units; without any, the draws are thinned from "draws" again
             arrays["draws_hidden"] = predictive.theta
     return arrays
 
 
 def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray | None]:
-    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without draws."""
+    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without draws.
+
+    A ValueError if there are no chains or no draws.
+    """
     if "draws" not in arrays:
         return [None] * n_runs
     if 0 in arrays["draws"].shape[1:3]:
@@ -45,10 +48,12 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
 def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]) -> Predictive | None:
     """Return the T draws of each group with their ln Z; None if the file has none.
 
-    They are stored in models with hidden units, whose layout with these is `hidden_layout`; in other models they are
-    thinned from ``draws``. A group without rows has parameters 0.
+    `layout` is that of the predictors, `hidden_layout` that of the predictors and any hidden units. With hidden units
+    the T draws are stored; in other models they are thinned from ``draws``. A group without rows has parameters 0. A
+    ValueError if the arrays do not fit each other.
     """
     n_hidden = hidden_layout.m - layout.m
+    # a model with draws has "draws_hidden" if and only if it has hidden units
     if "draws" in arrays and (n_hidden > 0) != ("draws_hidden" in arrays):
         raise ValueError("'draws_hidden' is not as saved")
     if "draws_log_z" not in arrays:
@@ -59,7 +64,7 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
         raise ValueError("'draws_log_z' is not as saved")
     if n_hidden:
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, n_hidden)
-    group_draws = unpack_draws(arrays, K)[:K]
+    group_draws = unpack_draws(arrays, K)[:K]  # without the pooled run
     theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
     if any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")

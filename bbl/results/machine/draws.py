@@ -1,4 +1,7 @@
-"""SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return."""
+"""SampleResults, GroupParameters, MLEstimate: what sampling and one-group fits return.
+
+Predictor i has L_i levels; D is the number of all levels but the reference levels, one of each predictor.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ class SampleResults:
 
 def tables_memory(layout: Layout) -> float:
     """Return the approximate memory in bytes that `GroupParameters.from_matrix` takes, its matrices included."""
-    # three matrices (D, D) of 8 bytes a number; two tables of each pair, (i, j) and (j, i)
+    # three matrices (D, D) of 8 bytes a number; two tables of each of `layout.count(2)` pairs, (i, j) and (j, i)
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 
@@ -119,7 +122,7 @@ class GroupParameters(Named):
     Attributes
     ----------
     h : list of ndarray, shape (L_i - 1,)
-        Fields of the non-reference levels of each predictor, which has L_i levels.
+        Fields of the non-reference levels of each predictor.
     J : dict of (i, j) to ndarray, shape (L_i - 1, L_j - 1)
         Couplings of every interacting ordered pair, and likewise of terms of more predictors.
 
@@ -138,10 +141,11 @@ class GroupParameters(Named):
 
     @classmethod
     def from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
-        """Return the parameters with fields `h` (D,) and couplings `J` (D, D), where D counts the non-reference levels.
+        """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them. `attributes` are the
-        other attributes of a subclass. ``layout.mask`` (m, m) says which predictors interact.
+        other attributes of a subclass. ``layout.mask`` (m, m) says which predictors interact; predictor i has the
+        positions ``layout.start[i]:layout.start[i + 1]`` of D.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix, (first_predictors, second_predictors) = J.copy(), np.nonzero(layout.mask)

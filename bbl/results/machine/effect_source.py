@@ -1,4 +1,8 @@
-"""Source of the standard errors of effects of a machine: its covariance, posterior draws, or replicates of a survey."""
+"""Source of the standard errors of effects of a machine: its covariance, posterior draws, or replicates of a survey.
+
+n rows, m predictors, K groups. *Effects* are contrasts of average probabilities of the groups. Class scores are
+``ln share + energy - ln Z`` of each group; the *energy* is ln P(row | group) + ln Z.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["delta_method", "machine_error_source"]
 
-# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 for ln 0.
+# Larger parameters have no finite optimum: naive Bayes without a prior count takes ln 1e-300 (-690) for ln 0.
 LARGEST_LOG_ODDS = 100.0
 CALIBRATED = " The calibration of class scores is taken as fixed."
 
@@ -33,17 +37,17 @@ class MachineFit(EffectFit, Protocol):
     """The part of a fitted machine with classes that its error source needs; see `BBLResults` for each member."""
 
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> Engine: ...  # the method and its options; `posterior` is None without a posterior
     @property
-    def estimate(self) -> Estimate: ...
+    def estimate(self) -> Estimate: ...  # `class_prior` (K,): shares of the groups; `fits`: the engine's runs by group
     @property
-    def parameters(self) -> Parameters: ...
+    def parameters(self) -> Parameters: ...  # `theta` (K, size), and the `layout` of a group's `size` parameters
     @property
-    def survey(self) -> SurveySample | None: ...
+    def survey(self) -> SurveySample | None: ...  # the sampling design; `replicates` may be None
     @property
-    def _delta_method(self) -> DeltaMethod: ...
-    def nobs(self) -> float: ...
-    def _testable_rows(self) -> Sample: ...
+    def _delta_method(self) -> DeltaMethod: ...  # `delta_method` below, cached
+    def nobs(self) -> float: ...  # number of observations: the sum of the weights
+    def _testable_rows(self) -> Sample: ...  # the training rows, or the error that standard errors raise
 
 
 def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSource:
@@ -58,29 +62,31 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
         )
     estimate, unbounded = self.estimate, _unbounded_levels(self)
     if self.engine.posterior:
-        if estimate.predictive is None:
+        if estimate.predictive is None:  # the draws with their ln Z, over which predictions average
             lacking = self.engine.refusals().get("effects", "The draws of this fit are not kept with an exact ln Z")
             raise OptionError(f"{lacking}; give se='bootstrap'.", argument="se")
         return ErrorSource(delta=None, draws=tuple(_scores_by_draw(self, rng)), unbounded=unbounded)
-    if (reason := self.engine.refusals().get("effects")) is not None:
+    if (reason := self.engine.refusals().get("effects")) is not None:  # why the engine has no such errors
         raise OptionError(f"{reason}; give se='bootstrap'.", argument="se")
-    if self.estimate.relevance is not None:
+    if self.estimate.relevance is not None:  # the predictors were chosen by the same rows
         raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
     delta = self._delta_method
+    # `unbounded` of the covariance: levels of parameters that grow without end as the fit improves
     return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
 
 def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
-    """Return all levels (predictor, code) of predictors with a huge parameter, or one that did not converge.
+    """Return all levels (predictor, code) of predictors that have a huge parameter, or did not converge.
 
-    A huge parameter has no finite optimum; the flags of convergence are those of predictors.
+    A huge parameter has no finite optimum. `converged` (m,) says of each predictor whether it reached its optimum.
     """
     layout, theta = fit.parameters.layout, fit.parameters.theta
     # a posterior has no optimum that its runs may miss
     runs = () if fit.engine.posterior else fit.estimate.fits[: len(theta)]
     predictors = {int(i) for run in runs for i in np.flatnonzero(~run.converged)}
+    # (size,): parameters that are huge in some group; `levels_of` returns the levels (predictor, code) of parameters
     is_huge = (np.abs(theta) > LARGEST_LOG_ODDS).any(axis=0)
     predictors |= {i for i, _ in layout.levels_of(is_huge)}
     return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
@@ -89,7 +95,7 @@ def _unbounded_levels(fit: MachineFit) -> frozenset[tuple[int, int]]:
 def delta_method(self: MachineFit) -> DeltaMethod:
     """Return the covariance and gradient for the delta method; an OptionError or DataError if the fit has none."""
     estimate, parameters = self.estimate, self.parameters
-    has_given_shares = self.priors is not None
+    has_given_shares = self.priors is not None  # else the class shares are estimated too, from the rows
     covariance = score_covariance(self._testable_rows(), estimate, self.engine, has_given_shares, self.survey)
     gradient = ScoreGradient(parameters.layout, parameters.theta)
     if estimate.calibration is None:
@@ -104,10 +110,10 @@ def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
     Each draw has class shares (K,) of its own, from a Dirichlet distribution with the group sizes as parameters.
     """
     estimate, priors = fit.estimate, fit.priors
-    draws = estimate.predictive
+    draws = estimate.predictive  # draws of parameters `theta` (K, T, size) and of ln Z `log_z` (K, T)
     assert draws is not None  # noqa: S101  # the caller has checked it
-    totals = estimate.class_prior * fit.nobs()
-    drawn_shares = np.zeros((draws.theta.shape[1], len(totals)))
+    totals = estimate.class_prior * fit.nobs()  # (K,): observations in each group
+    drawn_shares = np.zeros((draws.theta.shape[1], len(totals)))  # (T, K); 0 for a group without rows
     drawn_shares[:, totals > 0] = rng.dirichlet(totals[totals > 0], len(drawn_shares))
 
     def make_scores(t: int) -> Scores:
@@ -117,14 +123,14 @@ def _scores_by_draw(fit: MachineFit, rng: np.random.Generator) -> list[Scores]:
 
         def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
             """Return the energies (n, K) of rows; hidden units are appended as missing cells, which are summed out."""
-            if draws.hidden:
+            if draws.hidden:  # the number of hidden units, which are the last predictors of `draws.layout`
                 missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing
                 missing = np.pad(missing, ((0, 0), (0, draws.hidden)), constant_values=True)
                 codes = np.pad(codes, ((0, 0), (0, draws.hidden)))
             return energy(codes, missing)
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            """Return the class scores (n, K) of rows, with the model's priors if it has any."""
+            """Return the class scores (n, K) of rows under draw `t`, with the model's priors if it has any."""
             class_scores = drawn_estimate.scores_by(energy_with_hidden, codes, missing)
             return class_scores if priors is None else with_priors(class_scores, drawn_shares[t], priors)
 

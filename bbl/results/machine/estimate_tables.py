@@ -2,7 +2,9 @@
 
 K groups of `size` parameters. `of` is ``"group"`` for the parameters of each group, ``"pooled"`` for their differences
 from the pooled fit to all rows, or a pair of groups for their difference. A *term* is a predictor with its fields, or
-interacting predictors with their couplings.
+interacting predictors with their couplings. A `Layout` lists the terms: ``scopes``, a tuple of positions of predictors
+for each term, first of the m single predictors; ``terms``, an array (T_k, k) of the terms of each order k = 2, 3, ...;
+``order``, the greatest of these k.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.n
     selection = resolve_of(of, groups, parameters.pooled is not None)
     if isinstance(selection, tuple):
         return (parameters.theta[selection[0]] - parameters.theta[selection[1]])[None]
-    return parameters.theta if selection == "group" else parameters.shift
+    return parameters.theta if selection == "group" else parameters.shift  # `shift`: theta less the pooled parameters
 
 
 def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
@@ -49,11 +51,14 @@ def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.D
     theta = select_estimates(parameters, of, list(labels.groups))
     row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
     frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
-    return frame.drop(columns=["pooled", "difference"])
+    return frame.drop(columns=["pooled", "difference"])  # columns of ``tidy()`` that have no place here
 
 
 def untested_table(labels: Labels, parameters: Parameters, of: Compared, reason: str) -> pd.DataFrame:
-    """Return all interactions in the columns of `Inference.tests`, nan for tests, `reason` in the column ``test``."""
+    """Return all interactions without tests: the columns of `Inference.tests`, with `reason` in the column ``test``.
+
+    Rows are ordered by group, then by term: pairs, then terms of three predictors, and so on.
+    """
     layout = parameters.layout
     n_interactions, terms = sum(map(len, layout.terms)), term_labels(labels, layout, layout.m)
     tests = {"chisq": np.nan, "df": 0, "p": np.nan, "p_holm": np.nan, "p_bh": np.nan, "test": reason}
@@ -72,8 +77,9 @@ def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any
     columns: dict[str, Any] = (
         {"order": np.array([len(scope) for scope in scopes], dtype=np.intp)} if layout.order > 2 else {}
     )
-    for k in range(max(layout.order, 2)):
+    for k in range(max(layout.order, 2)):  # a column "predictor2" even if no predictors interact
         names = [labels.names[scope[k]] if k < len(scope) else pd.NA for scope in scopes]
+        # the first column has no missing names, and pandas may infer its dtype
         columns[f"predictor{k + 1}" if k else "predictor"] = pd.array(names, dtype=object) if k else names
     return columns
 
@@ -86,11 +92,12 @@ def permutation_table(
     A test has `n_permutations` permutations of the training rows `sample`, in `workers` threads.
     """
     layout = parameters.layout
-    frame = untested_table(labels, parameters, "group", Kind.FEW.text)
+    frame = untested_table(labels, parameters, "group", Kind.FEW.text)  # the text of pairs without a test below
     n_pairs, n_interactions = len(layout.pairs), sum(map(len, layout.terms))  # rows of a group: pairs come first
     if layout.order > 2:
         frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are of pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
+        # each (P,), an entry for each pair; df is 0 where the rows tell nothing
         chisq, df, p = permutation_tests(sample.group(g), layout, n_permutations, group_rng, workers)
         pair_rows = frame.index[g * n_interactions : g * n_interactions + n_pairs]
         columns = {"chisq": chisq, "df": df, "p": p, "p_holm": adjust(p, "holm"), "p_bh": adjust(p, "fdr_bh")}
@@ -110,7 +117,9 @@ def rank_interactions(
     """
     flag("apc", apc)
     selected_theta = select_estimates(parameters, of, groups)
+    # in the order of the rows: by group, then by term
     strength = np.concatenate([interaction_strength(parameters.layout, theta, apc) for theta in selected_theta])
+    # position of the last of the columns "predictor", "predictor2", ...
     last_predictor = max(k for k, column in enumerate(interactions.columns) if str(column).startswith("predictor"))
     interactions.insert(last_predictor + 1, "strength", strength)
     return interactions.sort_values("strength", ascending=False, ignore_index=True, kind="stable")

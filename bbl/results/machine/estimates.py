@@ -1,4 +1,8 @@
-"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of statsmodels."""
+"""Estimates: parameters, standard errors, p-values and limits with the names and shapes of statsmodels.
+
+*Fields* are the parameters of single predictors, *couplings* those of predictors that interact. The *pooled* fit is
+that of all rows as one group.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ class Estimates(Notebook, ABC):
     are groups here.
     """
 
-    _labels: Labels
+    _labels: Labels  # names of the groups (`groups`), the predictors and their levels
 
     @abstractmethod
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
@@ -44,7 +48,7 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint tests of fields and pairs; an OptionError if the method has none."""
+        """Return the joint test of each predictor's fields and each pair's couplings; an OptionError without tests."""
 
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
@@ -56,19 +60,20 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance of the estimates of `groups`, group by group."""
+        """Return the covariance (q, q) of the q estimates of `groups` (positions), group by group."""
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the display in notebooks: a text, and the first rows of the table of parameters."""
         try:
             return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
-        except OptionError:  # methods that have standard errors of differences of groups alone
+        except OptionError:  # the method has standard errors of differences between groups only: show the first one
             of = (self._labels.groups[1], self._labels.groups[0])
             heading = "Differences of {} from {}".format(*map(label_text, of))
             return repr(self), [first_rows(self.table(of), heading, f".table(of={of!r})")]
 
     @property
     def params(self) -> pd.Series:
-        """Estimate of every parameter."""
+        """Estimate of every parameter, indexed by group and name of the parameter."""
         return labelled(self.table(), "estimate")
 
     @property
@@ -88,7 +93,7 @@ class Estimates(Notebook, ABC):
 
     @verb
     def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter.
+        """Return confidence limits of every parameter that `of` selects.
 
         Parameters
         ----------
@@ -124,8 +129,8 @@ class Estimates(Notebook, ABC):
         Parameters
         ----------
         group : optional
-            By default all groups. The estimates of two groups share no rows, and so have covariance zero, unless all
-            groups are fitted jointly, or share clusters of a sampling design.
+            By default all groups. Two groups share no rows, so their estimates have covariance zero, unless all groups
+            are fitted jointly, or groups share clusters of a sampling design.
 
         Returns
         -------
@@ -155,11 +160,12 @@ class Estimates(Notebook, ABC):
             )
         size = len(se) // len(groups)  # parameters of a group
         group_positions = list(range(len(groups))) if group is None else [groups.index(group)]
+        # of the one group, or of all; the rows of a group follow each other
         se = se.iloc[group_positions[0] * size : (group_positions[-1] + 1) * size]
         check_memory(8.0 * float(len(se)) ** 2, f"A covariance of {len(se)} parameters", "Give one group, or see bse.")
         covariance = self._covariance(group_positions)
         has_no_se = se.isna().to_numpy()
-        covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan
+        covariance[has_no_se], covariance[:, has_no_se] = np.nan, np.nan  # its rows and columns
         return pd.DataFrame(covariance, index=se.index, columns=se.index)
 
     @verb
@@ -206,11 +212,14 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
 
 def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
     """Return what `of` selects in a fit of all groups at once, which has no pooled fit; see `resolve_of`."""
-    if of == "pooled":
+    if of == "pooled":  # `refusals` are the engine's reasons, by what it cannot do
         raise OptionError(f"{engine.refusals()['pooled']}. Give two groups, of=(a, b).", argument="of")
     return resolve_of(of, groups, pooled=False)
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `table` without the zeros of the reference group of a joint fit; its column ``test`` marks them."""
+    """Return `table` without the rows of the reference group of a joint fit, whose parameters are all zero.
+
+    The column ``test`` marks these rows. Other tables are returned with all rows.
+    """
     return table[table["test"] != Kind.REFERENCE.text].reset_index(drop=True)

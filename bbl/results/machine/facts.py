@@ -1,4 +1,9 @@
-"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a value with a title."""
+"""Text and facts about fitted Boltzmann machines, for the prompt and for summaries. A fact is a value with a title.
+
+``fit.estimate.fits`` are the runs of the engine, one for each group, then one on all rows pooled if that was made. The
+``state`` of a run is a dict of arrays in which the engine keeps records. ``engine.joint`` and ``engine.posterior``
+describe a joint fit of all groups to P(group | row), and a posterior; each is None if there is none.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ __all__ = ["fit_facts", "fit_text"]
 
 def fit_text(fit: MachineResults) -> str:
     """Return the text that is printed at the prompt: call, coefficients and treatment of missing values."""
+    # `incomplete` is the number of training observations with missing values
     missing = f"\n\nMissing values: {_missing_text(fit)}" if fit.design.incomplete else ""
     return text.fit_text(fit.call, fit.labels, fit.parameters) + missing
 
@@ -27,6 +33,7 @@ def _missing_text(fit: MachineResults) -> str:
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the facts of a summary, values by title in the order of printing."""
     joint_traits, posterior_traits = fit.engine.joint, fit.engine.posterior
+    # the attributes of an engine are its options
     settings = ", ".join(
         f"{option} = {value:.7g}" if isinstance(value, float) else f"{option} = {value}"
         for option, value in vars(fit.engine).items()
@@ -52,16 +59,20 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "Structural zeros", the combinations that cannot occur; empty without any."""
-    support = fit.parameters.layout.support
+    support = fit.parameters.layout.support  # which cells of the predictors `scope` can occur; None if all can
     if support is None:
         return {}
     names = ", ".join(label_text(fit.labels.names[i]) for i in support.scope)
-    where = " in single groups" if support.n_groups > 1 else ""
+    where = " in single groups" if support.n_groups > 1 else ""  # n_groups: 1 if all groups have the same zeros
     return {"Structural zeros": f"{support.n_zeros} combination{'s' * (support.n_zeros != 1)} of {names}{where}"}
 
 
 def _order_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "In order": how the engine codes predictors whose levels are in order, and which these are."""
+    """Return the fact "In order": how the engine codes predictors whose levels are in order, and which these are.
+
+    Empty if there are none, or the engine takes them as nominal.
+    """
+    # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels tells nothing
     ordered, in_order = vars(fit.engine).get("ordered", "nominal"), np.flatnonzero(fit.design.n_ordered > 2)
     if ordered == "nominal" or not len(in_order):
         return {}
@@ -71,7 +82,7 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
 def _convergence_text(fit: MachineResults) -> str:
     """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted jointly."""
     answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
-    gradient_norms = fit.estimate.fits[0].grad_norm
+    gradient_norms = fit.estimate.fits[0].grad_norm  # (m,), or empty if the engine records none
     if not fit.engine.joint or not gradient_norms.size:
         return answer
     return f"{answer} (largest gradient {gradient_norms.max():.2g})"
@@ -94,10 +105,11 @@ def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
 
 def _joint_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the log-likelihood of P(group | row); without a penalty also AIC, BIC and log odds at reference levels."""
-    facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}
+    facts: dict[str, Any] = {"Conditional log-likelihood": fit.lkh}  # the maximised objective
     if not fit.engine.penalised:
         with np.errstate(divide="ignore"):
-            intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z
+            intercepts_by_group = np.log(fit.class_shares) - fit.estimate.log_z  # -inf for a group without rows
+        # those of all groups but the first, less that of the first
         other_groups = list(zip(fit.labels.groups, intercepts_by_group - intercepts_by_group[0], strict=True))[1:]
         intercepts_text = ", ".join(f"{label_text(group)}: {intercept:.6g}" for group, intercept in other_groups)
         facts |= {

@@ -1,6 +1,7 @@
 """Figures of fitted Boltzmann machines that take their inference, evaluation or tuning: `plot`, a method.
 
-K groups with D fields each: a field for every level of a predictor but the reference level.
+K groups with D fields each: a field for every level of a predictor but the reference level. Fields are the first D of
+the `size` parameters of a group, couplings of interacting predictors follow.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def plot(
     groups : sequence, optional
         Groups to draw; all by default.
     kind : {"parameters", "coefficients", "confusion", "roc", "calibration", "cv"}, default "parameters"
-        The parameters; the fields with their confidence intervals, see ``inference().plot()``; one of three figures
-        of ``evaluate(newdata, weights).plot(kind)``; or the cross-validation inside the fit (with ``lambda_="cv"``).
+        "parameters": fields and couplings. "coefficients": the fields with their confidence intervals, as
+        ``inference().plot()``. "confusion", "roc", "calibration": figures of ``evaluate(newdata, weights).plot(kind)``.
+        "cv": the cross-validation inside the fit (with ``lambda_="cv"``).
     newdata, weights : optional
         As in `evaluate`; the training rows by default.
 
@@ -88,6 +90,7 @@ def plot(
         return _plot_tuning(self, axes)
     field_errors = None  # distances (2, K, D) of the lower and upper limits of the fields from their estimates
     if flag("intervals", intervals):
+        # with a pooled fit the bars show differences from it
         table = self.inference().table("group" if self.parameters.pooled is None else "pooled")
         limit_distances = np.array([table["estimate"] - table["lower"], table["upper"] - table["estimate"]])
         # nan: no bar to an infinite limit; 0: a penalised estimate beyond its limit
@@ -98,11 +101,12 @@ def plot(
 
 def _plot_tuning(self: MachineResults, ax: Axes | None) -> Axes:
     """Draw the out-of-fold log-loss against the settings of the tuned option; a DataError if none was tuned."""
-    tuned = self.engine.tuned
+    tuned = self.engine.tuned  # the option that cross-validation varies: its names, symbol and scale; None without one
     if self.tuning is None or self.tuning.option is None or tuned is None:
         raise DataError(
             "There was no cross-validation in this fit; fit with lambda_='cv' (or eps='cv'), or use crossVal()."
         )
+    # `values` and `loss` (S,) of the S settings; `chosen` is the position of one of them
     frame = pd.DataFrame({tuned.column: self.tuning.values, "log-loss": self.tuning.loss})
     chosen_setting = float(self.tuning.values[self.tuning.chosen])
     return plot_cv(

@@ -1,4 +1,8 @@
-"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule."""
+"""BBLResults: fitted Boltzmann machines of K response groups, a classifier by Bayes' rule.
+
+Class scores are log-probabilities of the groups up to a constant; a *calibration* multiplies them by a temperature and
+adds an offset (K,). A *term* is a predictor, or predictors that interact; its *scope* is the tuple of their positions.
+"""
 
 from __future__ import annotations
 
@@ -116,22 +120,22 @@ class BBLResults(MachineResults, ClassifierResults):
 
     @classmethod
     def unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a file that `pack` made."""
+        """Return the model from the content of a file that `pack` made: names and options, and arrays by name."""
         return cls(**unpack(meta, arrays, classes=True))
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
-        """The fit itself, with weight 1."""
+        """The fit that a bootstrap refits and its weight in predictions: the fit itself, with weight 1."""
         return ((self, 1.0),)
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Shares (K,) of the groups that predictions assume."""
+        """Shares (K,) of the groups that predictions assume: the priors, or the shares of the training rows."""
         return self.shares_in_use
 
     @property
     def _advice(self) -> str:
-        """The remedy for a log-loss above that of the shares of the groups, as a sentence."""
+        """Advice for a log-loss above that of predicting the shares of the groups; empty if the fit is calibrated."""
         return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
 
     @verb
@@ -147,7 +151,7 @@ class BBLResults(MachineResults, ClassifierResults):
         -------
         Summary
             Prints as text; has HTML and LaTeX forms and ``.tables``. The tests are the likelihood-ratio tests of
-            eq. (27), for every predictor by itself.
+            eq. (27) of Woo & Wang, for every predictor by itself.
 
         Examples
         --------
@@ -158,6 +162,7 @@ class BBLResults(MachineResults, ClassifierResults):
         ['fit', 'tests', 'h', 'Wald tests of the fields, dh = 0', 'Wald tests of the couplings, dJ = 0']
         """
         pseudocount = real("prior_count", prior_count, 0.0)
+        # `_counts` has for each predictor the weighted counts (K, L_i) of its levels; `_sections` are tables of tests
         tests = likelihood_ratio(self._counts, pseudocount)
         return fit_summary(self.call, self.labels, tests, self._classifier_facts(), self._sections)
 
@@ -195,8 +200,8 @@ class BBLResults(MachineResults, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            Where the method has draws from a posterior: whether the probability of a row in a group is the average
-            over draws (200, or 50 where ln Z is annealed, evenly spaced), or the probability at the mean of the draws.
+            Where the method has draws from a posterior, the probability of a row in a group: "all" is the average over
+            draws (200, or 50 where ln Z is annealed, evenly spaced), "mean" the probability at the mean of the draws.
 
         Returns
         -------
@@ -226,7 +231,7 @@ class BBLResults(MachineResults, ClassifierResults):
     def _classifier_facts(self) -> dict[str, Any]:
         """Return the facts of the summary, values by title: those of the machine, calibration, priors and log-loss."""
         facts, calibration = fit_facts(self), self.estimate.calibration
-        converged = facts.pop("Converged")  # printed last
+        converged = facts.pop("Converged")  # put at the end again: it is printed last
         facts["Calibration"] = "none"
         if calibration is not None:
             offsets = (f"{g}: {b:.4g}" for g, b in zip(self.labels.groups, calibration.offset, strict=True))
@@ -236,11 +241,16 @@ class BBLResults(MachineResults, ClassifierResults):
         )
 
     def _attribution(self) -> Attribution:
-        """Return fields and couplings (zero-sum gauge) as terms of the class scores, at the calibrated scale."""
+        """Return fields and couplings as terms whose sums, with a constant (K,), are the calibrated class scores.
+
+        They are in the zero-sum gauge: each table sums to zero over the levels of each of its predictors.
+        """
         estimate, names = self.estimate, [label_text(name) for name in self.labels.names]
         layout = self.parameters.layout
+        # `support` says which combinations of levels can occur (structural zeros), in each group if these differ
         if layout.support is not None and layout.support.n_groups > 1:
             raise OptionError(f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros")
+        # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural zeros come last
         terms, constant = zero_sum_factors(layout.factors(self.parameters.theta)[: len(layout.scopes)])
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
@@ -250,11 +260,15 @@ class BBLResults(MachineResults, ClassifierResults):
         return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
-        """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration."""
+        """Return a fit to the rows `train` with the same engine, kind of ln Z and calibration.
+
+        If `warm`, it starts at the coefficients of this fit, unless predictors are chosen anew.
+        """
         K, layout, relevance = len(self.labels.groups), self.parameters.layout, self.estimate.relevance
         if relevance is not None:  # predictors are chosen anew, among the terms of the formula
             terms = self.design.terms
-            n_ordered = self.design.n_ordered
+            n_ordered = self.design.n_ordered  # (m,): number of levels of each predictor that are in order
+            # None stands for all pairs
             layout = Layout(self.design.n_levels, None if terms.complete else terms.terms, n_ordered=n_ordered)
         level = None if relevance is None else relevance.level
         task = Task(train, layout, K, self.estimate.log_z_kind, self.labels, relevance=level)

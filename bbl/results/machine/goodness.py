@@ -1,4 +1,8 @@
-"""Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes."""
+"""Goodness of fit, cells and mosaic of fits by exact likelihood: methods of the result classes.
+
+A *table* has a cell for each combination of levels of the m predictors, and each group has a table. As `GroupCells` it
+has counts ``observed`` and ``fitted`` (n,) of its n cells, and degrees of freedom ``df``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ __all__ = ["cells", "goodness_of_fit", "plot_mosaic"]
 CHI_SQUARE = "chi-square"
 SPARSE = "chi-square, rough: many expected counts are small"
 PENALISED = "no chi-square: a penalty shrinks the fit"
-BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # ends of the two texts, without and with a bootstrap
+BOOTSTRAP = ("; give bootstrap=999", "; see p_bootstrap")  # end of `SPARSE` or `PENALISED`, without, with a bootstrap
 SATURATED = "no test: no degrees of freedom"
 
 
@@ -86,20 +90,23 @@ def goodness_of_fit(
     n_tables, rng = integer("bootstrap", bootstrap, 0), generator(seed)
     if self.estimate.relevance is not None:
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
-    tables = _group_tables(self, "goodness_of_fit()")
+    tables = _group_tables(self, "goodness_of_fit()")  # one for each group
     check_single_rows(self.survey, "A test of goodness of fit")
     self._rows().check_whole("Goodness of fit is tested")
+    # (3,), summed over the groups: those that `STATISTICS` names
     statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
     df = sum(table.df for table in tables)
     p = np.full(len(STATISTICS), np.nan) if self.engine.penalised else chi_square_p(statistics, df)
     frame = pd.DataFrame({"value": statistics, "df": df, "p": p}, index=pd.Index(STATISTICS, name="statistic"))
     if n_tables:
+        # (n_tables, 3): statistics of tables that are drawn from the fit, and fitted again
         simulated = simulated_statistics(tables, self.parameters.layout, self.engine, n_tables, rng)
         tolerance = 1e-9 * (1.0 + statistics)  # statistics of equal tables differ by rounding alone
+        # the observed table counts as one of those drawn, so that p is never 0
         frame["p_bootstrap"] = (1.0 + (simulated >= statistics - tolerance).sum(axis=0)) / (1.0 + n_tables)
     test = CHI_SQUARE
     if self.engine.penalised:
-        test = PENALISED + BOOTSTRAP[n_tables > 0]
+        test = PENALISED + BOOTSTRAP[n_tables > 0]  # True is position 1
     elif df <= 0:
         test = SATURATED
     elif is_sparse(np.concatenate([table.fitted for table in tables])):
@@ -117,8 +124,8 @@ def cells(self: MachineResults) -> pd.DataFrame:
         One row for each combination of levels, the last predictor running fastest; with a response the cells of each
         group, named in the first column ``group``. After the predictors there are ``observed`` and ``fitted`` counts
         and the residuals ``pearson``, ``deviance`` (signed root of the cell's part of G2) and ``adjusted`` (Haberman's:
-        standard normal in large samples if the model holds). The last are missing in cells whose count the model always
-        reproduces, and under a penalty. A name that a predictor has too gets an underscore.
+        standard normal in large samples if the model holds). ``adjusted`` is missing in cells whose count the model
+        always reproduces, and under a penalty. A column of the name of a predictor gets an underscore.
 
     Raises
     ------
@@ -145,9 +152,11 @@ def cells(self: MachineResults) -> pd.DataFrame:
         leverage = np.concatenate([leverages(layout.of_group(g), table.fitted) for g, table in enumerate(tables)])
         adjusted = adjusted_residuals(observed, fitted, leverage)
     n_cells = len(tables[0].observed)
+    # level codes (n, m) of all cells, repeated for each group
     codes = np.tile(state_codes(np.arange(n_cells), layout.n_levels), (len(tables), 1))
     names = distinct_names([*labels.names, "group", "observed", "fitted", "pearson", "deviance", "adjusted"])
     group_name, *count_names = names[layout.m :]
+    # by name, (codes, levels) of a categorical column
     columns = dict(zip(labels.names, zip(codes.T, labels.levels, strict=True), strict=True))
     if self.design.classes:
         columns = {group_name: (np.repeat(np.arange(len(tables)), n_cells), labels.groups)} | columns
@@ -198,9 +207,9 @@ def plot_mosaic(self: MachineResults, ax: Axes | None = None) -> Axes:
     names, levels = list(labels.names), list(labels.levels)
     if self.design.classes:
         names, levels = [labels.response, *names], [labels.groups, *levels]
-    check_mosaic([len(x) for x in levels])
+    check_mosaic([len(x) for x in levels])  # raises an OptionError if there are too many variables or cells
     observed, _, pearson = _counts_and_residuals(_group_tables(self, "plot_mosaic()"))
-    shape = tuple(len(x) for x in levels)
+    shape = tuple(len(x) for x in levels)  # an axis for each variable: cells are in C order, group by group
     return draw_mosaic(names, levels, observed.reshape(shape), pearson.reshape(shape), ax)
 
 
@@ -209,9 +218,10 @@ def _group_tables(self: MachineResults, what: str) -> list[GroupCells]:
 
     `what` is the call that an OptionError or a DataError names if there are none.
     """
+    # `refusals` are the engine's reasons, by what it cannot do
     if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:
         raise OptionError(f"{what} is of exact fits: {reason}. Take method='ml'.", argument="method")
-    check_cells(self.parameters.layout, len(self.labels.groups))
+    check_cells(self.parameters.layout, len(self.labels.groups))  # raises an OptionError if there are too many
     rows = self._rows()
     if not rows.complete:
         raise DataError(

@@ -1,8 +1,16 @@
 """Inference: tables of the standard errors, intervals and tests of a fit, by names of groups, predictors and levels.
 
 K groups of `size` parameters; a *term* is a predictor with its fields, or interacting predictors with their couplings.
-The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group. A `Comparison`
-holds the tests of all parameters of a group, or of all differences of two sets of them.
+The argument `of` selects estimates, see `Inference`; the *pooled* fit is that of all rows as one group. A `Layout` has
+the position of each parameter in a vector (size,). Its ``m`` is the number of predictors; ``of_group(g)`` is the layout
+with the structural zeros (cells that cannot occur) of group g, ``of_pooled`` with those of all groups together.
+
+An engine fits group by group, or all groups *jointly*, to P(group | row). ``engine.joint`` is then a record of its
+functions, else None. The parameters of a joint fit are those of a group less those of the first group.
+
+A `Comparison` holds the tests of the parameters of a group, or of the differences of two sets of them, all without a
+penalty: ``verdict`` (size,), the `Kind` of test that each parameter has; ``z`` and ``p`` (size,); ``limits(level)``,
+lower and upper (size,); ``tables()``, the joint test of each term; ``terms``, a covariance matrix for each term.
 """
 
 from __future__ import annotations
@@ -64,9 +72,22 @@ class Inference(Estimates):
     Every table is a DataFrame. The argument `of` selects the estimates: ``"group"`` for the parameters of each group,
     ``"pooled"`` for their differences from the pooled fit (``dh``, ``dJ``), or a pair of groups ``(a, b)`` for the
     parameters of a less those of b. The column ``test`` names the test of each row, or says why there is none.
-    A p-value is below 0.05 if and only if the interval of 95 % leaves out zero. Differences are tested on the rows of
+    A p-value is below 0.05 if and only if zero is outside the interval of 95 %. Differences are tested on the rows of
     both sides: with ``"pooled"`` on the rows of a group and those of all other groups together. Under a sampling design
     (`bbl.survey`) z has a t distribution with the degrees of freedom of the design.
+
+    Parameters
+    ----------
+    labels : Labels
+        Names of the groups, the predictors and their levels.
+    estimate : Estimate
+        The fitted (penalised) parameters of all groups.
+    engine : Engine
+        The method of the fit and its options.
+    sample : Sample
+        The training rows.
+    survey : SurveySample, optional
+        The sampling design of these rows.
 
     Attributes
     ----------
@@ -86,12 +107,13 @@ class Inference(Estimates):
     def __init__(
         self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample, survey: SurveySample | None = None
     ):
-        engine.check_equations()
+        engine.check_equations()  # raises an OptionError if the method has no standard errors
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
         self._survey = survey
-        note = NOTE if engine.joint is None else JOINT_NOTE.format(label_text(labels.groups[0]))
-        if survey is not None:
+        note = JOINT_NOTE.format(label_text(labels.groups[0])) if engine.joint else NOTE
+        if survey is not None:  # in place of `NOTE`, because there are no exact tests; `JOINT_NOTE` stays true
             note = SURVEY_NOTE.format(survey.text) + (note if engine.joint else "")
+        # `engine.errors` is a sentence on the source of the standard errors; a note times False is empty
         self.note = engine.errors + note + PENALTY_NOTE * engine.penalised
 
     @property
@@ -113,7 +135,7 @@ class Inference(Estimates):
     def _group_evidence(self) -> list[Evidence]:
         """For each group: unpenalised estimates, their covariances, and the kind of test of each parameter."""
         layout, engine = self._parameters.layout, self._engine
-        return [
+        return [  # the fit without a penalty starts at the penalised parameters `theta`
             evidence(self._sample.group(g), layout.of_group(g), theta, engine, self._group_survey(g))
             for g, theta in enumerate(self._parameters.theta)
         ]
@@ -126,13 +148,14 @@ class Inference(Estimates):
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
+        # where the fit without a penalty starts; there is a pooled fit, else `_selection` raises an error
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         pooled = evidence(self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey)
         return compare_pooled(self._group_evidence, pooled)
 
     @cached_property
     def _joint_tests(self) -> JointTests:
-        """Tests of groups that are fitted together."""
+        """Wald tests of groups that are fitted jointly: ``of_group(g)``, ``between(a, b)``, ``covariance(groups)``."""
         return JointTests(self._sample, self._estimate, self._engine, self._survey)
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
@@ -148,17 +171,19 @@ class Inference(Estimates):
             if isinstance(selection, tuple):
                 return [self._joint_tests.between(*selection)]
             return [self._joint_tests.of_group(g) for g in range(len(self._labels.groups))]
-        groups = self._group_evidence
+        group_evidence = self._group_evidence
         if isinstance(selection, tuple):
-            return [compare_groups(groups[selection[0]], groups[selection[1]])]
-        return [of_group(group) for group in groups] if selection == "group" else self._pooled_tests
+            return [compare_groups(group_evidence[selection[0]], group_evidence[selection[1]])]
+        return [of_group(group) for group in group_evidence] if selection == "group" else self._pooled_tests
 
     def _standard_errors(self, of: Compared) -> np.ndarray:
         """Return the standard errors (K * size,), or (size,) for a pair, of the penalised estimates."""
         if self._engine.joint:
             return np.concatenate([np.sqrt(variances(comparison.terms)) for comparison in self._comparisons(of)])
         selection = self._selection(of)
-        sandwich = self._covariances  # for each group the covariance matrices of its terms
+        # lists with a covariance matrix for each term: `group` has one list for each group; `shift` likewise, for
+        # differences from the pooled fit (None without one); `between` returns the list of a difference of two groups
+        sandwich = self._covariances
         if isinstance(selection, tuple):
             group_matrices = [sandwich.between(*selection)]
         else:
@@ -178,8 +203,10 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of ``tidy()`` that name the parameter, then ``estimate``, ``se``, ``z``, ``p``, ``lower``,
-            ``upper`` and ``test``: ``"Wald"``, ``"exact"`` (without z), or why there is no test.
+            The columns of ``tidy()`` that name the parameter (``term``, ``group``, ``predictor``, ``level``,
+            ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``, ``p``, ``lower``, ``upper`` and ``test``:
+            ``"Wald"``, ``"exact"`` (without z), or why there is no test. With a penalty, ``estimate`` and ``se`` are
+            those of the penalised fit; ``z``, ``p`` and the limits come from a fit without a penalty.
 
         Examples
         --------
@@ -195,7 +222,8 @@ class Inference(Estimates):
         share("level", level)
         comparisons, frame = self._comparisons(of), estimate_table(self._labels, self._parameters, of)
         kinds = np.concatenate([comparison.verdict for comparison in comparisons])
-        # under a sampling design there are no exact tests: parameters of too few rows keep an se, without a test
+        # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a standard error.
+        # Under a sampling design there are no exact tests: parameters of too few rows keep an se, without a test
         has_se = kinds <= (Kind.EXACT if self._survey is None else Kind.FEW)
         frame["se"] = np.where(has_se, self._standard_errors(of), np.nan)
         frame["z"] = np.concatenate([comparison.z for comparison in comparisons])
@@ -218,6 +246,7 @@ class Inference(Estimates):
         {'Wald': 10, 'exact': 8}
         """
         kinds = np.concatenate([comparison.verdict for comparison in self._comparisons(of)])
+        # a `Kind` is an integer, the position of its text
         return pd.Series(np.array([kind.text for kind in Kind], dtype=object)[kinds], name="test")
 
     @verb
@@ -232,11 +261,11 @@ class Inference(Estimates):
         -------
         DataFrame
             ``group``, ``predictor``, ``predictor2`` (missing for fields; with terms of three predictors ``order``
-            before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, p adjusted within each group over the
-            predictors or over the interactions that were tested: ``p_holm`` and ``p_bh``
-            (Benjamini-Hochberg), and ``test``: ``"Wald"`` or ``"exact"``, followed by the number of tested parameters
-            if others of the term cannot be tested; or why there is no test. An exact test has no ``chisq``, and needs
-            no finite estimate.
+            before them, and ``predictor3`` after), ``chisq``, ``df``, ``p``, ``p_holm`` and ``p_bh`` (p adjusted by
+            Holm and by Benjamini-Hochberg, within each group, over the predictors or over the interactions that were
+            tested), and ``test``: ``"Wald"`` or ``"exact"``, followed by the number of tested parameters if others of
+            the term cannot be tested; or why there is no test. An exact test has no ``chisq``, and needs no finite
+            estimate.
 
         Examples
         --------
@@ -256,12 +285,12 @@ class Inference(Estimates):
         layout = self._parameters.layout
         m, tables = layout.m, []
         for group, comparison in zip(groups, comparisons, strict=True):
-            chisq, df, p, test_texts = comparison.tables()
+            chisq, df, p, test_texts = comparison.tables()  # an entry for each term: m predictors, then interactions
             table = pd.DataFrame(
                 {"group": group, **term_labels(self._labels, layout), "chisq": chisq, "df": df, "p": p}
             )
             for column, method in (("p_holm", "holm"), ("p_bh", "fdr_bh")):
-                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])  # fields, interactions
+                table[column] = np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
             table["test"] = test_texts
             tables.append(table)
         return pd.concat(tables, ignore_index=True)
@@ -286,12 +315,12 @@ class Inference(Estimates):
         return rank_interactions(interactions, self._parameters, of, list(self._labels.groups), apc)
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance of the (penalised) estimates of `groups`, group by group."""
+        """Return the covariance (q, q) of the q (penalised) estimates of `groups`, group by group."""
         from scipy.linalg import block_diag
 
         if self._engine.joint:
             return self._joint_tests.covariance(groups)
-        if self._covariances.deviations is not None:
+        if self._covariances.deviations is not None:  # under a sampling design: E (u, size) of each group, u clusters
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
         layout, engine = self._parameters.layout, self._engine
@@ -324,6 +353,7 @@ class Inference(Estimates):
         unpenalised = np.concatenate([comparison.unpenalised for comparison in self._comparisons(of)])
         table = without_reference(self.table(of, level).assign(unpenalised=unpenalised))
         tests = without_reference(self.tests(of))
+        # the last argument begins the symbols of differences, dh and dJ
         return inference_summary(table, tests, self.note, "" if of == "group" else "d")
 
     def __repr__(self) -> str:

@@ -22,8 +22,8 @@ def to_networkx(self: MachineArrays) -> Any:
     -------
     networkx.MultiGraph
         Nodes are the predictors. Edges, with the group as their key, have the attributes ``group`` and ``strength``,
-        the Frobenius norm of the couplings in the zero-sum gauge as in `interactions`; pairs of strength 0 have none.
-        Terms of three predictors and more are in `terms`; of them the graph has what they add to its pairs.
+        the Frobenius norm of the couplings in the zero-sum gauge as in `interactions`; a pair of strength 0 has none.
+        A term of three predictors or more has no edge, but adds to the strengths of its pairs; `terms` lists it.
         ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")`` writes it for Gephi,
         Cytoscape or igraph: the attribute ``edge`` is a name of each edge, as GraphML wants them unique.
 
@@ -79,9 +79,10 @@ def to_dot(self: MachineArrays) -> str:
 
 def _interacting_pairs(self: MachineArrays) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
     """Yield (group, predictor, other predictor, strength) of each pair that has a coupling, group by group."""
+    # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters of a group
     layout, names = self.parameters.layout, self.labels.names
     for group, theta in zip(self.labels.groups, self.parameters.theta, strict=True):
-        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]
+        strengths = interaction_strength(layout, theta)[: len(layout.pairs)]  # those of larger terms follow the pairs
         for (i, j), strength in zip(layout.pairs.tolist(), strengths.tolist(), strict=True):
             if strength > 0.0:  # false for nan too, the strength in a group without rows
                 yield group, names[i], names[j], strength

@@ -1,7 +1,12 @@
 """MachineResults: fitted Boltzmann machines, with classes or without: parameters, ln Z, energies, standard errors.
 
 n rows, K groups of `size` parameters. Energy ``E_y(x)`` less ln Z of group y is ln P(x | y). A *term* is a predictor
-with its fields, or interacting predictors with their couplings.
+with its fields, or interacting predictors with their couplings. The *pooled* fit is that of all rows as one group. An
+engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group | row).
+
+An `Estimate` has ``parameters``, ``log_z`` (K,), ``class_prior`` (K,), the shares of the groups in the training rows;
+``fits``, the engine's run on each group, then on the pooled rows if that was made; and ``predictive``, posterior draws
+over which predictions average, or None. Some draws have ``hidden`` units, predictors without data.
 """
 
 from __future__ import annotations
@@ -55,10 +60,10 @@ MAX_TESTED_PARAMETERS = 2000  # of a group; summaries of larger models have no t
 class MachineResults(ModelResults):
     """Fitted Boltzmann machines, one for each response group, or one without a response; see `BBLResults`."""
 
-    engine: Engine
+    engine: Engine  # the inference method and its options
     estimate: Estimate
-    tuning: Tuning | None = None
-    survey: SurveySample | None = field(default=None, kw_only=True, repr=False)
+    tuning: Tuning | None = None  # the cross-validation inside the fit
+    survey: SurveySample | None = field(default=None, kw_only=True, repr=False)  # sampling design of the training rows
 
     plot_logo = plot_logo
     plot_network = plot_network
@@ -92,7 +97,7 @@ class MachineResults(ModelResults):
 
     @property
     def df(self) -> int:
-        """Number of parameters that the formula gives one group, whether its rows determine them or not (eq. 7).
+        """Number of parameters that the formula gives one group, whether its rows determine them or not.
 
         If the method chose the terms of each group, terms of any group count. Criteria and tests count `n_parameters`,
         the parameters that rows determine; residual degrees of freedom are in ``goodness_of_fit()``.
@@ -118,6 +123,7 @@ class MachineResults(ModelResults):
             If the method keeps no record, or the model is from a file, which has none.
         """
         names = [*self.labels.groups, "pooled"]
+        # `history` of a run is a dict of columns; names may be one more than runs
         histories = [(name, run.history) for name, run in zip(names, self.estimate.fits, strict=False) if run.history]
         if not histories:
             reason = self.engine.refusals().get("history", "the model is from a file, which holds no history")
@@ -141,27 +147,23 @@ class MachineResults(ModelResults):
     def _traits(self) -> MethodTraits:
         """Properties of the engine and its calibration, for averages and comparisons."""
         engine, calibration = self.engine, self.estimate.calibration
-        options = [] if engine.tuned is None else [engine.tuned.option]
+        options = [] if engine.tuned is None else [engine.tuned.option]  # names of the options to show
         options += [
             name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
         ]
         settings = {name: getattr(engine, name) for name in options}
         if self.estimate.relevance is not None:
             settings["relevance"] = self.estimate.relevance.level
-        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # pairs are left out
+        elif engine.order > 1 and self.parameters.layout.order == 1 and len(self.design.pairs):  # the fit left them out
             settings["interactions"] = "none"
         return MethodTraits(
-            name=engine.name,
-            learner=engine.name,
+            name=engine.name, learner=engine.name,
             setting=", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()),
-            converged=self.converged,
-            stops_early=engine.stops_early,
-            needs_complete_rows=bool(engine.joint),
+            converged=self.converged, stops_early=engine.stops_early, needs_complete_rows=bool(engine.joint),
             calibration="none" if calibration is None else "temperature",
             relevance=None if self.estimate.relevance is None else self.estimate.relevance.level,
-            can_calibrate=calibration is None,
-            models_predictors=not engine.joint,
-        )
+            can_calibrate=calibration is None, models_predictors=not engine.joint,
+        )  # fmt: skip
 
     def coef(self) -> Coefficients:
         """Return the coefficients: ``.h[group][predictor]``, ``.J[group][a, b]``, ``.h0``, ``.J0``, ``.to_frame()``.
@@ -179,6 +181,7 @@ class MachineResults(ModelResults):
         return Coefficients(self.labels, self.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return the display in notebooks: the call with a text, and tables of the coefficients."""
         text, sections = self.coef()._notebook()
         return f"{self.call}\n\n{text}", sections
 
@@ -204,11 +207,11 @@ class MachineResults(ModelResults):
         ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the ``predictors`` of the term,
         ``order`` their number, ``strength`` the Frobenius norm of the term in the zero-sum gauge. In each group the
         strongest terms come first, single predictors last. With ``method="shbm"`` there are ``votes``, the number of
-        predictors whose regression has the term, and ``node_weights``, the weight in each of their regressions (missing
-        where that lacks the term).
+        predictors whose regression has the term, and ``node_weights``, the weight in each of these regressions (missing
+        where a regression lacks the term).
         """
         chosen_terms = None
-        if self.engine.chooses:
+        if self.engine.chooses:  # arrays "votes" (K, size) and "nodes" (K, order, size), the node weights
             runs = self.estimate.fits
             chosen_terms = {name: np.array([run.state[name] for run in runs]) for name in ("votes", "nodes")}
         return term_frame(self.labels, self.parameters.layout, self.parameters.theta, self._has_parameter, chosen_terms)
@@ -239,14 +242,11 @@ class MachineResults(ModelResults):
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:
-            raise OptionError(
-                "Hidden units have other signs in each chain, so that the mean of the draws is no model. Give "
-                "draws='all'.",
-                argument="draws",
-            )
+            raise OptionError("Hidden units have other signs in each chain, so that the mean of the draws is no model. "
+                              "Give draws='all'.", argument="draws")  # fmt: skip
         model = copy.copy(self)
-        vars(model).pop("_averaged", None)
-        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # the copy is not shared yet
+        vars(model).pop("_averaged", None)  # cached for the draws
+        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # frozen, but not shared yet
         return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -264,6 +264,7 @@ class MachineResults(ModelResults):
             choice("unseen", unseen, ("raise", "ignore"))
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         predictive = self.estimate.predictive
+        # at the mean of the draws; with hidden units, which have no such mean, the mean energy over the draws
         mean_energy = self._energy if predictive is None or not predictive.hidden else predictive.free_energy
         scores = (self._averaged if normalised else mean_energy)(codes, missing)
         if normalised:
@@ -278,23 +279,21 @@ class MachineResults(ModelResults):
     def check_likelihood(self) -> None:
         """Raise an OptionError if P(row | group) is not modelled, nor P(group | row) fitted without a penalty."""
         if self.engine.joint and self.engine.penalised:
-            raise OptionError(
-                f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the predictors, P(x|y). Take "
-                "method='pseudo'; evaluate() tells how good predictions are.",
-                argument="method",
-            )
+            raise OptionError(f"{self.engine.refusals()['likelihood']}; that of rows needs a model of the predictors, "
+                              "P(x|y). Take method='pseudo'; evaluate() tells how good predictions are.",
+                              argument="method")  # fmt: skip
 
     def log_likelihood(self, rows: Rows) -> float:
         """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` over encoded rows k of group y, missing predictors summed out.
 
-        Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
+        Row k has the weight w_k. Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
         """
         self.check_likelihood()
         if self.engine.joint:
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
-        if not rows.in_memory:
+        if not rows.in_memory:  # rows of a file: block by block, or from counts that `known_energy` reads
             if not rows.complete or self.estimate.predictive is not None:
                 return sum(map(self.log_likelihood, rows.blocks(ROWS_PER_BLOCK)))
             layout, thetas = self.parameters.layout, self.parameters.theta
@@ -322,7 +321,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _contrasts(self) -> DifferenceInference:
-        """Inference of methods that fit all groups jointly."""
+        """Inference of methods that fit all groups jointly, with a penalty."""
         return DifferenceInference(self.labels, self.estimate, self.engine, self._testable_rows())
 
     def _testable_rows(self) -> Sample:
@@ -379,6 +378,7 @@ class MachineResults(ModelResults):
     @cached_property
     def _sections(self) -> list[Section]:
         """Tables of tests for the summary, from the model's file if that has them."""
+        # `self.stored` has summaries of the training rows of a model from a file, else it is None
         stored = None if self.stored is None else self.stored.sections
         return self._wald_sections() if stored is None else stored
 

@@ -1,6 +1,9 @@
 """Likelihood ratio test of nested Boltzmann machines: a method of the result classes.
 
 Two fits to the same rows are nested if the terms (interactions) of the smaller are among the T terms of the larger.
+``layout.scopes`` lists the predictors of each table of parameters, as positions: first of the m tables of single
+predictors, then of the T interactions. A fit is *joint* if its engine (``engine.joint`` is not None) fits all groups at
+once, to P(group | row).
 """
 
 from __future__ import annotations
@@ -26,17 +29,18 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
     ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is no test. A DataError
     or OptionError if fits are not nested, not of the same complete rows, not both machines, or without equations.
     """
-    if self.engine.joint and self.engine.has_tests:
+    if self.engine.joint and self.engine.has_tests:  # other joint fits have no test, as `_order_nested` says
         return _conditional_ratio_test(self, other)
     large, is_shared = _order_nested(self, other)
-    rows = large._testable_rows()
+    rows = large._testable_rows()  # raises for weights that are no counts
     if rows.missing is not None:
         raise DataError("with missing values, models of different terms have different rows; see the criteria.")
-    group_samples = [
+    group_samples = [  # for each group (its rows, their sampling design or None)
         (rows.group(y), None if large.survey is None else large.survey.only(rows.response == y))
         for y in range(len(large.labels.groups))
     ]
     result = nested_test(group_samples, large.parameters.layout, large.parameters.theta, is_shared, large.engine)
+    # a RatioTest is one test of all terms that the smaller model lacks; else the terms are tested one by one
     if isinstance(result, RatioTest):
         _check_has_p_value(result.p)
         test_name = "likelihood ratio" if large.engine.has_likelihood else "composite likelihood ratio"
@@ -49,7 +53,10 @@ def machine_ratio_test(self: MachineResults, other: ModelResults) -> dict[str, f
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing is too sparse."""
+    """Return why the exact likelihood ratio is not trusted, as the end of a text; empty if nothing is too sparse.
+
+    ``tests.sparse`` names a margin with too few rows: its predictors ``scope`` and its ``group``.
+    """
     if tests.sparse is None:
         return ""
     scope = tests.sparse.scope
@@ -60,7 +67,7 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
 
 
 def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[str, float | int | str]:
-    """Return the likelihood ratio test of two fits to P(group | row), of which one may have more predictors.
+    """Return the likelihood ratio test of two joint fits; the larger may have more predictors.
 
     Degrees of freedom are the difference of the numbers of parameters that the rows determine. A DataError or
     OptionError if the fits are not nested.
@@ -69,7 +76,7 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
 
     if not isinstance(other, MachineResults) or not other.engine.joint or not other.engine.has_tests:
         raise OptionError("a likelihood P(y|x) has another scale than that of the other model.")
-    term_sets = [
+    term_sets = [  # of each fit, names of the predictors of each term, single predictors included
         {frozenset(fit.labels.names[i] for i in scope) for scope in fit.parameters.layout.scopes}
         for fit in (one, other)
     ]
@@ -92,7 +99,7 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         layout = large.parameters.layout
         small_terms = {frozenset(small.labels.names[i] for i in scope) for scope in small.parameters.layout.scopes}
         is_kept = [frozenset(large.labels.names[i] for i in scope) in small_terms for scope in layout.scopes]
-        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))
+        is_dropped = ~np.repeat(is_kept, np.diff(layout.cuts))  # by parameter: `cuts` are the bounds of the tables
         test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
         _check_has_p_value(test.p)
         return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
@@ -106,7 +113,7 @@ def _check_has_p_value(p: float) -> None:
 
 
 def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
-    """Return the first refused term with its group and the reason, and the number of other refused terms, as text."""
+    """Return the first term without a test, its group and the reason, and the number of other such terms, as text."""
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
     n_more = len(tests.refused) - 1
@@ -119,7 +126,7 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
 
     A DataError or an OptionError if they are not nested, or cannot be compared.
     """
-    one.engine.check_equations()
+    one.engine.check_equations()  # raises an OptionError if the method has no tests
     if not isinstance(other, MachineResults):
         raise OptionError("the test is one of Boltzmann machines.")
     other.engine.check_equations()
@@ -139,10 +146,12 @@ def _order_nested(one: MachineResults, other: ModelResults) -> tuple[MachineResu
         raise DataError("the models were fitted to different rows, groups or levels.")
     if not _have_same_zeros(large, small, small_columns):
         raise DataError("the models have different structural zeros, so that they are of different cells.")
+    # by position in `small`, the position in `large`; terms as sets of positions in `large`
     large_columns = {small_column: i for i, small_column in enumerate(small_columns)}
     large_terms = [frozenset(scope) for scope in large.parameters.layout.scopes[len(names) :]]
     small_terms = {frozenset(large_columns[i] for i in scope) for scope in small.parameters.layout.scopes[len(names) :]}
     if not small_terms < set(large_terms):
+        # without any terms (default=2), "pairs" too
         noun = "pairs" if max(map(len, small_terms | set(large_terms)), default=2) < 3 else "terms"
         is_same = small_terms == set(large_terms)
         relation = f"have the same {noun}" if is_same else f"are not nested: each has {noun} that the other has not"
@@ -155,6 +164,7 @@ def _have_same_zeros(large: MachineResults, small: MachineResults, small_columns
 
     `small_columns` are the positions of `large`'s predictors among those of `small`.
     """
+    # which cells can occur; None if all can
     support, small_support = large.parameters.layout.support, small.parameters.layout.support
     return support == (None if small_support is None else small_support.permuted(small_columns))
 
@@ -173,6 +183,7 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
     codes = np.ascontiguousarray(other_rows.codes[:, other_columns])
     missing = None if other_rows.missing is None else np.ascontiguousarray(other_rows.missing[:, other_columns])
     reordered_sample = Sample(codes, other_rows.weights, other_rows.y, missing)
+    # rows of a group, equal rows merged in a fixed order, in both fits
     group_pairs = (  # a generator: merged rows of one group at a time are in memory
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)] for y in range(len(labels.groups))
     )

@@ -1,4 +1,7 @@
-"""Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes."""
+"""Conditional odds ratios of interacting predictors: `odds_ratios`, a method of the result classes.
+
+K groups of `size` parameters. A *coupling* is a parameter of predictors that interact, at a level of each of them.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +71,16 @@ def odds_ratios(
     0  Male    Yes       0.099  0.078  0.125
     """
     share("conf_level", conf_level)
-    if (reason := self.engine.refusals().get("odds_ratios")) is not None:
+    if (reason := self.engine.refusals().get("odds_ratios")) is not None:  # why the engine has no odds ratios
         raise OptionError(f"{reason}. Take method='ml' or method='pseudo'.", argument="method")
-    self.engine.check_equations()
+    self.engine.check_equations()  # raises an OptionError if the method has no standard errors
     position_pairs, tables = _resolve_pairs(self, pairs), []
     check_single_rows(self.survey, "A table of odds ratios")
     parameters, rows = self.parameters, self._testable_rows()
+    # (K, size): the test of each parameter, or why there is none, as text
     verdicts = self._inference.verdicts().to_numpy().reshape(parameters.theta.shape)
     for g, theta in enumerate(parameters.theta):
+        # (size, size); `of_group` leaves out the cells that cannot occur in the group
         covariance = full_covariance(rows.group(g), parameters.layout.of_group(g), self.engine)
         is_decided_by_penalty = np.isin(verdicts[g], NOT_ESTIMABLE)
         covariance[is_decided_by_penalty] = covariance[:, is_decided_by_penalty] = np.nan
@@ -89,8 +94,12 @@ def odds_ratios(
 
 
 def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashable]] | None) -> list[tuple[int, int]]:
-    """Return the positions of the two predictors of each of `pairs`, which holds names; None for all that interact."""
+    """Return the positions (i, j) of the predictors of each of `pairs`, which holds names; None for all that interact.
+
+    The positions of a pair are in the order of its names.
+    """
     layout, names = self.parameters.layout, list(self.labels.names)
+    # a scope holds the predictors of a term: one, or several that interact
     interacting = {(i, j) for scope in layout.scopes for i in scope for j in scope if i < j}
     if not interacting:
         raise DataError(
@@ -100,6 +109,7 @@ def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashabl
     if pairs is None:
         return sorted(interacting)
     position_pairs = []
+    # a single text, or no sequence at all, is no list of pairs: the error below shows it
     for pair in list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str) else [pairs]:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise OptionError(f"pairs holds {pair!r}; give a list of pairs of predictors, [(a, b)].", argument="pairs")
@@ -118,11 +128,16 @@ def _resolve_pairs(self: MachineResults, pairs: Sequence[tuple[Hashable, Hashabl
 
 
 def _make_ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, conf_level: float) -> pd.DataFrame:
-    """Return the odds ratios of predictors i and j as a table: their names, levels, limits of coverage `conf_level`."""
+    """Return the n odds ratios of predictors i and j as a table, with names, levels, limits of coverage `conf_level`.
+
+    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and the modifiers, the predictors
+    ``modifiers`` on which the odds ratio of i and j depends; ``estimate`` and ``se`` (n,) are log odds ratios and their
+    standard errors.
+    """
     from scipy.special import ndtri
 
     half_width = float(ndtri(0.5 + conf_level / 2)) * ratios.se
-    modifier_texts = [  # a cell has the levels of i and j, then those of the other predictors
+    modifier_texts = [  # `cell` is a row of `ratios.levels`
         ", ".join(
             f"{label_text(labels.names[k])}={label_text(labels.levels[k][level])}"
             for k, level in zip(ratios.modifiers, cell[2:], strict=True)
@@ -135,7 +150,7 @@ def _make_ratio_frame(labels: Labels, i: int, j: int, ratios: LogOddsRatios, con
         columns[f"level{suffix}"] = [labels.levels[k][level] for level in ratios.levels[:, pair_column]]
         columns[f"reference{suffix}"] = [labels.levels[k][0]] * len(modifier_texts)
     frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # a huge log odds ratio has the odds ratio inf
         limits = {
             "odds_ratio": np.exp(ratios.estimate),
             "lower": np.exp(ratios.estimate - half_width),

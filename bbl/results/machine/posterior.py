@@ -1,6 +1,7 @@
 """PosteriorDraws: draws of fields and couplings, their summaries and convergence diagnostics.
 
-The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size` parameters of a group.
+The array of draws has shape (chains, n, K, size): n draws of each chain, K groups, `size` parameters of a group. The
+draws of a group come from the engine's run on its rows, ``estimate.fits[g]``.
 """
 
 from __future__ import annotations
@@ -71,8 +72,11 @@ class PosteriorDraws:
 
     @classmethod
     def of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
-        """Return the draws of all groups of a fit; an OptionError if it has none."""
-        runs = estimate.fits[: len(labels.groups)]
+        """Return the draws of all groups of a fit; an OptionError if it has none.
+
+        `labels` are names of groups, predictors and levels, `estimate` is the fit, `engine` its method and options.
+        """
+        runs = estimate.fits[: len(labels.groups)]  # a run on all rows pooled may follow; draws (chains, n, size)
         template = next((run.draws for run in runs if run.draws is not None), None)
         if template is None:
             raise OptionError(f"{engine.refusals()['draws']}; method='bayes' has.", argument="method")
@@ -159,7 +163,7 @@ class PosteriorDraws:
         frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
-        frame = frame.drop(columns=["estimate", "pooled", "difference"])
+        frame = frame.drop(columns=["estimate", "pooled", "difference"])  # the mean is the estimate; no pooled fit
         return frame.assign(**{name: values.ravel() for name, values in (columns | self._diagnostics).items()})
 
     @cached_property
@@ -167,14 +171,14 @@ class PosteriorDraws:
         """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without rows."""
         diagnostics = {name: np.full(self.draws.shape[2:], np.nan) for name in ("mcse", "ess_bulk", "ess_tail", "rhat")}
         for g in range(self.draws.shape[2]):
-            draws = self.draws[:, :, g]
+            draws = self.draws[:, :, g]  # (chains, n, size)
             if not np.isnan(draws).any():
                 diagnostics["mcse"][g] = monte_carlo_error(draws)
                 diagnostics["ess_bulk"][g], diagnostics["ess_tail"][g] = (
                     effective_sample_size(draws),
                     tail_sample_size(draws),
                 )
-                diagnostics["rhat"][g] = split_rhat(draws, folded=True)
+                diagnostics["rhat"][g] = split_rhat(draws, folded=True)  # folded: sensitive to scale, not only location
         return diagnostics
 
     def plot(
@@ -190,8 +194,9 @@ class PosteriorDraws:
         Parameters
         ----------
         kind : {"forest", "trace", "rank"}, default "forest"
-            Means with their shortest intervals, a row for each parameter; the values of each chain, draw by draw; or
-            histograms of each chain's ranks among all draws, which are uniform if chains have mixed.
+            "forest": means with their shortest intervals, a row for each parameter. "trace": the values of each chain,
+            draw by draw. "rank": histograms of each chain's ranks among all draws, which are uniform if chains have
+            mixed.
         group : optional
             The group; by default the first, or all groups in a forest.
         top : int, default 20

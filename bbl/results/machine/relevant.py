@@ -1,4 +1,8 @@
-"""Terms that a prediction uses: those whose parameters differ between groups. A method of the result classes."""
+"""Terms that a prediction uses: those whose parameters differ between groups. A method of the result classes.
+
+A *term* is a predictor with its fields, or interacting predictors with their couplings; its *scope* is the tuple of the
+positions of its predictors.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +43,15 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     {'Sex': 1, 'Class:Age': 2, 'Class': 1, 'Age': 1, 'Class:Sex': 2, 'Sex:Age': 2}
     """
     layout, relevance = self.parameters.layout, self.estimate.relevance
-    theta = self.parameters.theta[self.estimate.class_prior > 0.0]
+    theta = self.parameters.theta[self.estimate.class_prior > 0.0]  # a group without rows has no parameters
+    # (size,): largest less least value of each parameter over the groups
     differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
     predictor_names = [label_text(name) for name in self.labels.names]
     terms = [  # name, order, largest difference of a parameter, predictors
         (
             ":".join(predictor_names[i] for i in scope),
             len(scope),
-            float(layout.table(differences, *scope).max(initial=0.0)),
+            float(layout.table(differences, *scope).max(initial=0.0)),  # 0 for predictors with a single level
             scope,
         )
         for scope in layout.scopes
@@ -58,5 +63,6 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     )
     if relevance is None:
         return frame
+    # by position of the predictor; only terms of a single predictor (order 1) have one
     p_value = dict(zip(relevance.chosen.tolist(), relevance.p_value.tolist(), strict=True))
     return frame.assign(p_value=[p_value[term[3][0]] if term[1] == 1 else np.nan for term in differing])

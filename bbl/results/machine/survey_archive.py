@@ -1,6 +1,7 @@
 """Pack the sampling design of a fit into the arrays of a model file, and unpack it.
 
-N rows were drawn in S stages; n of them are training rows. R is the number of replicates.
+N rows were drawn in S stages; n of them are training rows, at rising positions. R is the number of replicates, sets of
+weights of all rows. In each stage clusters, or single rows, were drawn.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
     """Return the arrays of a sampling design by name; empty without a design."""
     if survey is None:
         return {}
-    plan, replicates = survey.plan, survey.replicates
+    plan, replicates = survey.plan, survey.replicates  # replicates: None if covariances are linearised
     arrays = {
         "survey_rows": survey.rows,
         "survey_weights": plan.weights,
         "survey_strata": plan.strata,
         "survey_clusters": np.array(plan.clusters),
-        "survey_lonely": np.array([LONELY.index(plan.lonely)]),
+        "survey_lonely": np.array([LONELY.index(plan.lonely)]),  # rule for strata with a single cluster
     }
-    if plan.population is not None:
+    if plan.population is not None:  # sizes of finite populations, (S, N)
         arrays["survey_population"] = np.array(plan.population)
     if replicates is not None:
         arrays["survey_replicates"] = replicates.weights
@@ -58,7 +59,7 @@ def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
     if "survey_weights" not in arrays:
         return None
     strata, clusters = arrays["survey_strata"], tuple(arrays["survey_clusters"])
-    for codes in (strata, *clusters):
+    for codes in (strata, *clusters):  # there is at least one stage, and codes are 0, 1, ... without gaps
         if not len(clusters) or len(np.unique(codes)) != codes.max(initial=-1) + 1:
             raise ValueError("its sampling design is not as saved")
     if (np.diff(arrays["survey_rows"]) <= 0).any():

@@ -1,4 +1,10 @@
-"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the result classes."""
+"""Standard errors, intervals, tests and interactions of fitted Boltzmann machines: methods of the result classes.
+
+An engine is *joint* (``engine.joint`` is not None) if it fits all groups at once, to P(group | row); ``has_tests`` says
+whether estimates have standard errors and tests; ``posterior`` describes its posterior, None without one. The argument
+`of` is ``"group"`` for the parameters of each group, ``"pooled"`` for their differences from a fit to all rows as one
+group, or a pair of groups for their difference.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +37,9 @@ def inference(self: MachineResults) -> Inference | PosteriorInference | Differen
     -------
     Inference, PosteriorInference or DifferenceInference
         ``.table(of)``, ``.tests(of)``, ``.interactions(of)``. A method with a posterior has ``.table(of)`` and
-        ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests;
-        conditional likelihood has both for differences, ``of=(a, b)``, with intervals and without tests, and all of
-        them with ``ridge=0``.
+        ``.interactions(of)``, with posterior sds and central intervals in place of standard errors and tests.
+        Conditional likelihood has these two for differences, ``of=(a, b)``, with intervals and without tests; with
+        ``ridge=0`` it has all three.
 
     Raises
     ------
@@ -53,8 +59,8 @@ def inference(self: MachineResults) -> Inference | PosteriorInference | Differen
     0     Class   2nd    -1.590  0.58
     1     Class   3rd    -3.722  0.52
     """
-    if self.engine.joint and not self.engine.has_tests:
-        return self._contrasts
+    if self.engine.joint and not self.engine.has_tests:  # with a penalty
+        return self._contrasts  # a DifferenceInference
     return self._posterior if self.engine.posterior else self._inference
 
 
@@ -128,21 +134,23 @@ def bootstrap(
     0     Class   2nd      1.17  0.67
     1     Class   3rd      3.27  0.52
     """
+    # errors if P(row | group) is not modelled, and under a sampling design
     self.engine.check_density("The parametric bootstrap")
     check_single_rows(self.survey, "The parametric bootstrap")
     share("level", level)
     n_samples, rng, workers = integer("nboot", nboot, 2), generator(seed), n_workers(n_jobs)
-    if self.engine.chooses:
+    if self.engine.chooses:  # the terms of each group; `refusals` are reasons by what it cannot do
         raise OptionError(
             f"{self.engine.refusals()['bootstrap']}; crossVal() tells how well they hold.", argument="method"
         )
+    # (n_samples, K, size) for K groups of `size` parameters; rows of `frame` are group by group
     refits = refit_samples(self._testable_rows(), self.estimate, self.engine, n_samples, rng, workers)
-    frame = self.tidy().drop(columns=["pooled", "difference"])
+    frame = self.tidy().drop(columns=["pooled", "difference"])  # a pooled fit is not refitted
     frame["se"] = refits.std(axis=0, ddof=1).ravel()
     lower, upper = np.quantile(refits, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     frame["lower"], frame["upper"] = lower.ravel(), upper.ravel()
     if _reason_without_tests(self) is None:
-        tests = self._inference.verdicts()
+        tests = self._inference.verdicts()  # the test of each parameter, or why there is none, as text
         frame.loc[~tests.isin(["Wald", "exact"]).to_numpy(), "se"] = np.nan
         frame.loc[(tests != "Wald").to_numpy(), ["lower", "upper"]] = np.nan
         frame["test"] = tests.to_numpy()
@@ -171,9 +179,9 @@ def interactions(
     order : int, optional
         Number of predictors of the interactions that are returned; all by default.
     pvalues : {"auto", "permutation"}, default "auto"
-        The tests of `Inference.tests`; or permutation tests of whether two predictors are independent given the
-        predictors that interact with them. Permutation tests are exact whatever the counts are, and exist for every
-        method and for pairs whose couplings are not estimable.
+        "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors are independent given
+        the predictors that interact with them. They are exact whatever the counts are, and exist for every method and
+        for pairs whose couplings are not estimable.
     n : int, default 999
         Permutations of each pair; the smallest p-value is ``1 / (n + 1)``.
     seed : int or numpy.random.Generator, optional
@@ -213,7 +221,7 @@ def interactions(
     """
     if order is not None:
         frame = interactions(self, of, apc, pvalues=pvalues, n=n, seed=seed, n_jobs=n_jobs)
-        orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)
+        orders = frame["order"] if "order" in frame else pd.Series(2, index=frame.index)  # no column: all are pairs
         return frame[orders == integer("order", order, 2)].reset_index(drop=True)
     if choice("pvalues", pvalues, PVALUES) == "permutation":
         if of != "group":
@@ -227,7 +235,7 @@ def interactions(
         frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
     else:
         reason = _reason_without_tests(self, of)
-        if reason is None or self.engine.posterior:
+        if reason is None or self.engine.posterior:  # a posterior has no tests, but sds
             return self.inference().interactions(of, apc)
         frame = untested_table(self.labels, self.parameters, of, reason)
     return rank_interactions(frame, self.parameters, of, list(self.labels.groups), apc)
@@ -236,7 +244,7 @@ def interactions(
 def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
     """Return the reason why the interactions that `of` selects have no tests, for the column ``test``; else None.
 
-    None too for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests.
+    Also None for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests.
     """
     if self.engine.posterior:
         return f"no test: {self.engine.posterior.name(self.engine)}"
@@ -246,11 +254,12 @@ def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> s
         return f"no test: {CHOSEN_BY_ROWS}"
     try:
         if self.engine.joint and self.engine.penalised and isinstance(of, tuple):
+            # the limit is on the number of distinct rows
             rows = self.training.by_state(self.design.n_levels, len(self.labels.groups))
             self.engine.joint.check_differences(self.engine, rows.n)
         else:
-            self.engine.check_equations()
-        if self.survey is None:
+            self.engine.check_equations()  # raises an OptionError if the method has no tests
+        if self.survey is None:  # without a sampling design, weights must be whole numbers
             self.training.check_whole("Tests go")
     except (DataError, OptionError) as error:
         return f"no test: {error}"

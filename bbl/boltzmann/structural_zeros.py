@@ -22,11 +22,13 @@ class ImpossibleRowsError(DataError):
     ----------
     rows : ndarray of bool, shape (n,)
         Which of the n rows are in such cells.
+    n_groups : int
+        Number of groups of the fit.
     """
 
-    def __init__(self, message: str, rows: np.ndarray):
+    def __init__(self, message: str, rows: np.ndarray, n_groups: int):
         super().__init__(message, argument="newdata")
-        self.rows = rows
+        self.rows, self.n_groups = rows, n_groups
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
@@ -106,6 +108,7 @@ def refuse_impossible_rows(
             f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so that nothing follows from it. Leave "
             "such rows out.",
             np.logical_not(possible),
+            len(labels.groups),
         )
 
 

@@ -100,3 +100,14 @@ def test_levels_that_cannot_occur_together_have_no_effect(journeys):
         model.predictions(pd.DataFrame({"a": ["q"], "b": ["t"]}))
     refitted = model.avg_comparisons(se="bootstrap", nboot=3, verbose=0).frame
     assert refitted["estimate"].notna().tolist() == is_possible.tolist() == refitted["std_error"].notna().tolist()
+
+
+@pytest.mark.parametrize("levels", [{"a": ["p", "q"], "b": ["t"]}, {"a": ["q"], "b": ["t"]}])
+def test_a_scenario_in_which_no_row_can_occur_is_undefined(journeys, levels):
+    data, zeros = journeys
+    model = bbl.bbl("y ~ a*b", data, method="ml", structural_zeros=zeros, verbose=0)
+    frame = model.avg_predictions(variables=levels).frame
+    is_undefined = (frame["a"] == "q").to_numpy() if "a" in frame else frame["estimate"].isna().to_numpy()
+    assert frame.loc[is_undefined, "estimate"].isna().all()
+    assert len(frame) == 2 * len(levels["a"])
+    assert frame["estimate"].notna().sum() == 2 * (len(levels["a"]) - 1)

@@ -98,12 +98,12 @@ def _row_probabilities(
     except ImpossibleRowsError as error:
         if not scenario:  # the rows themselves cannot occur
             raise
-        possible = ~error.rows  # (n,): the rows whose scores are refused are those that cannot occur
-    # the remaining rows are scored again; if there are none, one column of nan stands for all groups
+        possible, K = ~error.rows, error.n_groups  # (n,): the rows whose scores are refused are those that cannot occur
+    # the remaining rows, if there are any, are scored again
     possible_rows = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
-    possible_p = _row_probabilities(scores, possible_rows, scenario)[2] if possible.any() else np.empty((0, 1))
-    p = np.full((len(codes), possible_p.shape[1]), np.nan)
-    p[possible] = possible_p
+    p = np.full((len(codes), K), np.nan)
+    if possible.any():
+        p[possible] = _row_probabilities(scores, possible_rows, scenario)[2]
     return codes, missing, p
 
 

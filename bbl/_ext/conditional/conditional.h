@@ -3,13 +3,14 @@
    The score of group y at row x is f_y(x) = b + sum_i u_i (o_i - m_i) + sum_{i<j} (o_i - m_i)' J_ij (o_j - m_j). The
    o_i are the indicators of the non-reference levels of predictor i ("columns", D in all), the m_i their means. So J
    are also the couplings of the reference gauge (tables that are 0 at reference levels), and its fields are h = u -
-   sum_j J_ij m_j. So f_y(x) = b + shift + sum_i h_i o_i + sum_{i<j} o_i' J_ij o_j with a constant `shift`. The residual
-   of a row, the derivative of its loss by f_g, is weight (P(g | row) - 1[y = g]).
+   sum_j J_ij m_j. Hence f_y(x) = b + shift + sum_i h_i o_i + sum_{i<j} o_i' J_ij o_j with a constant `shift`. The
+   residual of a row, the derivative of its loss by f_g, is weight (P(g | row) - 1[y = g]).
 
    Steps are gradient steps in parameters of all levels, whose squared norm is penalised. In the parameters of the
-   non-reference levels, with P = I + 11', they turn the gradient g of a pair of predictors into P_i g P_j. Arrays end
-   with the K groups; a (D, D, K) array uses [c][d] with c < d. In names, `a` and `b` are columns of the first and of
-   the second predictor of a pair (but b alone, with K numbers, are the offsets).
+   non-reference levels, with P = I + 11', they turn the gradient g of a pair of predictors into P_i g P_j (and that of
+   a predictor into P_i g), times kernel_factors, the weights of fields and of couplings in this norm. Arrays end with
+   the K groups; a (D, D, K) array uses [c][d] with c < d. In names, `a` and `b` are columns of the first and of the
+   second predictor of a pair (but b alone, with K numbers, are the offsets).
 
    Nesterov's method: a parameter x with the gradient g has a velocity v, the decaying sum of its past steps; a step
    sets v to momentum v - rate g and adds momentum v - rate g, with the new v, to x. */
@@ -24,7 +25,7 @@ typedef struct {
     const ptrdiff_t *start;                   /* (m + 1) first column of each predictor */
     const ptrdiff_t *first_predictor, *second_predictor; /* (n_pairs) predictors of each pair, first < second */
     const double *means;                      /* (D) */
-    double kernel_factors[2];                 /* factors of the gradients of u and of J */
+    double kernel_factors[2];                 /* by which the gradients of u and of J are multiplied */
     float *J, *J_velocity, *pair_sums;        /* (D, D, K); pair_sums: residuals summed over rows with both columns */
     double *u, *u_velocity, *h, *level_sums;  /* (D, K); level_sums: residuals summed over the rows with a column */
     double *b, *b_velocity, *total_sums;      /* (K); total_sums: residuals summed over all rows */
@@ -138,8 +139,9 @@ static void conditional_many_groups(const conditional_model *c, const conditiona
 
 /* Write the residuals of a batch and add them to all sums; return the weighted sum of the log-losses.
 
-   row_index (n) holds the numbers of the batch's rows among all rows. Of all rows are fixed_scores (rows, K), which are
-   added to the scores and may be NULL, the groups y (rows), and the weights (rows), multiplied by weight_factor. */
+   row_index (n) holds the numbers of the batch's rows among all rows. For all rows there are fixed_scores (rows, K),
+   which are added to the scores and may be NULL, the groups y (rows), and the weights (rows), which are multiplied by
+   weight_factor. c->total_sums, level_sums and pair_sums are added to; batch->residual is written. */
 CPU_INLINE double conditional_residuals_of(const conditional_model *c, const conditional_batch *batch,
                                            const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
                                            const double *weights, double weight_factor)
@@ -163,7 +165,7 @@ CPU_INLINE double conditional_residuals_of(const conditional_model *c, const con
             CONDITIONAL_EACH_GROUP(K) residual[g] += c->h[batch->columns[e] * K + g];
         CONDITIONAL_EACH_GROUP(K) largest = residual[g] > largest ? residual[g] : largest;
         score_y = residual[y[row]] - largest;
-        CONDITIONAL_EACH_GROUP(K) total += residual[g] = exp(residual[g] - largest);
+        CONDITIONAL_EACH_GROUP(K) total += residual[g] = exp(residual[g] - largest);  /* scores become exponentials */
         CONDITIONAL_EACH_GROUP(K) residual[g] *= weight / total;
         residual[y[row]] -= weight;
         loss += weight * (log(total) - score_y);
@@ -187,7 +189,8 @@ static inline double conditional_move(double x, double *velocity, double gradien
 }
 
 /* Replace the pair sums of predictors (i, j), in place, by sums over products of centred indicators, the gradient g of
-   J_ij, and these by P_i g P_j; scratch is (K). */
+   J_ij, and these by P_i g P_j; scratch (K) is for sums over columns. Columns a0 ... a1 - 1 are those of i, b0 ...
+   b1 - 1 those of j. */
 CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrdiff_t i, ptrdiff_t j,
                                            double *restrict scratch)
 {
@@ -198,6 +201,7 @@ CPU_INLINE void conditional_transform_pair_sums(const conditional_model *c, ptrd
         for (ptrdiff_t b = b0; b < b1; b++) {
             float *restrict sums = c->pair_sums + (a * D + b) * K;
             CONDITIONAL_EACH_GROUP(K) {
+                /* sum over rows of (o_a - m_a) (o_b - m_b) times the residual */
                 sums[g] += (float)(c->total_sums[g] * m[a] * m[b] - c->level_sums[a * K + g] * m[b]
                                    - c->level_sums[b * K + g] * m[a]);
                 scratch[g] += sums[g];
@@ -223,6 +227,7 @@ CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, pt
                                      ptrdiff_t K_, double rate_, double momentum_, double ridge_)
 {
     const float rate = (float)rate_, momentum = (float)momentum_, ridge = (float)ridge_, mean_a = (float)c->means[a];
+    /* 4: P_i = P_j = 2, with one column each */
     const float factor = (float)(is_binary ? 4.0 * c->kernel_factors[1] : c->kernel_factors[1]);
     const ptrdiff_t offset = (a * c->D + b0) * K_;
     float *restrict J = c->J + offset, *restrict velocity = c->J_velocity + offset,
@@ -236,7 +241,7 @@ CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, pt
     }
     for (ptrdiff_t b = b0; b < b1; b++) {
         const float mean_b = (float)c->means[b];
-        for (ptrdiff_t g0 = 0; g0 < K_; g0 += CONDITIONAL_MAX_UNROLLED) {
+        for (ptrdiff_t g0 = 0; g0 < K_; g0 += CONDITIONAL_MAX_UNROLLED) {  /* groups that fit into registers at once */
             const ptrdiff_t n_groups = K_ - g0 < CONDITIONAL_MAX_UNROLLED ? K_ - g0 : CONDITIONAL_MAX_UNROLLED;
             float new_velocity[CONDITIONAL_MAX_UNROLLED], new_J[CONDITIONAL_MAX_UNROLLED];
             float new_a_decrease[CONDITIONAL_MAX_UNROLLED], new_b_decrease[CONDITIONAL_MAX_UNROLLED];
@@ -255,11 +260,11 @@ CPU_INLINE void conditional_step_row(const conditional_model *c, ptrdiff_t a, pt
             CONDITIONAL_EACH_GROUP(n_groups) h_a_decrease[g0 + g] = new_a_decrease[g];
             CONDITIONAL_EACH_GROUP(n_groups) h_b_decrease[g0 + g] = new_b_decrease[g];
         }
-        J += K_, velocity += K_, sums += K_, rounded_sums_b += K_, h_b_decrease += K_;
+        J += K_, velocity += K_, sums += K_, rounded_sums_b += K_, h_b_decrease += K_;  /* the next column b */
     }
     CONDITIONAL_EACH_GROUP(K_) {
         c->h[a * K_ + g] -= h_a_decrease[g];
-        c->shift[g] += c->means[a] * h_a_decrease[g];
+        c->shift[g] += c->means[a] * h_a_decrease[g]; /* the constant sum_{i<j} m_i' J_ij m_j of centred products */
     }
 }
 
@@ -305,7 +310,7 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
     }
     for (ptrdiff_t i = 0; i < c->m; i++)
         CONDITIONAL_EACH_GROUP(K) {
-            double centred_sum = 0.0;
+            double centred_sum = 0.0;  /* of the gradients by all columns of i: P g adds it to each */
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++)
                 centred_sum += c->level_sums[a * K + g] - c->total_sums[g] * c->means[a];
             for (ptrdiff_t a = c->start[i]; a < c->start[i + 1]; a++) {
@@ -317,7 +322,7 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
                 c->shift[g] -= c->u[index] * c->means[a];
             }
         }
-    switch (K) {
+    switch (K) { /* with a constant K the compiler unrolls loops over groups */
     case 2: conditional_step_pairs(c, 2, rate, momentum, ridge, scratch); break;
     case 3: conditional_step_pairs(c, 3, rate, momentum, ridge, scratch); break;
     case 10: conditional_step_pairs(c, 10, rate, momentum, ridge, scratch); break;
@@ -328,7 +333,8 @@ CPU_INLINE void conditional_step_of(const conditional_model *c, double rate, dou
     CONDITIONAL_EACH_GROUP(K) c->total_sums[g] = 0.0;
 }
 
-/* Define conditional_residuals_of and conditional_step_of compiled for one vector width. */
+/* Define conditional_residuals_of and conditional_step_of compiled for one vector width, with the function attribute
+   TARGET, under names that end in SUFFIX. */
 #define CONDITIONAL_WIDTH(SUFFIX, TARGET)                                                                  \
     TARGET static double conditional_residuals_##SUFFIX(                                                   \
         const conditional_model *c, const conditional_batch *batch, const ptrdiff_t *row_index,            \

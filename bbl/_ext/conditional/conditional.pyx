@@ -49,9 +49,10 @@ ctypedef fused code_t:
 cdef double list_columns(const conditional_model *c, conditional_batch *batch, const code_t[:, ::1] codes,
                          const double[::1] weights, const Py_ssize_t[::1] order, Py_ssize_t first,
                          Py_ssize_t end) noexcept nogil:
-    """List the columns of the rows order[first..end) in a batch; return the sum of the rows' weights.
+    """List the columns of the rows order[first..end) in `batch`; return the sum of the rows' weights.
 
-    The columns of a row are its non-reference levels, numbered over all predictors.
+    The columns of a row are its non-reference levels, numbered over all predictors. Those of the k-th row go to
+    ``batch.columns[row_start[k] : row_start[k + 1]]``.
     """
     cdef Py_ssize_t k, i, n_entries = 0
     cdef double weight_sum = 0.0
@@ -61,7 +62,7 @@ cdef double list_columns(const conditional_model *c, conditional_batch *batch, c
             if codes[order[k], i]:
                 batch.columns[n_entries] = c.start[i] + codes[order[k], i] - 1
                 n_entries += 1
-        batch.row_start[k - first + 1] = n_entries
+        batch.row_start[k - first + 1] = n_entries  # row_start[0] is always 0
     batch.n = end - first
     return weight_sum
 
@@ -80,8 +81,10 @@ cdef class Climber:
     means : ndarray, shape (D,)
         Means of the indicators of the columns.
     K : int
+        Number of groups.
     kernel_factors : (float, float)
-        Factors of the gradients of fields and of couplings: those of the kernel, which scale their squared norm.
+        Weights of fields and of couplings in the kernel whose squared norm is penalised. The gradients of fields and
+        of couplings are multiplied by them.
 
     Attributes
     ----------
@@ -94,7 +97,7 @@ cdef class Climber:
         Offsets; b + shift is the score of the row of reference levels.
     """
 
-    cdef conditional_model c
+    cdef conditional_model c  # addresses and sizes of all arrays, for the functions in C
     cdef readonly object J, h, b, shift
     cdef object owners  # arrays that `c` points into, so that they live as long
     cdef double[::1] step_scratch  # (K,), for conditional_step
@@ -145,11 +148,11 @@ cdef class Climber:
                       double[:, ::1] levels_out, double[::1] total_out, double[:, ::1] residuals_out):
         """Return the log-loss of all rows at h, J, b and shift, and write sums of their residuals.
 
-        The residual of a row is its weight times P(group | row) less the indicator of its group, (K,). Arguments as in
-        `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, receives the sum over the rows that
-        have both columns, levels_out (D, K) over the rows that have a column, total_out (K,) over all rows.
-        residuals_out receives each row's residual if it is (n, K), and may be (0, K). pairs_out is summed in single
-        precision within the batches, in double over them.
+        The residual of a row, (K,), is its weight times the difference of P(group | row) and the indicator of its
+        group. Arguments as in `epoch`, but `weights` sum to 1. pairs_out (D, D, K), first column < second, receives the
+        sum over the rows that have both columns, levels_out (D, K) over the rows that have a column, total_out (K,)
+        over all rows. residuals_out receives each row's residual if it is (n, K), and may be (0, K). pairs_out is
+        summed in single precision within the batches, in double over them.
         """
         cdef Py_ssize_t n = codes.shape[0], K = self.c.K, n_cells = pairs_out.size, first = 0, end, k
         cdef Py_ssize_t[::1] order = np.arange(n, dtype=np.intp)
@@ -157,14 +160,14 @@ cdef class Climber:
         cdef const double *fixed_pointer = &fixed_scores[0, 0] if fixed_scores.shape[0] else NULL
         cdef double loss = 0.0
         cdef bint keep_residuals = residuals_out.shape[0] > 0
-        _arrays = self.allocate(&batch, min(n, batch_size))
+        _arrays = self.allocate(&batch, min(n, batch_size))  # keeps the memory of `batch` alive
         pairs_out[:], levels_out[:], total_out[:] = 0.0, 0.0, 0.0
         while first < n:
             end = min(n, first + batch_size)
             with nogil:
                 list_columns(&self.c, &batch, codes, weights, order, first, end)
                 loss += conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0], &weights[0], 1.0)
-                for k in range(n_cells):
+                for k in range(n_cells):  # 0 without pairs; both arrays as flat ones
                     (&pairs_out[0, 0, 0])[k] += self.c.pair_sums[k]
                     self.c.pair_sums[k] = 0.0
                 if keep_residuals:
@@ -172,7 +175,7 @@ cdef class Climber:
                         (&residuals_out[first, 0])[k] = batch.residual[k]
             first = end
             PyErr_CheckSignals()
-        for k in range(self.c.D * K):
+        for k in range(self.c.D * K):  # these sums run over all batches
             (&levels_out[0, 0])[k] = self.c.level_sums[k]
             self.c.level_sums[k] = 0.0
         for k in range(K):
@@ -193,11 +196,12 @@ cdef class Climber:
         cdef conditional_batch batch
         cdef const double *fixed_pointer = &fixed_scores[0, 0] if fixed_scores.shape[0] else NULL
         cdef double loss = 0.0, weight_sum, current_rate
-        _arrays = self.allocate(&batch, min(n, batch_size))
+        _arrays = self.allocate(&batch, min(n, batch_size))  # keeps the memory of `batch` alive
         while first < n:
             end = min(n, first + batch_size)
             with nogil:
                 weight_sum = list_columns(&self.c, &batch, codes, weights, order, first, end)
+                # with weights that sum to 1 over the batch, so that the step follows the gradient of its mean loss
                 loss += weight_sum * conditional_residuals(&self.c, &batch, &order[first], fixed_pointer, &y[0],
                                                            &weights[0], 1.0 / weight_sum)
                 current_rate = rate + (final_rate - rate) * first / n

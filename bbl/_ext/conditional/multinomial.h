@@ -5,7 +5,8 @@
    is a factor of the scores s, `fixed_scores` (K, n), which come from another model and are not changed. group_weights
    (K, n) is the weight of each group at each row, row_weight (n) its sum over groups, and the residuals (K, n) are
    row_weight P(g | row) - group_weights. n is a multiple of MULTINOMIAL_ROWS: rows of weight 0 with finite scores fill
-   it up. */
+   it up. multinomial_rows.h is included for each vector of LANES doubles, with functions of the prefix NAME and of the
+   attribute TARGET. */
 #ifndef MULTINOMIAL_H
 #define MULTINOMIAL_H
 #include "cpu.h"
@@ -33,10 +34,11 @@
 
 #define MULTINOMIAL_ROWS 8 /* n is a multiple of it, as the widest vector holds 8 numbers */
 
+/* A variant of to_residuals in multinomial_rows.h, which has its arguments */
 typedef double (*multinomial_to_residuals)(ptrdiff_t, ptrdiff_t, const double *, double, const double *, const double *,
                                            const double *, double *);
 
-/* Return the variant of to_residuals in multinomial_rows.h for the widest vectors of this processor. */
+/* Return the variant of to_residuals for the widest vectors of this processor. */
 static multinomial_to_residuals multinomial_choose_width(void)
 {
 #ifdef CPU_X86

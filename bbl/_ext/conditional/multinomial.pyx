@@ -58,10 +58,10 @@ cdef class Regression:
         self.to_residuals = multinomial_choose_width()
         cdef Py_ssize_t n = group_weights.shape[0], n_added = (MULTINOMIAL_ROWS
                                                                - n % MULTINOMIAL_ROWS) % MULTINOMIAL_ROWS
-        padding = ((0, n_added), (0, 0))  # rows of weight 0 at the end
+        padding = ((0, n_added), (0, 0))  # rows of weight 0 at the end, which fill up the last vector
         self.functions = functions
         self.group_weights = np.ascontiguousarray(np.pad(group_weights, padding).T)
-        scores = np.pad(fixed_scores, padding).T if fixed_scores.shape[0] else np.empty((0, 0))
+        scores = np.pad(fixed_scores, padding).T if fixed_scores.shape[0] else np.empty((0, 0))  # no scores: T stays 1
         self.fixed_scores = np.ascontiguousarray(scores)
         self.row_weight = np.sum(self.group_weights, axis=0)
         self.residuals = np.zeros((group_weights.shape[1], n + n_added))
@@ -76,11 +76,13 @@ cdef class Regression:
         cdef int K = <int> self.residuals.shape[0], N = <int> self.residuals.shape[1]
         cdef Py_ssize_t k, g, n_coefficients = <Py_ssize_t> r * K
         cdef bint is_free = self.ridge < 1e300, has_scores = self.fixed_scores.shape[0] > 0
+        # is_free: A is fitted, else 0; one, zero: BLAS takes all arguments by address
         cdef double temperature = exp(x[n_coefficients + K]) if has_scores else 1.0, one = 1.0, zero = 0.0, objective
         cdef double *residuals = &self.residuals[0, 0]
         cdef double *F = <double *> &self.functions[0, 0] if r else NULL
         cdef const double *fixed_scores = &self.fixed_scores[0, 0] if has_scores else NULL
         if is_free and r:
+            # F A, which in BLAS's Fortran order is (N, K)
             self.gemm(b"N", b"N", &n, &K, &r, &one, F, &n, <double *> &x[0], &r, &zero, residuals, &N)
         else:
             for k in range(<Py_ssize_t> N * K):
@@ -88,6 +90,7 @@ cdef class Regression:
         objective = self.to_residuals(N, K, fixed_scores, temperature, &x[n_coefficients], &self.group_weights[0, 0],
                                       &self.row_weight[0], residuals)
         if is_free and r:
+            # F' residuals, the gradient of A
             self.gemm(b"T", b"N", &r, &K, &n, &one, F, &n, residuals, &N, &zero, &gradient_out[0], &r)
             for k in range(n_coefficients):
                 gradient_out[k] += self.ridge * x[k]
@@ -97,10 +100,10 @@ cdef class Regression:
                 gradient_out[k] = 0.0
         for g in range(K + 1):  # offsets and ln T
             gradient_out[n_coefficients + g] = self.offset_penalty * x[n_coefficients + g]
-        for g in range(K):
+        for g in range(K):  # the gradient of b
             for k in range(N):
                 gradient_out[n_coefficients + g] += residuals[g * N + k]
-        if has_scores:
+        if has_scores:  # the gradient of ln T
             gradient_out[n_coefficients + K] += temperature * multinomial_dot(<Py_ssize_t> N * K, residuals,
                                                                               fixed_scores)
         return objective + 0.5 * self.offset_penalty * multinomial_dot(K + 1, &x[n_coefficients], &x[n_coefficients])
@@ -116,6 +119,7 @@ cdef class Regression:
         another thread makes stop[0] non-zero.
         """
         cdef Py_ssize_t size = x.shape[0], k, n_pairs = 0, newest = MAX_PAIRS - 1, evaluations = 1, _attempt
+        # rings of curvature pairs, of which the first is written to row 0, after `newest`; see multinomial_direction
         cdef double[:, ::1] moves = np.empty((MAX_PAIRS, size)), gradient_changes = np.empty((MAX_PAIRS, size))
         cdef double[::1] inverse_curvature = np.zeros(MAX_PAIRS), alpha = np.zeros(MAX_PAIRS), gradient = np.empty(size)
         cdef double[::1] direction = np.empty(size), trial = np.empty(size), trial_gradient = np.empty(size)
@@ -139,7 +143,7 @@ cdef class Regression:
                                       &inverse_curvature[0], &gradient[0], &alpha[0], &direction[0])
                 slope = multinomial_dot(size, &direction[0], &gradient[0])
                 step, is_accepted = 1.0, False
-                for _attempt in range(40):
+                for _attempt in range(40):  # the step falls at least to half each time: to 1e-12
                     for k in range(size):
                         trial[k] = x[k] + step * scale[k] * direction[k]
                     trial_objective = self.value(trial, trial_gradient)
@@ -159,7 +163,7 @@ cdef class Regression:
                     x[k] = trial[k]
                     gradient[k] = trial_gradient[k]
                 curvature = multinomial_dot(size, &moves[newest, 0], &gradient_changes[newest, 0])
-                if curvature > 1e-300:
+                if curvature > 1e-300:  # positive, and its inverse is finite
                     inverse_curvature[newest] = 1.0 / curvature
                     n_pairs = min(n_pairs + 1, MAX_PAIRS)
                 else:  # the objective is not convex here: discard all pairs

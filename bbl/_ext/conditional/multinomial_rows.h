@@ -1,7 +1,9 @@
 /* Residuals of rows, LANES rows at a time, for one vector width; multinomial.h includes this file once for each width.
 
    Before inclusion define LANES, TARGET (the attribute of functions for the vector width) and NAME(x) (their prefix),
-   as vector.h asks. Conventions: those of multinomial.h. A `vec` holds the numbers of LANES rows. */
+   as vector.h asks. A `vec` holds the numbers of LANES rows. K groups g, n rows k; b (K) are offsets of the groups,
+   fixed_scores (K, n) scores of another model and `temperature` their factor, group_weights (K, n) the weight of each
+   group at each row, row_weight (n) its sum over groups. */
 
 #include "vector.h"
 #include "vector_math.h"
@@ -29,7 +31,7 @@ TARGET static double NAME(to_residuals)(ptrdiff_t n, ptrdiff_t K, const double *
         for (g = 0; g < K; g++) {
             double *cell = residuals + g * n + k;
             const vec shifted = vec_load(cell) - largest, exps = NAME(exp)(shifted);
-            observed_score += vec_load(group_weights + g * n + k) * shifted;
+            observed_score += vec_load(group_weights + g * n + k) * shifted;  /* sum over groups of weight x score */
             total += exps;
             vec_store(cell, exps);
         }

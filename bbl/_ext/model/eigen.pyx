@@ -39,6 +39,7 @@ def eigenvectors(double[:, ::1] matrix):
     # it is called here because scipy.linalg.eigh holds the GIL and other threads would wait
     syevr = <syevr_t> lapack_routine("dsyevr")
     value, vector, support = np.empty(n), np.empty((n, n)), np.empty(2 * n, dtype=np.intc)
+    # V: with eigenvectors, A: all, L: from one triangle; this call only asks for the best lengths of the workspace
     syevr(b"V", b"A", b"L", &n, &matrix[0, 0], &n, &unused, &unused, &zero, &zero, &unused, &n_found, &value[0],
           &vector[0, 0], &n, &support[0], &best_lwork, &lwork, &best_liwork, &liwork, &info)
     lwork, liwork = <int> best_lwork, best_liwork

@@ -51,7 +51,7 @@ def add_terms(const code_t[:, ::1] codes, const int32_t[:, ::1] members, const P
 
     A term has the predictors members[t] (T, order), -1 after the last, and a table of values (cells, K) for each
     combination of their non-reference levels: the cell of levels a is ``first[t] + sum of (a - 1) * stride[t]``, with
-    first (T,) and stride (T, order); see `bbl.model.higher.Higher`.
+    first (T,) and stride (T, order). A term is 0 if one of its predictors is at level 0.
     """
     cdef Py_ssize_t n = codes.shape[0], T = members.shape[0], K = values.shape[1]
     cdef Py_ssize_t k, first_row = 0, end_row
@@ -67,10 +67,10 @@ def add_terms(const code_t[:, ::1] codes, const int32_t[:, ::1] members, const P
 cdef inline void add_terms_of_row(const code_t[:, ::1] codes, Py_ssize_t k, const int32_t[:, ::1] members,
                                   const Py_ssize_t[:, ::1] stride, const Py_ssize_t[::1] first,
                                   const double[:, ::1] values, Py_ssize_t K, double[:, ::1] out) noexcept nogil:
-    """Add the values of all terms at row k of codes to out[k], as in `add_terms`; one at level 0 makes a term 0."""
-    cdef Py_ssize_t t, member, model, cell, code  # code: level of the term's predictor at hand; 0 ends the term
+    """Add the values of all terms at row k of codes to out[k], as in `add_terms`."""
+    cdef Py_ssize_t t, member, model, cell, code  # code: level of the predictor at hand; 0: the term is 0
     for t in range(members.shape[0]):
-        cell, code = first[t], 1
+        cell, code = first[t], 1  # 1, or any positive number: no predictor at level 0 so far
         for member in range(members.shape[1]):
             if members[t, member] < 0:
                 break

@@ -42,7 +42,7 @@ def one_hot(const code_t[:, :] codes, const Py_ssize_t[::1] start, real_t[:, ::1
     with nogil:
         for k in range(n):
             for i in range(m):
-                if start[i] < start[i + 1]:
+                if start[i] < start[i + 1]:  # else one level, which has no column
                     out[k, column_of(start[i], codes[k, i])] = <real_t> is_positive(codes[k, i])
 
 
@@ -77,7 +77,7 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
     with nogil:
         for k in range(n):
             for i in range(m):
-                if start[i] < start[i + 1]:
+                if start[i] < start[i + 1]:  # else one level, which has no column
                     bits[column_of(start[i], codes[k, i]), k >> 6] |= <uint64_t> is_positive(codes[k, i]) << (k & 63)
 
 
@@ -92,7 +92,10 @@ def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, doubl
 
 
 def pair_counts(const uint64_t[:, ::1] bits, double[:, ::1] counts, double weight):
-    """Add to counts (D, D), for each pair of rows of bits (D, words), the number of bits set in both times `weight`."""
+    """Add to counts (D, D), for each pair of rows of bits (D, words), the number of bits set in both times `weight`.
+
+    Counts of a row with itself, the bits set in it, are on the diagonal.
+    """
     cdef Py_ssize_t D = bits.shape[0], words = bits.shape[1], chunk_words, first_word, n_words, c, d
     cdef double shared  # bits set in both, times the weight
     chunk_words = max(64, 65536 // max(D, 1))  # 512 KiB of all columns

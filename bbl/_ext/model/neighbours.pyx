@@ -22,11 +22,12 @@ cdef bint may_be_similar(const code_t *row, const code_t *block, Py_ssize_t m, i
                          int32_t *n_same) noexcept nogil:
     """Write to n_same (64,) in how many columns a row (m,) agrees with each of the 64 rows of a `block` (m, 64).
 
-    Returns False, with counts of the first columns alone, as soon as all 64 differ in more than max_differences.
+    Returns True if all columns were compared; False, with counts of the first columns alone, as soon as all 64 differ
+    in more than max_differences.
     """
     cdef code_t count[LANES]  # agreements in columns first ... end - 1
     cdef Py_ssize_t first = 0, end, i, lane
-    cdef int32_t most_same
+    cdef int32_t most_same  # most agreements of one of the 64 rows so far
     memset(n_same, 0, LANES * sizeof(int32_t))
     while first < m:
         end = min(m, first + COLUMNS_PER_CHECK)
@@ -56,7 +57,7 @@ def count_neighbours(const code_t[:, ::1] rows, const code_t[:, :, ::1] blocks, 
     cdef int32_t n_same[LANES]
     for first_row in range(begin, end, TILE_ROWS):
         with nogil:
-            for b in range(first_row // LANES, blocks.shape[0]):
+            for b in range(first_row // LANES, blocks.shape[0]):  # blocks that have rows j > k
                 for k in range(first_row, min(end, first_row + TILE_ROWS, (b + 1) * LANES)):
                     if not may_be_similar(&rows[k, 0], &blocks[b, 0, 0], m, max_differences, n_same):
                         continue

@@ -61,7 +61,7 @@ def add_counts(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, const 
     cdef Py_ssize_t block = max(1, BLOCK_CELLS // max(F, 1))
     cdef const uint8_t *is_missing = NULL
     cdef bint any_missing = missing.shape[0] > 0
-    if not F or not scope.shape[0]:
+    if not F or not scope.shape[0]:  # &scope[0] below needs an entry
         return
     while first_row < n:
         end_row = min(n, first_row + block)
@@ -84,8 +84,8 @@ cdef int add_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, co
                    const Py_ssize_t[::1] stride, const Py_ssize_t[::1] start, double *out) except -1:
     """Add the values of rows to `out` at their cells in all families, or, unless `to_cells`, those of cells to rows.
 
-    With `to_cells`, values is (n, K) and out (cells, K), else values is (cells, K) and out (n, K). Returns 0; an
-    exception is a signal.
+    With `to_cells`, values is (n, K) and out (cells, K), else values is (cells, K) and out (n, K). Returns 0, or raises
+    KeyboardInterrupt after Ctrl-C.
     """
     cdef Py_ssize_t n = codes.shape[0], F = start.shape[0], k, f, cell, first_row = 0, end_row
     cdef Py_ssize_t block = max(1, BLOCK_CELLS // max(F, 1))
@@ -110,7 +110,7 @@ def add_to_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, cons
                  const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
                  const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add the values (n, K) of each row to out (cells, K) at its cell in every family."""
-    if start.shape[0] and scope.shape[0] and codes.shape[0]:
+    if start.shape[0] and scope.shape[0] and codes.shape[0]:  # else nothing to add, and no &values[0, 0]
         add_cells(codes, missing, &values[0, 0], True, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
@@ -118,7 +118,7 @@ def add_from_cells(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, co
                    const Py_ssize_t[::1] first, const Py_ssize_t[::1] scope, const Py_ssize_t[::1] stride,
                    const Py_ssize_t[::1] start, double[:, ::1] out):
     """Add to each row of out (n, K) the entries of table (cells, K) at its cell in every family."""
-    if start.shape[0] and scope.shape[0] and codes.shape[0]:
+    if start.shape[0] and scope.shape[0] and codes.shape[0]:  # else nothing to add, and no &table[0, 0]
         add_cells(codes, missing, &table[0, 0], False, out.shape[1], first, scope, stride, start, &out[0, 0])
 
 
@@ -126,12 +126,12 @@ cdef void multiply_message(double *product, const double *message, Py_ssize_t le
                            double *log_scale) noexcept nogil:
     """Multiply a message (levels, K) into the product (levels, K) of the messages before, or copy it if `is_first`.
 
-    Against underflow, columns are divided by their largest entry if it is small; its log is added to log_scale (K),
-    which becomes -inf if the entry is 0.
+    Against underflow, a column of the product (one class) is divided by its largest entry if that is small; the log of
+    the entry is added to log_scale (K,), which becomes -inf if the entry is 0.
     """
     cdef Py_ssize_t level, c
     cdef double largest
-    for level in range(levels * K):
+    for level in range(levels * K):  # all entries (level, class) in a row
         product[level] = message[level] if is_first else product[level] * message[level]
     for c in range(K):
         largest = 0.0
@@ -153,7 +153,8 @@ def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, c
     """Add to out (n, K) the logs of the probabilities of each row summed over its missing features.
 
     Features have at most one feature as a parent: they form a forest, through which messages are sent from children to
-    parents (belief propagation). Families without missing variables are left to `add_from_cells`. order (m,) lists the
+    parents (belief propagation). A family without a missing variable adds nothing here: `add_from_cells` has added the
+    log of its probability. order (m,) lists the
     features i, every child before its parent p = parent[i], -1 at a root; x and z are levels of i and of p. table
     (cells, K) holds probabilities: the cell of feature i is ``start[i] + stride[i] * its code + parent_stride[i] * code
     of p + first_cell[k]``, first_cell (n,) being the start of the tables for row k. The first half of scratch holds, at
@@ -180,7 +181,7 @@ def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, c
                     cell = start[i] + first_cell[k]
                     received = &scratch[message_start[i]]
                     if not missing[k, i]:
-                        if p >= 0 and missing[k, p]:  # P(its code | z) for each level z of p
+                        if p >= 0 and missing[k, p]:  # i sends P(its code | z) for each level z of p
                             cell += stride[i] * codes[k, i]
                             for z in range(n_levels[p]):
                                 for c in range(K):
@@ -189,7 +190,7 @@ def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, c
                                              &out[k, 0])
                             has_message[p] = 1
                     elif has_message[i]:  # else the probabilities of i sum to 1
-                        if p >= 0 and missing[k, p]:  # sum over x of P(x | z) times the messages to i
+                        if p >= 0 and missing[k, p]:  # i sends the sum over x of P(x | z) times the messages to i
                             for z in range(n_levels[p]):
                                 for c in range(K):
                                     sent[z * K + c] = 0.0
@@ -220,7 +221,7 @@ def add_correct(const double[:, ::1] unchanged, const double[:, ::1] changed, co
     score is predicted; scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
     """
     cdef Py_ssize_t n = unchanged.shape[0], K = unchanged.shape[1], k, c, predicted
-    cdef double threshold  # least score that counts as the largest, once `tie` is off
+    cdef double threshold  # first the largest score, then the least that counts as equal to it
     with nogil:
         for k in range(n):
             threshold = unchanged[k, 0] + changed[k, 0]

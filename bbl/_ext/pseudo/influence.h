@@ -10,6 +10,7 @@
 
 #define INFLUENCE_ROWS 32 /* rows of data whose influences are added at a time */
 
+/* What the influences of rows on the parameters of one site are made of, and where they go */
 typedef struct {
     ptrdiff_t n;                /* rows of data, columns of `out` */
     ptrdiff_t c, q, p;          /* columns of the design and logits of the site; p = q c parameters, logit by logit */

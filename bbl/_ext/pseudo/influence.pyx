@@ -30,7 +30,7 @@ cdef Py_ssize_t list_active(const double *row, const Py_ssize_t[::1] columns, Py
     Returns how many there are.
     """
     cdef Py_ssize_t t, n_active = 0
-    for t in range(columns.shape[0]):  # without a branch: an entry is overwritten unless its column is 1
+    for t in range(columns.shape[0]):  # without a branch: the next t overwrites t unless its column is 1
         active[n_active] = t
         n_active += row[columns[t]] != 0.0
     return n_active
@@ -50,7 +50,7 @@ def add_curvatures(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
         raise ValueError("design, columns, curvatures and sums do not fit together")
     if n == 0 or size == 0:
         return
-    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))
+    active = <Py_ssize_t *> malloc(sizeof(Py_ssize_t) * <size_t> (c + 1))  # not empty, even with c = 0
     if active == NULL:
         raise MemoryError
     with nogil:
@@ -72,7 +72,7 @@ def add_influences(const double[:, ::1] design, const Py_ssize_t[::1] columns, c
     """
     cdef Py_ssize_t n = design.shape[0], c = columns.shape[0], q = residuals.shape[1], p = inverse.shape[0]
     cdef Py_ssize_t block, first_row, n_rows, k
-    cdef influence_site site
+    cdef influence_site site  # the arguments, in the struct that influence.h describes
     cdef Py_ssize_t *active  # columns that are 1 in the rows of a block, row by row
     cdef Py_ssize_t *active_start  # (INFLUENCE_ROWS + 1,) position in `active` at which each row begins
     if (p != q * c or inverse.shape[1] != p or offset.shape[0] != p or out_rows.shape[0] != p or factors.shape[0] != p

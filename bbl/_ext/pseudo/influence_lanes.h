@@ -1,4 +1,7 @@
-/* Inner loops of influence.h for one width of vectors, which has the terms; see vector.h for LANES, TARGET and NAME. */
+/* Inner loops of influence.h for one width of vectors. influence.h has the terms and the struct influence_site.
+
+   LANES is the number of doubles in a vector `vec`, NAME(f) the name of function f and TARGET its attribute for this
+   width. The design has c columns, a site q logits and p = q c parameters: a c + t is that of logit a and column t. */
 #include "vector.h"
 
 /* Add the curvatures (size,) of a row of data to `sums` (c (c + 1) / 2, size) at all pairs t >= u of its `active`
@@ -18,8 +21,9 @@ TARGET static void NAME(add_to_pairs)(const ptrdiff_t *active, ptrdiff_t n_activ
 }
 
 /* Add the influences of n_rows rows of data on parameters first, ... stop - 1 to `out`, which is site->out moved to the
-   column of the first of these rows. products (n_rows, width) has, for the `width` parameters from products_first on,
-   the inverse Hessian times each row's residual x design. */
+   column of the first of these rows: factor times weight times (product - offset), see influence_site. products
+   (n_rows, width) has, for the `width` parameters from products_first on, the inverse Hessian times each row's residual
+   x design. */
 TARGET static inline void NAME(add_parameters)(const influence_site *site, ptrdiff_t first, ptrdiff_t stop,
                                                ptrdiff_t products_first, ptrdiff_t width, ptrdiff_t n_rows,
                                                const double *products, const double *weights, double *out)
@@ -42,7 +46,7 @@ TARGET static void NAME(add_rows)(const influence_site *site, ptrdiff_t first_ro
 {
     const ptrdiff_t p = site->p, c = site->c, q = site->q;
     double products[INFLUENCE_ROWS * 4 * LANES]; /* (n_rows, 4 LANES) inverse Hessian times residual x design */
-    ptrdiff_t first = 0;
+    ptrdiff_t first = 0; /* first parameter that is not added yet */
     for (; p >= 4 * LANES && first < p; first += 4 * LANES) {
         /* the last 4 LANES parameters may overlap the ones before; those from `first` on are added */
         const ptrdiff_t start = first + 4 * LANES <= p ? first : p - 4 * LANES;

@@ -3,8 +3,8 @@
    Terms: a *site* is the predictor whose conditional distribution given the others is fitted; its q = L - 1
    non-reference levels are the logits of a multinomial regression. Its C *columns* are the constant (c = 0) and the
    indicators of the non-reference levels of its neighbours (c >= 1). Parameters x (q C,): x[a * C + c] is the
-   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise. In the code a, b count
-   logits, c, d columns, k rows, t, u active columns of a row, and w is a weight.
+   coefficient of column c in logit a, the field h(a) for c = 0, a coupling J(a; c) otherwise. Where the objective is
+   computed a, b count logits, c, d columns, k rows, t, u active columns of a row, and w is a weight; p = q C.
 
    (a) A row is stored as the list of its *active* columns, those with indicator 1: the constant and one column for each
        neighbour at a non-reference level. With s active columns a row costs q^2 s^2 / 2 operations in the Hessian
@@ -84,20 +84,20 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
         const int32_t *active = s->active + s->row_start[k];
         const ptrdiff_t n_active = s->row_start[k + 1] - s->row_start[k];
         const double w = s->weight[k] / s->total;
-        const int32_t y = s->response[k];
+        const int32_t y = s->response[k]; /* observed level, 0 ... q */
         double max_logit = 0.0, sum, logit_y = 0.0, sum_logits = 0.0; /* with the logit 0 of level 0 */
         for (ptrdiff_t a = 0; a < q; a++) {
             double logit = 0.0;
             for (ptrdiff_t t = 0; t < n_active; t++)
                 logit += x[a * C + active[t]];
-            prob[a] = logit;
+            prob[a] = logit; /* of level a + 1 */
             sum_logits += logit;
             if (logit > max_logit)
                 max_logit = logit;
             if (y == a + 1)
                 logit_y = logit;
         }
-        sum = exp(-max_logit);
+        sum = exp(-max_logit); /* level 0 */
         for (ptrdiff_t a = 0; a < q; a++)
             sum += (prob[a] = exp(prob[a] - max_logit));
         f -= w * (target_y * logit_y + target_all * sum_logits - max_logit - log(sum));
@@ -114,7 +114,7 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
                 const double covariance = w * ((a == b ? prob[a] : 0.0) - prob[a] * prob[b]);
                 for (ptrdiff_t t = 0; t < n_active; t++) {
                     double *H_row = H_out + (a * C + active[t]) * p + b * C;
-                    for (ptrdiff_t u = 0; u <= t; u++)
+                    for (ptrdiff_t u = 0; u <= t; u++) /* columns up to that of t: the lower triangle of each block */
                         H_row[active[u]] += covariance;
                 }
             }
@@ -150,13 +150,13 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
         memcpy(row, H + i * p, sizeof(double) * (size_t)(i + 1));
         row[i] += ridge;
         for (; t + 1 < i; t += 2) { /* entries t and t + 1 at once: half the passes over the rest of the row */
-            const double *u = U + t * p, *v = u + p;
+            const double *u = U + t * p, *v = u + p; /* rows t and t + 1 of U */
             const double a = row[t] /= u[t], b = row[t + 1] = (row[t + 1] - a * u[t + 1]) / v[t + 1];
             for (ptrdiff_t j = t + 2; j < i; j++)
                 row[j] = row[j] - a * u[j] - b * v[j];
             row[i] = row[i] - a * a - b * b;
         }
-        if (t < i) {
+        if (t < i) { /* the last of an odd number of entries */
             row[t] /= U[t * p + t];
             row[i] -= row[t] * row[t];
         }
@@ -169,7 +169,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
     for (ptrdiff_t i = 0; i < p; i++) /* U is complete: solve U' z = -g, then U d = z */
         d_out[i] = -g[i];
     for (ptrdiff_t t = 0; t < p; t++) {
-        const double *u = U + t * p, v = d_out[t] /= u[t];
+        const double *u = U + t * p, v = d_out[t] /= u[t]; /* row t of U, entry t of z */
         for (ptrdiff_t i = t + 1; i < p; i++)
             d_out[i] -= u[i] * v;
     }
@@ -193,7 +193,8 @@ static double newton_norm(const double *v, ptrdiff_t n)
 
 /* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` and one more
    step was taken, see (b), or `itmax` steps were. Write the objective, its gradient norm and the number of steps.
-   scratch: 2 p^2 + 3 p + q doubles. Returns a solver_status. */
+   scratch (2 p^2 + 3 p + q,): Hessian H, its factor U, gradient g, direction d, trial point, probabilities. Returns a
+   solver_status. */
 static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
                         double *value_out, double *grad_norm_out, int32_t *n_iter_out)
 {
@@ -203,7 +204,7 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
     int tolerance_met = norm <= tolerance, status = SOLVER_ITMAX;
     *n_iter_out = 0;
     while (*n_iter_out < itmax) {
-        double ridge = 0.0, trace = 0.0, slope = 0.0, step = 1.0, f_new = f, norm_new = norm;
+        double ridge = 0.0, trace = 0.0, slope = 0.0, step = 1.0, f_new = f, norm_new = norm; /* slope: <g, d> */
         int accepted = 0;
         for (ptrdiff_t i = 0; i < p; i++)
             trace += H[i * p + i];
@@ -233,7 +234,7 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         f = f_new;
         norm = norm_new;
         ++*n_iter_out;
-        if (tolerance_met || (norm == 0.0)) {
+        if (tolerance_met || (norm == 0.0)) { /* this was the additional step, or none is needed */
             status = SOLVER_CONVERGED;
             if (!norm_halved || norm < 1e-14) /* the gradient is rounding error: further steps gain nothing */
                 break;

@@ -35,9 +35,9 @@ cdef Py_ssize_t list_active_columns(const code_t[:, ::1] codes, const Py_ssize_t
                                     Py_ssize_t *row_start, int32_t *response) noexcept nogil:
     """List the site columns that are 1 in each row, for the site i and its neighbours ``mask[i]``; return C.
 
-    Writes `site_column` (D,), the site column of each column of a neighbour; `global_column` (C,), the inverse of it,
-    without entry 0; `active`, the site columns of all rows, each row led by 0 for the constant; `row_start` (n + 1,),
-    where rows begin in `active`; and `response` (n,), the codes of the site.
+    Writes `site_column` (D,), the site column of each column of a neighbour; `global_column` (C,), the column of each
+    site column but 0, the constant; `active`, the site columns that are 1 in a row, row by row, each row led by 0 for
+    the constant; `row_start` (n + 1,), where rows begin in `active`; and `response` (n,), the codes of the site.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], j, k, c, n_active = 0
     cdef Py_ssize_t C = 1
@@ -98,11 +98,11 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
 
     Shapes: codes (n, m), weights (n,) with sum `total`, start (m + 1,), mask (n_sites, m) with 1 for the neighbours of
     each site, penalty (1 + D,) ridge penalties of the fields and of the couplings of each column, theta (D_s, 1 + D),
-    D_s the columns of all n_sites predictors. A `prior_count` c gives each row's observed level the target
-    1 - c/(total + c); all levels share the rest. ``sum(theta * linear)``, if `linear` (D_s, 1 + D) is given, is
-    subtracted from the objectives. The matrix `metric` Q (1 + D, 1 + D), if given, penalises the parameters x (q, C) of
-    a site in the zero-sum gauge, by ``tr(x' M x Q) / 2`` with ``M = I - 1 1'/(q + 1)``. `value`, `grad_norm`, `n_iter`
-    and `status` (a solver_status), of n_sites entries each, are written at the sites.
+    D_s the columns of all n_sites predictors, `sites` (any number,) the predictors to fit. A `prior_count` c gives each
+    row's observed level the target 1 - c/(total + c); all levels share the rest. ``sum(theta * linear)``, if `linear`
+    (D_s, 1 + D) is given, is subtracted from the objectives. The matrix `metric` Q (1 + D, 1 + D), if given, penalises
+    the parameters x (q, C) of a site in the zero-sum gauge, by ``tr(x' M x Q) / 2`` with ``M = I - 1 1'/(q + 1)``.
+    `value`, `grad_norm`, `n_iter` and `status` (a solver_status), of n_sites entries each, are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, k, C
     cdef Py_ssize_t max_params = 0, max_logits = 1, max_site_columns = 1
@@ -151,10 +151,11 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                 site_penalty[0] = penalty[0]
                 for j in range(1, s.C):
                     site_penalty[j] = penalty[1 + global_column[j]]
-                for j in range(s.C if metric is not None else 0):
+                for j in range(s.C if metric is not None else 0):  # site column 0 is the constant, entry 0 of metric
                     for k in range(s.C):
                         Q[j * s.C + k] = metric[1 + global_column[j] if j else 0, 1 + global_column[k] if k else 0]
                 s.total, s.uniform_share, s.penalty, s.Q = total, prior_count / (total + prior_count), site_penalty, Q
+                # x + s.n_params: the scratch, behind x
                 status[i] = solve_site(&s, start[i], global_column, tolerance, itmax, x, x + s.n_params, theta,
                                        linear, site_linear, &value[i], &grad_norm[i], &n_iter[i])
             PyErr_CheckSignals()

@@ -61,10 +61,10 @@ def choose_lanes(n_levels, width, size_t number_bytes):
         lanes = max(LANES[name] for name in widths())
         if len(n_levels) <= 4 and lanes == 8:
             lanes = 4
-    if lanes > 1 and number_bytes == 4:
+    if lanes > 1 and number_bytes == 4:  # so far lanes are doubles
         lanes *= 2
     while lanes > 1 and lanes * int(n_levels.max()) > 65535:
-        lanes = lanes // 2 if lanes * number_bytes > 16 else 1
+        lanes = lanes // 2 if lanes * number_bytes > 16 else 1  # vectors have at least 16 bytes
     return lanes
 
 
@@ -104,7 +104,7 @@ def kronecker_pays(n, n_levels, D, density):
     D > WIDE_COLUMNS the covariance is inverted instead of decomposed, which pays for more columns.
     """
     max_levels = n_levels.max()
-    max_columns = n // 4 if max_levels == 2 else n // 8
+    max_columns = n // 4 if max_levels == 2 else n // 8  # largest D for which it pays
     if D > WIDE_COLUMNS:
         max_columns = 4 * n if max_levels == 2 else n
     return bool(density >= 0.5 and D <= min(max_columns, MAX_DECOMPOSED_COLUMNS) and max_levels <= 8)
@@ -140,7 +140,7 @@ def read_columns(const code_t[:, ::1] codes, const int32_t[::1] n_levels, column
                     columns[i, k] = <column_t> code
                 if max_code >= <uint32_t> n_levels[i]:
                     first_bad = min(first_bad, i)
-    return first_bad if first_bad < m else -1
+    return first_bad if first_bad < m else -1  # m: none
 
 
 def kronecker_metric(covariance, D_padded):
@@ -151,11 +151,11 @@ def kronecker_metric(covariance, D_padded):
     moved them, and padded with the last. `D_padded` is D rounded up to a multiple of eight.
     """
     D = len(covariance)
-    eigenvalues, vectors = eigenvectors(covariance)
+    eigenvalues, vectors = eigenvectors(covariance)  # rising; columns of `vectors`
     eigenvalues = np.maximum(eigenvalues[::-1], 1e-7 * eigenvalues.mean() + 1e-300)
     V = np.zeros((D_padded, D_padded), dtype=np.float32)
     V[:D, :D] = vectors[:, ::-1]
-    del vectors
+    del vectors  # to hold fewer matrices (D, D) at once
     project = np.ascontiguousarray(V[:D].reshape(D, D_padded // 8, 8).transpose(1, 0, 2))
     expand = np.ascontiguousarray(V.reshape(D_padded // 8, 8, D_padded).transpose(0, 2, 1))
     return project, expand, np.concatenate((eigenvalues, np.full(D_padded - D, eigenvalues[D - 1])))
@@ -173,7 +173,7 @@ def leading_metric(second, mean, D_padded):
     for _ in range(SUBSPACE_STEPS):
         basis = np.linalg.qr(covariance_product)[0]
         covariance_product = second @ basis - np.outer(mean, mean @ basis)
-    eigenvalues, vectors = np.linalg.eigh(basis.T @ covariance_product)
+    eigenvalues, vectors = np.linalg.eigh(basis.T @ covariance_product)  # of the covariance within the subspace
     leading = eigenvalues[::-1][:N_LEADING]
     if leading[0] <= MIN_LEADING_EIGENVALUE:
         return None
@@ -228,8 +228,8 @@ def wide_metric(covariance, lambda_, penalty_ridge, D_s, start, levels, D_padded
     for size in np.unique(levels):
         site_columns = start[levels == size][:, None] + np.arange(size - 1)  # (sites with this many levels, size - 1)
         for columns in np.split(site_columns, range(SITES_PER_SOLVE, len(site_columns), SITES_PER_SOLVE)):
-            M_rows = M[columns]
-            M_blocks = np.take_along_axis(M_rows, columns[:, None], axis=2)
+            M_rows = M[columns]  # (sites, size - 1, D)
+            M_blocks = np.take_along_axis(M_rows, columns[:, None], axis=2)  # M[B, B], (sites, size - 1, size - 1)
             site_correction[columns] = np.linalg.solve(M_blocks, M_rows)
     panels = np.zeros((D_padded // 8, D, 8), dtype=np.float32)
     for first in range(0, D, 8):

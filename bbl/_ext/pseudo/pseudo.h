@@ -33,8 +33,9 @@
 #include "pseudo_problem.h"
 
 /* Write upper bounds of the bytes of a prepared problem of n rows (*shared_out, at most at any time of the set-up) and
-   of the working memory of one task (*task_out), without preparing it. p has m, n_sites, n_counted, lanes, number_bytes
-   and n_levels; max_states and table_bytes as in pseudo_form_composites. Returns a solver_code. */
+   of the working memory of one task (*task_out), without preparing it. p has m, n_sites, n_counted, lanes,
+   number_bytes, n_levels, mixed and metric.wide; composites get up to max_states joint states, and tables that are used
+   together take up to table_bytes. What is allocated here the caller frees with pseudo_free. Returns a solver_code. */
 static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states, ptrdiff_t table_bytes,
                            double *shared_out, double *task_out)
 {
@@ -48,10 +49,10 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         return SOLVER_NO_MEMORY;
     for (i = 0, p->D = 0; i < p->m; i++) {
         p->D += p->n_levels[i] - 1;
-        p->moments.D_counted = i < p->n_counted ? p->D : p->moments.D_counted;
+        p->moments.D_counted = i < p->n_counted ? p->D : p->moments.D_counted;  /* columns of counted predictors */
         A = i < p->n_counted && p->n_levels[i] - 1 > A ? p->n_levels[i] - 1 : A;
     }
-    pseudo_set_sizes(p, n);
+    pseudo_set_sizes(p, n);  /* n_blocks, block_rows, D_padded, n_lane_blocks */
     pseudo_form_composites(p, max_states, table_bytes);
     for (c = 0; c < composites->n_composites; c++) {
         const ptrdiff_t n_states = composites->first_state[c + 1] - composites->first_state[c];
@@ -64,6 +65,7 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
     for (i = 0, n_small = 2048.0; i < p->n_sites; i++)  /* 2048: a margin */
         n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     n_small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
+    /* 2 bytes: level codes and codes of composites, sorted_rows or subset_codes; 8: moments, weights, small arrays */
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + n_small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
@@ -141,7 +143,9 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
 
 /* Call the kernel function `name` with the arguments `list` (in parentheses), of the kernel for vectors of p->lanes
    numbers of p->number_bytes bytes: PSEUDO_SINGLES and PSEUDO_DOUBLES in single or double precision, PSEUDO_EXACT in
-   double precision where steps are in single, PSEUDO_CALL in the best precision of the problem */
+   double precision where steps are in single, PSEUDO_CALL in the best precision of the problem. PSEUDO_WIDE and
+   PSEUDO_NARROW are links `condition ? call :` of a chain of conditional expressions, empty where this processor or
+   compiler has no such vectors; the kernel of plain numbers ends the chain. */
 #ifdef CPU_X86
 #define PSEUDO_WIDE(wide, middle, list)                      \
     p->lanes * (ptrdiff_t)p->number_bytes == 64 ? wide list  \
@@ -165,14 +169,15 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
                                                                             : PSEUDO_DOUBLES(name, list))
 
 /* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
-   p->moments.second; columns (m, n) are the level codes. Returns a solver_code, as do all functions below;
-   pseudo_entry.h has them for one vector width. */
+   p->moments.second (D_counted, D); columns (m, n) are the level codes. Returns a solver_code, as do all functions
+   below; pseudo_entry.h has them for one vector width. */
 static int pseudo_count_moments(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
     return PSEUDO_CALL(count_moments, (p, block, columns));
 }
 
-/* Minimise the objectives of the sites of task `task` from theta (D_s, 1 + D), in place; write lane_out (n_sites,) */
+/* Minimise the objectives of the sites of task `task`, which is up to blocks_per_task lane blocks, from theta
+   (D_s, 1 + D), in place; write the results of these sites to lane_out (n_sites,) */
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {
@@ -180,8 +185,10 @@ static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_op
                                             : PSEUDO_DOUBLES(solve, (p, task, o, theta, lane_out));
 }
 
-/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of the sites of lane block `block`
-   at theta (D_s, 1 + D); pseudo_options describes the penalties and `linear` */
+/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta. The
+   objective has lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum of parameters less their means over levels;
+   column_penalty (D,), or NULL, adds to lambda for the couplings to each column; <theta, linear>, linear (D_s, 1 + D)
+   or NULL, is subtracted. */
 static int pseudo_evaluate_objective(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
                                      double lambdah, int zero_sum, const double *column_penalty, const double *linear,
                                      double *value_out, double *gradient_out)

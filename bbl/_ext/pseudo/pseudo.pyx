@@ -40,7 +40,7 @@ cdef int check_signals() noexcept nogil:
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
     """Set whether p is wide or in mixed precision, the bytes of its numbers, and how many lane blocks form a task.
 
-    It is wide, and mixed instead of double, if its metric `has_covariance` of more than WIDE_COLUMNS columns.
+    It is wide (and mixed instead of double) with a metric from all covariances of more than WIDE_COLUMNS columns.
     """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
@@ -65,9 +65,9 @@ def memory_estimate(Py_ssize_t n, n_levels, width=None, precision="double", site
     p.n_sites = p.m if sites is None else sites
     max_states, table_bytes = composite_sizes(n, levels[:p.n_sites])
     p.D = int(levels.sum()) - p.m
-    has_covariance = kronecker_pays(n, levels, p.D, 1.0)
+    has_covariance = kronecker_pays(n, levels, p.D, 1.0)  # 1.0: all predictors are neighbours, the most memory
     set_precision(&p, precision, has_covariance)
-    p.n_counted = p.m if has_covariance else p.n_sites
+    p.n_counted = p.m if has_covariance else p.n_sites  # predictors with moments: the covariance needs those of all
     p.lanes = choose_lanes(levels, width, p.number_bytes)
     try:
         if pseudo_estimate(&p, n, max_states, table_bytes, &shared, &task):
@@ -140,11 +140,11 @@ cdef class PseudoProblem:
     >>> bool(result["grad_norm"].max() < 1e-8)
     True
     """
-    cdef pseudo_problem p
+    cdef pseudo_problem p  # pseudo_problem.h describes its fields
     cdef tuple owners  # of memory that p points to: levels (m,), neighbours, eigenvectors and eigenvalues
     cdef tuple wide_metric_for  # a penalty lambda_, then what wide_metric returned for it; (None,) before the first
     cdef object lock  # of wide_metric_for
-    cdef Py_ssize_t D_s
+    cdef Py_ssize_t D_s  # columns of the sites
 
     def __cinit__(self, codes, weights, n_levels, mask, width=None, precision="double", double prior_count=0.0,
                   bint counted=True):
@@ -155,16 +155,16 @@ cdef class PseudoProblem:
         cdef uint16_t[:, ::1] short_codes
         cdef pseudo_columns columns
         cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], t, bad_predictor, max_states, table_bytes, n_sites
-        cdef int failed = 0
+        cdef int failed = 0  # a solver_code
         memset(&self.p, 0, sizeof(pseudo_problem))
         neighbours = np.array(mask, dtype=bool).view(np.uint8)
         n_sites = neighbours.shape[0]
         check_problem(codes, row_weights, levels, neighbours)
-        columns.narrow, columns.wide = NULL, NULL
+        columns.narrow, columns.wide = NULL, NULL  # codes of 8 or of 16 bits; the other stays NULL
         if np.max(levels) <= 256:
             byte_codes = np.empty((m, n), dtype=np.uint8)
             columns.narrow = &byte_codes[0, 0]
-            bad_predictor = read_columns(codes, levels, byte_codes)
+            bad_predictor = read_columns(codes, levels, byte_codes)  # one with a code out of range, or -1
         else:
             short_codes = np.empty((m, n), dtype=np.uint16)
             columns.wide = &short_codes[0, 0]
@@ -174,8 +174,8 @@ cdef class PseudoProblem:
         self.owners, self.D_s = (levels, neighbours), int(np.sum(levels[:n_sites])) - n_sites
         self.p.m, self.p.n_levels, self.p.neighbours = m, &levels[0], &neighbours[0, 0]
         self.p.D = int(np.sum(levels)) - m
-        max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])
-        density = share_of_neighbours(np.asarray(neighbours))
+        max_states, table_bytes = composite_sizes(n, np.asarray(levels)[:n_sites])  # of a composite, of its tables
+        density = share_of_neighbours(np.asarray(neighbours))  # among all pairs of predictors
         has_covariance = counted and kronecker_pays(n, np.asarray(levels), self.p.D, density)
         set_precision(&self.p, precision, has_covariance)
         self.p.metric.leading = counted and n_sites == m and leading_pays(levels, self.p.D, density)
@@ -183,11 +183,11 @@ cdef class PseudoProblem:
         self.p.n_sites, self.p.n_counted = n_sites, m if has_covariance else n_sites if counted else 0
         with nogil:
             failed = pseudo_prepare(&self.p, n, columns, &row_weights[0], max_states, table_bytes)
-        codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n
+        codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n  # and no rows were merged
         if not failed and codes_have_equal_weights and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             pair_shares = self.second_and_mean()[0]  # a view, filled in place
             shared_counts(codes, np.asarray(<Py_ssize_t[:m]> self.p.first_column), pair_shares)
-            pair_shares *= self.p.rows.scale
+            pair_shares *= self.p.rows.scale  # counts of rows become shares
         else:
             for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):  # lane blocks
                 raise_signals()
@@ -197,14 +197,14 @@ cdef class PseudoProblem:
             raise MemoryError("no memory for the pseudo-likelihood problem")
         self.p.rows.uniform_share = prior_count / (self.p.rows.total + prior_count)
         self.lock, self.wide_metric_for = threading.Lock(), (None,)
-        if self.p.metric.leading or has_covariance and not self.p.metric.wide:
+        if self.p.metric.leading or has_covariance and not self.p.metric.wide:  # wide ones are inverted in `solve`
             self.decompose()
 
     def __dealloc__(self):
         pseudo_free(&self.p)
 
     cdef tuple second_and_mean(self):
-        """Return views of the second moments (D, D) of the predictors' columns, and of their means (D,)."""
+        """Return views of the second moments (D, D) of all columns, which must be counted, and of their means (D,)."""
         return (np.asarray(<double[:self.p.D, :self.p.D]> self.p.moments.second),
                 np.asarray(<double[:self.p.D]> (self.p.moments.mean + 1)))
 
@@ -215,10 +215,10 @@ cdef class PseudoProblem:
         return np.subtract(second, covariance, out=covariance)
 
     cdef tuple invert(self, double lambda_):
-        """Return (lambda_, panels, site_correction, ridge, lowest, highest): after lambda_ what wide_metric returns."""
+        """Return (lambda_, panels, site_correction, ridge, lowest, highest): lambda_, then what wide_metric returns."""
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.owners[0])
         with self.lock:  # the first thread computes, the others wait
-            if self.wide_metric_for[0] != lambda_:
+            if self.wide_metric_for[0] != lambda_:  # it is made from the penalty, which has changed
                 ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
                 self.wide_metric_for = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
                                                               levels[:self.p.n_sites], self.p.metric.D_padded))
@@ -230,11 +230,11 @@ cdef class PseudoProblem:
         cdef double[::1] eigenvalue
         eigensystem = (leading_metric(*self.second_and_mean(), self.p.metric.D_padded) if self.p.metric.leading
                        else kronecker_metric(self.covariance(), self.p.metric.D_padded))
-        if eigensystem is None:
+        if eigensystem is None:  # leading eigenvectors do not pay: use each predictor's own columns
             self.p.metric.leading = 0
             return
         project, expand, eigenvalue = eigensystem
-        self.p.metric.n_vectors = 8 * project.shape[0]
+        self.p.metric.n_vectors = 8 * project.shape[0]  # panels of eight
         self.owners += (project, expand, eigenvalue)
         self.p.metric.project, self.p.metric.expand = &project[0, 0, 0], &expand[0, 0, 0]
         self.p.metric.eigenvalue = &eigenvalue[0]
@@ -309,8 +309,8 @@ cdef class PseudoProblem:
         cdef const float[:, :, ::1] panels
         cdef const float[:, ::1] site_correction
         cdef pseudo_options o
-        cdef pseudo_lane *lane
-        cdef Py_ssize_t i, m = self.p.n_sites  # not all predictors
+        cdef pseudo_lane *lane  # (m,) results of the sites
+        cdef Py_ssize_t i, m = self.p.n_sites  # here sites, not all predictors
         cdef int code  # a solver_code
         self.check_shapes(theta, more, linear)
         if not self.p.n_counted:

@@ -6,7 +6,9 @@
    h(a) + sum_c J(a; c) mean_c, column 1 + c the coupling J(a; c). Arrays (.., V) have the lane last. S_i (A, A) is the
    covariance of the own columns of a lane's site i. A *curvature pair* of L-BFGS is a step s and the change y of the
    gradient along it; its *metric* is an approximate inverse Hessian. In mixed precision an *anchor* is a point where
-   the gradient is known in double precision, from which steps are taken in single precision. */
+   the gradient is known in double precision, from which steps are taken in single precision. REAL is the number of this
+   kernel, WORD an unsigned integer of its size; EXACT(f) is the name of f in double precision, where steps are in
+   single. pseudo_problem.h defines pseudo_block, pseudo_lane and PSEUDO_MAX_PAIRS, the most curvature pairs. */
 
 /* Working arrays */
 typedef struct {

@@ -6,10 +6,16 @@
    A is the number of logits, D that of columns, indicators of the non-reference levels of all predictors, of which D_s
    belong to sites. theta (D_s, 1 + D) has a row for each non-reference level of a site: the field, then the couplings
    to each column. The arrays w.x of parameters, w.g of gradients are (A, 1 + D, V); a *plane* of w.planes has a number
-   for each row and lane, in *row blocks* of block_rows rows. All functions return a solver_code. */
+   for each row and lane, in *row blocks* of block_rows rows. p->rows.scale turns sums over rows into means; t.site[v]
+   is -1 if lane v has no site. TARGET is the function attribute for the vector width, ANCHOR defined for a kernel
+   without optimiser. open_lane_block sets up t and w and returns their memory; load_parameters sets w.x and w.moment
+   from theta; pass_over_rows, as `evaluate`, leaves the sums of log normalisers in w.sums (V,). All functions return a
+   solver_code. */
 
-/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta; see
-   pseudo_options for the penalties and `linear` */
+/* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta. The
+   objective has lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum of parameters less their means over levels;
+   column_penalty (D,), or NULL, adds to lambda for the couplings to each column; <theta, linear>, linear (D_s, 1 + D)
+   or NULL, is subtracted. */
 TARGET static int NAME(evaluate_objective)(const pseudo_problem *p, ptrdiff_t block, const double *theta, double lambda,
                                            double lambdah, int zero_sum, const double *column_penalty,
                                            const double *linear, double *value_out, double *gradient_out)
@@ -23,7 +29,7 @@ TARGET static int NAME(evaluate_objective)(const pseudo_problem *p, ptrdiff_t bl
     w.column_penalty = column_penalty;
     w.zero_sum = zero_sum;
     NAME(load_parameters)(p, &t, &w, theta, 1.0, linear);
-    NAME(evaluate)(p, &t, &w, w.x, NULL, /* coupled */ 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
+    NAME(evaluate)(p, &t, &w, w.x, /* d */ NULL, /* coupled */ 1, (REAL)lambda, (REAL)lambdah, w.g, &result);
     NAME(store_parameters)(p, &t, &w, w.g, /* are_parameters */ 0, gradient_out);
     for (int v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
@@ -45,7 +51,7 @@ TARGET static int NAME(add_normalisers)(const pseudo_problem *p, ptrdiff_t block
         return SOLVER_NO_MEMORY;
     NAME(load_parameters)(p, &t, &w, theta, factor, NULL);
     NAME(uncentre_fields)(p, &t, w.x, w.h, &shift);
-    NAME(pass_over_rows)(p, &t, w.x, w.h, shift, w.chunk_tables, w.planes, w.state_table, w.sums, NULL);
+    NAME(pass_over_rows)(p, &t, w.x, w.h, shift, w.chunk_tables, w.planes, w.state_table, w.sums, /* g */ NULL);
     for (v = 0; v < LANES; v++)
         if (t.site[v] >= 0)
             *sum_out += w.sums[v] * p->rows.scale;
@@ -77,6 +83,7 @@ TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo
                 const ptrdiff_t code = pseudo_read_code(columns, t.site[v] * p->rows.n + k);
                 const ptrdiff_t row = k - b * composites->block_rows;  /* from the first of these blocks on */
                 if (code)
+                    /* plane of the level, row block, row in it, lane */
                     w.planes[((code - 1) * t.plane_blocks + row / composites->block_rows) * block_stride
                              + (row % composites->block_rows) * LANES + v] =
                         p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];
@@ -100,14 +107,16 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
 {
     const int n_blocks = (int)pseudo_min(p->blocks_per_task, p->n_lane_blocks - task * p->blocks_per_task);
     lane_block *blocks = calloc((size_t)n_blocks, sizeof *blocks);
-    int b, coupled, top = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;  /* coupled: not all couplings are 0 */
+    /* coupled: not all couplings of theta are 0; top: the block of largest rank (eigenvectors that the metric uses) */
+    int b, coupled, top = 0, status = blocks ? SOLVER_DONE : SOLVER_NO_MEMORY;
     for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
-        block->memory = NAME(open_lane_block)(p, task * p->blocks_per_task + b, 0, o->lambda, &block->t, &block->w);
+        block->memory = NAME(open_lane_block)(p, task * p->blocks_per_task + b, /* for_moments */ 0, o->lambda,
+                                               &block->t, &block->w);
 #ifdef SINGLE
         if (p->mixed && block->memory) {
-            block->exact_memory = EXACT(open_lane_block)(p, task * p->blocks_per_task + b, 0, o->lambda,
-                                                         &block->exact_t, &block->exact);
+            block->exact_memory = EXACT(open_lane_block)(p, task * p->blocks_per_task + b, /* for_moments */ 0,
+                                                         o->lambda, &block->exact_t, &block->exact);
             block->t.anchor_prob = block->exact_t.anchor_prob = malloc(
                 (size_t)(p->composites.n_blocks * p->composites.block_rows * block->t.A * LANES) * sizeof(float));
             block->exact.column_penalty = o->column_penalty;
@@ -120,14 +129,14 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
             status = SOLVER_NO_MEMORY;
         block->w.column_penalty = o->column_penalty;
         block->w.zero_sum = o->zero_sum;
-        top = block->t.rank > blocks[top].t.rank ? b : top;  /* the block of largest rank */
+        top = block->t.rank > blocks[top].t.rank ? b : top;
     }
     for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
         block->t.rank = blocks[top].t.rank;  /* the same in all, since one pass of the metric serves all */
         block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;
         if (n_blocks > 1)  /* a lane that move_lane brings in may have more pairs than this block has stored */
-            memset(block->w.S, 0,
+            memset(block->w.S, 0,  /* and w.Y, which follows it in memory */
                    (size_t)(2 * block->t.max_pairs * block->t.A * (1 + p->D)) * LANES * sizeof *block->w.S);
         coupled = NAME(load_parameters)(p, &block->t, &block->w, theta, 1.0, o->linear);
 #ifdef SINGLE

@@ -2,15 +2,28 @@
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
    lane of a vector: p the problem, t the block's sites and sizes, w its arrays. `vec` is a vector of V numbers REAL,
-   NAME(f) the function f for this vector width and precision. A is the number of logits, D that of columns, indicators
-   of the non-reference levels of all predictors: predictor j has the columns first_column[j] ... first_column[j + 1]
-   - 1. Parameters x (A, 1 + D, V): in column 0 the centred field h' = h + <J, column means>, so that fields and
-   couplings hardly interact, in column 1 + c the coupling J to column c. The objective of a site is the mean log
-   normaliser - <parameters, empirical moments> + penalties: the responses themselves are not read again. Sums over
-   rows times p->rows.scale are means; gradients g are such sums until `evaluate` multiplies them by it. */
+   NAME(f) the function f for this vector width and precision, TARGET the function attribute for the width. A is the
+   number of logits, D that of columns, indicators of the non-reference levels of all predictors: predictor j has the
+   columns first_column[j] ... first_column[j + 1] - 1; p->moments.mean[1 + c] is the mean of column c. Parameters
+   x (A, 1 + D, V): entry 0 is the centred field h' = h + <J, column means>, so that fields and couplings hardly
+   interact, entry 1 + c the coupling J to column c. The objective of a site is the mean log normaliser - <parameters,
+   empirical moments> + penalties: the responses themselves are not read again. Sums over rows times p->rows.scale are
+   means; gradients g are such sums until `evaluate` multiplies them by it.
+
+   Arrays of w, lane last:
+   mask (1 + D, V)       1 if the lane's site has this entry of x as a parameter, else 0
+   moment (A, 1 + D, V)  empirical moments: share of rows in the site's level a + 1 (entry 0), and also in column c
+                         (entry 1 + c), plus pseudo_options.linear. In mixed precision x is the change since an
+                         anchor, a point with a gradient in double precision, and `moment` is minus that gradient.
+   h (A, V)              fields h, not centred
+   sums (2 + A, V)       sums over rows: log normaliser, curvature sum_a p_a (1 - p_a), probability p_a of each logit a;
+                         two arrays of the same size follow, which pass_over_rows uses and which are free after it
+   trace (V,)            mean curvature sum_a p_a (1 - p_a) of the model without couplings
+   t->has_level (A, V)   1 if the lane's site has level a + 1, else 0; the smaller sites of a block have less than A
+   chunk_tables, planes, state_table, scratch: working memory */
 
 /* Write the fields h (A, V) = h' - <J, column means> of x, and *shift: 1 if logits must be shifted before exp, 0 if it
-   cannot overflow, since |h| plus the largest |J| of each predictor is below SAFE */
+   cannot overflow, since |h| plus the largest |J| of each predictor is below SAFE (pseudo_logits.h) */
 TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, REAL *h,
                                          int *shift)
 {
@@ -34,11 +47,11 @@ TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_b
     }
     vec_store(bound, max_logit);
     for (a = 0, *shift = 0; a < LANES; a++)
-        *shift |= !(bound[a] < SAFE);
+        *shift |= !(bound[a] < SAFE);  /* also where the bound is NaN */
 }
 
-/* Return the ridge penalty of the couplings by w->column_penalty (D,), shape (V,); add its gradient, divided by
-   rows.scale, to g (A, 1 + D, V) */
+/* Return sum_c column_penalty[c]/2 J_c^2 over all logits, shape (V,), a penalty on top of lambda; add its gradient,
+   divided by rows.scale, to g (A, 1 + D, V) */
 TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                            const REAL *x, REAL *g)
 {
@@ -56,15 +69,15 @@ TARGET static vec NAME(add_column_penalty)(const pseudo_problem *p, const pseudo
 /* Return the penalty lambda/2 |J~|^2 + lambdah/2 |h~|^2, shape (V,); add its gradient, divided by rows.scale, to
    g (A, 1 + D, V). J~, h~ are the parameters in the zero-sum gauge: J~_ij(a, b) is J_ij(a, b) less its means over a
    and over b; h~_i(a) is h_i(a) + sum_j (mean of J_ij(a, b) over b), less its mean over a. Level 0, whose parameters
-   are zero, counts in all means. */
+   are zero, counts in all means. `evaluate` later sets the gradient to 0 where there is no parameter. */
 TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                              const REAL *x, REAL lambda, REAL lambdah, REAL *g)
 {
     const ptrdiff_t A = t->A, logit_stride = (1 + p->D) * LANES;
     const REAL *has_level = t->has_level, unscale = (REAL)(1.0 / p->rows.scale);
-    /* (A, V): means over b of J_ij(a, b) for one j; h~ before its mean is subtracted, in memory free after a pass */
-    REAL *mean_b = w->scratch, *field = w->sums + (2 + A) * LANES;
-    vec n_levels = vec_fill(1.0), penalty = vec_fill(0.0), mean_field = vec_fill(0.0);
+    REAL *mean_b = w->scratch,                  /* (A, V) means over b of J_ij(a, b), for one predictor j at a time */
+        *field = w->sums + (2 + A) * LANES;     /* (A, V) h~ before its mean is subtracted; behind the sums in use */
+    vec n_levels = vec_fill(1.0), penalty = vec_fill(0.0), mean_field = vec_fill(0.0);  /* levels of each lane's site */
     for (ptrdiff_t a = 0; a < A; a++) {
         n_levels += vec_load(has_level + a * LANES);
         vec_store(field + a * LANES, vec_load(w->h + a * LANES));
@@ -112,18 +125,19 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
 
 /* Evaluate the objective at x (A, 1 + D, V): write its gradient g (A, 1 + D, V) in the variables (h', J) and, to *out,
    for each lane the objective, the norm of the gradient in the variables (h, J), the slope <g, d> along a direction
-   d (A, 1 + D, V) (0 if d is NULL), and the curvature sum_a p_a (1 - p_a) over that without couplings, kappa. lambda,
-   lambdah are the penalties of couplings and fields. coupled = 0 promises that all couplings are zero. */
+   d (A, 1 + D, V) (0 if d is NULL), and kappa, the mean curvature sum_a p_a (1 - p_a) over that without couplings.
+   lambda, lambdah are the ridge penalties of couplings and fields; w->column_penalty (D,), unless NULL, adds to lambda
+   for each column. coupled = 0 promises that all couplings are zero. */
 TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w, const REAL *x,
                                   const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, evaluation *out)
 {
     const ptrdiff_t P = 1 + p->D, logit_stride = P * LANES;
-    /* <(h, J), moments> less other penalties, which is subtracted from the objective; |J|^2; |h|^2 */
-    vec linear = vec_fill(0.0), ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);
+    vec linear = vec_fill(0.0),  /* <(h, J), moment> less column and zero-sum penalties; the objective has -linear */
+        ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);  /* |J|^2, |h|^2 */
     vec norm = vec_fill(0.0), slope = vec_fill(0.0), kappa;
     int shift;
     NAME(uncentre_fields)(p, t, x, w->h, &shift);
-    if (coupled)
+    if (coupled)  /* g: sums over rows of p_a (entry 0), and of p_a times column c (entry 1 + c) */
         NAME(pass_over_rows)(p, t, x, w->h, shift, w->chunk_tables, w->planes, w->state_table, w->sums, g);
     else
         NAME(pass_without_couplings)(p, t, w->h, w->sums, g);
@@ -146,8 +160,9 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         for (ptrdiff_t c = 1; c < P; c++) {
             const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES);
             const vec moment_c = vec_load(moment + c * LANES);
+            /* derivative by J for fixed h, then for fixed h' */
             const vec g_J = (vec_load(g + c * LANES) * (REAL)p->rows.scale - moment_c) * mask + J * lambda;
-            const vec g_centred = g_J - g_h * mask * (REAL)p->moments.mean[c];  /* by J for fixed h' */
+            const vec g_centred = g_J - g_h * mask * (REAL)p->moments.mean[c];
             linear += J * moment_c;
             ridge += J * J;
             norm += g_J * g_J;
@@ -156,7 +171,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
                 slope += g_centred * vec_load(d + a * logit_stride + c * LANES);
         }
     }
-    vec_store(out->f,
+    vec_store(out->f,  /* w->sums begins with the log normalisers */
               vec_load(w->sums) * (REAL)p->rows.scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
     vec_store(out->slope, slope);
     kappa = vec_load(w->sums + LANES) * (REAL)p->rows.scale / vec_load(w->trace);

@@ -1,8 +1,10 @@
 /* All of the pseudo-likelihood kernel for one vector width and precision; pseudo.h includes this file once for each.
 
-   Set before inclusion: what vector.h asks for; ANCHOR for a kernel in double precision that only evaluates anchors of
-   mixed precision and needs no optimiser; in single precision EXACT(x), which gives x the prefix of that kernel. A
-   *lane block* is a set of sites (predictors that respond), one in each lane of a vector. Parts, in this order:
+   Set before inclusion: LANES, the numbers in a vector; TARGET, the function attribute for its width; NAME(x), which
+   gives x the prefix of this kernel; SINGLE for single precision; ANCHOR for a kernel in double precision that only
+   evaluates anchors of mixed precision and needs no optimiser; in single precision EXACT(x), which gives x the prefix
+   of that kernel. A *lane block* is a set of sites (predictors that respond), one in each lane of a vector. Parts, in
+   this order:
 
    part               gives
    pseudo_logits.h    probabilities of rows from their logits: logistic_rows, softmax_rows, change_rows

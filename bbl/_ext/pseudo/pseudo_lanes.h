@@ -1,16 +1,24 @@
 /* Passes over the rows for one lane block; pseudo_kernel.h includes this file after pseudo_logits.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane of a vector: p the problem, t the block's sites and sizes. `vec` is a vector of V numbers REAL, NAME(f) the
-   function f for this vector width and precision. Predictor j has the columns first_column[j] ... first_column[j + 1]
-   - 1, indicators of its non-reference levels, D in all. A *composite* is a run of neighbouring predictors coded as one
-   joint variable; its *joint state* is a number for their levels, 0 if all are at the reference level. A *chunk* is a
-   run of composites whose tables fit the first-level cache together, a *row block* a run of block_rows rows.
+   lane of a vector: p the problem, t the block's sites and sizes, t->A its number of logits. `vec` is a vector of V
+   numbers REAL, NAME(f) the function f for this vector width and precision, TARGET the function attribute for the
+   width. ANCHOR is defined for the kernel in double precision that serves mixed precision. Predictor j has the columns
+   first_column[j] ... first_column[j + 1] - 1, indicators of its non-reference levels, D in all. A *composite* is a run
+   of neighbouring predictors coded as one joint variable; its *joint state* is a number for their levels, 0 if all are
+   at the reference level. A *chunk* is a run of composites whose tables fit the first-level cache together, a *row
+   block* a run of block_rows rows.
 
    Shapes, lane last: planes (A, plane_blocks, block_rows + 1, V), one number for each logit, row and lane of the row
    blocks begin ... end - 1, the last row of each block always zero; parameters x and gradients g (A, 1 + D, V), column
-   0 the field; fields h (A, V); tables (joint states, V). Offsets and strides count numbers. needs_composite is 1 for
-   composites, needs_chunk for chunks, with a neighbour of one of the block's sites; others have no couplings.
+   0 the field; fields h (A, V); tables (joint states, V). Offsets and strides count numbers. t->needs_composite is 1
+   for composites, needs_chunk for chunks, with a neighbour of one of the block's sites; others have no couplings.
+
+   Arrays of p->composites: composite c has the predictors first_predictor[c] ... first_predictor[c + 1] - 1 and the
+   joint states first_state[c] ... first_state[c + 1] - 1, numbered through all composites; chunk `chunk` has the
+   composites first_composite[chunk] ... first_composite[chunk + 1] - 1. codes holds, one chunk after the other, for
+   each of n_padded rows the offset of each composite's joint state in the chunk's tables. p->rows.scale turns sums over
+   rows into means: 1 / n if all rows weigh the same, else 1 / W with the sum W of the weights.
 
    The rows of a row block were sorted by joint state, so that sum_rows_by_state keeps a state's sum in a register.
    Wide problems have few rows to a state and use sum_rows_by_subsets instead, unless most joint states are 0. */
@@ -34,7 +42,7 @@ TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t c
         vec_store(table, vec_fill(0.0));
         j = composites->first_predictor[c];
         for (n_states = 1; j < composites->first_predictor[c + 1]; n_states *= p->n_levels[j++])
-            for (b = 1; b < p->n_levels[j]; b++) {
+            for (b = 1; b < p->n_levels[j]; b++) {  /* level b of j with state s is the state b n_states + s */
                 const vec J = vec_load(x + (p->first_column[j] + b) * LANES);
                 for (s = 0; s < n_states; s++)
                     vec_store(table + (b * n_states + s) * LANES, vec_load(table + s * LANES) + J);
@@ -45,7 +53,8 @@ TARGET static void NAME(build_chunk_tables)(const pseudo_problem *p, ptrdiff_t c
 /* add_table_entriesQ: add, in each of `rows` rows (rounded up to a multiple of R, which is unrolled), the entries of
    one chunk's tables to the planes of Q logits, which are plane_stride apart; the tables of the logits are table_stride
    apart. codes (rows, width) are offsets into the tables. With init (Q, V) the planes are overwritten, starting from
-   init; without, NULL, they are added to. */
+   init; without, NULL, they are added to. In the code s[u][q] is the sum of row r + u and logit q, c counts the
+   composites, e the four offsets of a word. */
 #define ADD_TABLE_ENTRIES(Q, R)                                                                                        \
     TARGET static void NAME(add_table_entries##Q)(const REAL *table, ptrdiff_t table_stride, const uint16_t *codes,    \
                                                   ptrdiff_t width, ptrdiff_t rows, const REAL *init, REAL *plane,      \
@@ -80,7 +89,7 @@ ADD_TABLE_ENTRIES(3, 4)
 #undef ADD_TABLE_ENTRIES
 
 /* Write the logits of the rows of row blocks begin ... end - 1 to `planes`: the fields h plus the couplings in x to the
-   levels of the row; `tables` is scratch for the tables of one chunk */
+   levels of the row; `tables` is scratch for the tables of one chunk, for each of the logits computed at once */
 TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_block *t, ptrdiff_t begin, ptrdiff_t end,
                                         const REAL *x, const REAL *h, REAL *tables, REAL *planes)
 {
@@ -103,6 +112,7 @@ TARGET static void NAME(compute_logits)(const pseudo_problem *p, const pseudo_bl
             for (q = 0; q < Q; q++)
                 NAME(build_chunk_tables)(p, chunk, x + (a + q) * logit_stride, tables + q * table_stride);
             for (b = begin; b < end; b++) {
+                /* codes of this chunk and row block, (rows, width) */
                 const uint16_t *codes = composites->codes + composites->n_padded * composites->first_composite[chunk]
                     + b * composites->block_rows * width;
                 const ptrdiff_t rows = pseudo_block_size(p, b);
@@ -133,10 +143,10 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
     const ptrdiff_t block_stride = (composites->block_rows + 1) * LANES;
     const ptrdiff_t plane_stride = t->plane_blocks * block_stride, size = (2 + t->A) * LANES;
     REAL *piece_sums = sums + size, *rounding = piece_sums + size;
-    ptrdiff_t b, k, r, piece_rows;
+    ptrdiff_t b, k, r, piece_rows;  /* block, number in sums (or logit), first row of the piece, its rows */
     for (b = begin; b < end; b++, planes += block_stride) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
-        const ptrdiff_t prob_stride = composites->block_rows * LANES;
+        const ptrdiff_t prob_stride = composites->block_rows * LANES;  /* anchor_prob has no additional row of zeros */
         const double *weights = p->rows.equal_weights ? NULL : p->rows.weights + b * composites->block_rows;
         float *anchor_prob = t->anchor_prob ? t->anchor_prob + b * t->A * prob_stride : NULL;
         for (r = 0; r < rows; r += piece_rows) {
@@ -180,10 +190,10 @@ TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_
             const uint16_t *entry =
                 composites->sorted_rows + composites->sorted_start[b * composites->n_composites + c];
             REAL *table = state_table + composites->first_state[c] * LANES;
-            while (needs_composite[c] && *entry) {
+            while (needs_composite[c] && *entry) {  /* a zero ends the list */
                 const ptrdiff_t n_fours = *entry++;
                 for (ptrdiff_t n_states = *entry++; n_states > 0; n_states--) {
-                    REAL *sum = table + *entry++;
+                    REAL *sum = table + *entry++;  /* of the state */
                     vec v0 = vec_load(sum), v1 = vec_fill(0.0), v2 = v1, v3 = v1;
                     for (ptrdiff_t g = 0; g < n_fours; g++, entry += 4) {
                         uint64_t word;  /* one load brings four offsets: loads are what limits the loop */
@@ -233,7 +243,7 @@ TARGET static void NAME(add_subset_sums)(const REAL *tables, const uint16_t *cod
                                          ptrdiff_t n_tables, ptrdiff_t D, REAL *sums)
 {
     for (ptrdiff_t c = 0; c < D; c += SUMS, codes += SUMS * width, sums += SUMS * LANES) {
-        vec s[SUMS];
+        vec s[SUMS];  /* of columns c + u; codes are padded, so that u may pass D */
         for (ptrdiff_t u = 0; u < SUMS; u++)
             s[u] = vec_fill(0.0);  /* these tables are summed by themselves first, to lose fewer digits */
         for (ptrdiff_t k = 0; k < n_tables; k += 4)
@@ -260,12 +270,13 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
     /* tables that the first-level cache holds: an anchor has larger numbers than the kernel that the codes are for */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    /* codes are stored for `width` tables from `first` on; of these, as many as the cache holds form a group */
+    /* codes are stored for `width` tables from table `first` of the row block on; `group` is the first of as many of
+       these tables as the cache holds. Table k, row u of its rows, subset s of the rows before u */
     ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
         const ptrdiff_t n_tables = pseudo_n_subset_tables(rows);
-        const uint16_t *codes =
+        const uint16_t *codes =  /* room in each row block for all of block_rows rows */
             composites->subset_codes + b * (composites->block_rows / PSEUDO_SUBSET_ROWS) * p->metric.D_padded;
         for (first = 0; first < n_tables; first += width, codes += width * p->metric.D_padded) {
             width = pseudo_min(composites->tables_at_once, n_tables - first);
@@ -297,7 +308,7 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
     const pseudo_composites *composites = &p->composites;
     const ptrdiff_t plane_stride = t->plane_blocks * (composites->block_rows + 1) * LANES;
     for (ptrdiff_t a = 0; a < t->A; a++, planes += plane_stride, g += (1 + p->D) * LANES) {
-        if (composites->subset_codes) {
+        if (composites->subset_codes) {  /* a wide problem; else rows are sorted by state */
             NAME(sum_rows_by_subsets)(p, begin, end, planes, tables, g);
             continue;
         }
@@ -309,7 +320,7 @@ TARGET static void NAME(sum_rows_to_columns)(const pseudo_problem *p, const pseu
 
 /* Compute the probabilities p_a of all rows at parameters x with fields h: write sums (2 + A, V) over the rows, see
    logits_to_probabilities, and, unless g is NULL, to g (A, 1 + D, V) the weighted sums of p_a (entry 0) and of p_a
-   times each column. tables, planes and state_table are scratch. */
+   times each column. tables, planes and state_table are scratch; `shift` as in pseudo_logits.h. */
 TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, const REAL *h,
                                         int shift, REAL *tables, REAL *planes, REAL *state_table, REAL *sums, REAL *g)
 {
@@ -324,12 +335,12 @@ TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_bl
         if (g)
             NAME(sum_rows_to_columns)(p, t, b, end, planes, tables, state_table, g);
     }
-    for (a = 0; a < t->A && g; a++)
+    for (a = 0; a < t->A && g; a++)  /* entry 0 of g: sum of p_a */
         vec_store(g + a * (1 + p->D) * LANES, vec_load(sums + (2 + a) * LANES));
 }
 
 /* Write sums (2 + A, V) and g (A, 1 + D, V) as pass_over_rows does, for fields h and couplings of zero: all rows have
-   the same probabilities, so that none is read */
+   the same probabilities, so that no row is read. p->moments.mean[c] is the mean of column c - 1. */
 TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const pseudo_block *t, const REAL *h,
                                                 REAL *sums, REAL *g)
 {
@@ -352,7 +363,7 @@ TARGET static void NAME(pass_without_couplings)(const pseudo_problem *p, const p
     }
     vec_store(sums, (max_logit + NAME(log)(z)) * n_rows);
     vec_store(sums + LANES, curve * n_rows);
-#ifndef SINGLE  /* the same probabilities in every row of every row block */
+#ifndef SINGLE  /* anchor_prob (row blocks, A, block_rows, V): the same probability of logit a in every row */
     for (ptrdiff_t k = 0; t->anchor_prob && k < p->composites.n_blocks * t->A * p->composites.block_rows; k++)
         NAME(storef)(t->anchor_prob + k * LANES,
                      NAME(compress)(

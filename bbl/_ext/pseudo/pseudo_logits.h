@@ -5,11 +5,12 @@
    normaliser ln(1 + sum_a exp f_a). Every function here replaces the logits of `rows` rows by probabilities times the
    row weights w (rows,) (NULL: no weights) in place: `row` (A, rows, V) with the logits of a row `plane_stride` numbers
    apart. It writes sums (2 + A, V) over these rows: log normalisers, curvature sum_a p_a (1 - p_a), and p_a of each a.
-   `vec` is a vector of V numbers REAL, `words` of integers of the same size, NAME(f) the function f for this width.
+   `vec` is a vector of V numbers REAL, `words` of integers of the same size, NAME(f) the function f for this width, and
+   TARGET the attribute of its functions. In the code r counts rows, a and b logits.
 
    Without weights normalisers are multiplied and one log is taken at the end: NAME(split) moves the exponent of the
-   product to an integer, lest it overflow, and split_log takes the log of both. With `shift` the largest logit is
-   subtracted before exp; it is not needed if all logits are below SAFE. */
+   product to an integer, lest it overflow, and split_log, which is told how often that was done, takes the log of both.
+   With `shift` the largest logit is subtracted before exp; it is not needed if all logits are below SAFE. */
 
 #include "pseudo_problem.h"
 #include "vector.h"
@@ -34,14 +35,15 @@
 TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
     const vec one = vec_fill(1.0), zero = vec_fill(0.0);
-    vec log_z = zero, curve = zero, total = zero, z_product = one;
-    words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
+    vec log_z = zero, curve = zero, total = zero, z_product = one;  /* sums over rows; product of normalisers */
+    words exponent = (words){0};  /* sum of the exponents that were split off z_product */
     for (ptrdiff_t r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;  /* 0 for the last of an odd number of rows */
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
-        /* the larger logit of both levels, of which level 0 has 0: f - 2 max(f, 0) = -|f| */
+        /* f_max: the larger logit of both levels, of which level 0 has 0; f - 2 f_max = -|f| */
         const vec f_max = shift ? NAME(larger)(f, zero) : zero, g_max = shift ? NAME(larger)(g, zero) : zero;
         const vec exp_f = NAME(exp)(f - f_max - f_max), exp_g = pair ? NAME(exp)(g - g_max - g_max) : zero;
+        /* normalisers of both rows, without exp f_max; 1 / zf = inverse zg */
         const vec zf = exp_f + one, zg = exp_g + one, product = zf * zg, inverse = one / product;
         /* probabilities of levels 0 and 1; a shift exchanges them where the logit is positive */
         const vec p0_f = inverse * zg, p0_g = inverse * zf, p1_f = exp_f * p0_f, p1_g = exp_g * p0_g;
@@ -77,12 +79,13 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
 TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const REAL *has_level,
                                       const double *w, ptrdiff_t rows, int shift, REAL *sums)
 {
-    REAL *total = sums + 2 * LANES;
-    vec log_z = vec_fill(0.0), curve = log_z, z_product = vec_fill(1.0);
-    words exponent = (words){0};  /* of z_product, whose mantissa is kept apart */
+    REAL *total = sums + 2 * LANES;  /* (A, V) sums of p_a */
+    vec log_z = vec_fill(0.0), curve = log_z, z_product = vec_fill(1.0);  /* sums over rows; product of normalisers */
+    words exponent = (words){0};  /* sum of the exponents that were split off z_product */
     memset(total, 0, (size_t)A * LANES * sizeof *total);
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES) {
-        vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;  /* logit and exp of level 0 */
+        /* f_max, z begin with the logit of level 0 and its exp; scale = 1 / z */
+        vec f_max = vec_fill(0.0), z = vec_fill(1.0), row_curve = vec_fill(0.0), scale;
         if (shift) {
             for (ptrdiff_t a = 0; a < A; a++)
                 f_max = NAME(larger)(vec_load(row + a * plane_stride), f_max);
@@ -130,13 +133,13 @@ TARGET static inline vec NAME(decompress)(vec compressed)
 TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const float *anchor_prob,
                                      ptrdiff_t prob_stride, const double *w, ptrdiff_t rows, REAL *sums)
 {
-    REAL *total = sums + 2 * LANES;
+    REAL *total = sums + 2 * LANES;  /* (A, V) sums of the changes of p_a */
     vec curve = vec_fill(0.0);
     memset(sums, 0, (size_t)(2 + A) * LANES * sizeof *sums);
     for (ptrdiff_t r = 0; r < rows; r++, row += LANES, anchor_prob += LANES) {
         /* sum_pe, pe_before, pe_others: sums of p_b e_b over all b, over b < a, over b != a */
         vec sum_pe = vec_fill(0.0), row_curve = sum_pe, pe_before = sum_pe, scale;
-        for (ptrdiff_t a = 0; a < A; a++) {
+        for (ptrdiff_t a = 0; a < A; a++) {  /* the logits' changes become e_a, in place */
             vec_store(row + a * plane_stride, NAME(expm1)(vec_load(row + a * plane_stride)));
             sum_pe += NAME(decompress)(vec_load(anchor_prob + a * prob_stride)) * vec_load(row + a * plane_stride);
         }
@@ -148,6 +151,7 @@ TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_str
             for (ptrdiff_t b = a + 1; b < A; b++)
                 pe_others += NAME(decompress)(vec_load(anchor_prob + b * prob_stride))
                     * vec_load(row + b * plane_stride);
+            /* -compressed is 1 - p without rounding where p > 1/2 */
             one_minus_p = NAME(choose)(MASK(compressed < vec_fill(0.0)), -compressed, vec_fill(1.0) - compressed);
             increment = (one_minus_p * e - pe_others) * p * scale;
             pe_before += p * e;

@@ -2,10 +2,13 @@
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
    lane of a vector: p the problem, t the block's sites and sizes, w its arrays; blocks[b], b < count, are blocks that
-   are solved together. `vec` is a vector of V numbers REAL, `vf` of V floats, NAME(f) the function f for this vector
-   width and precision. A is the number of logits, D that of columns, indicators of the non-reference levels of all
-   predictors; P = 1 + D. A vector q (A, P, V) has, for each logit, the entry of the field and then those of the
-   couplings to each column.
+   are solved together. `vec` is a vector of V numbers REAL, `vf` of V floats (NARROW and WIDEN turn one into the
+   other), NAME(f) the function f for this vector width and precision, TARGET the attribute for the width. A is the
+   number of logits, D that of columns, indicators of the non-reference levels of all predictors; P = 1 + D. A vector q
+   (A, P, V) has, for each logit, the entry of the field and then those of the couplings to each column. Of w: sigma (A,
+   V) and rotation (A, A, V) eigenvalues and eigenvectors of S_i; mask (P, V), 1 where there is a parameter; left, right
+   (D_padded, V) floats, factor and product of multiply_panels; scratch (A, V). t->has_level (A, V) is 1 where the
+   lane's site has the logit; p->moments.mean[1 + c] is the mean of column c.
 
    (a) The Hessian at zero couplings is S_i (x) Cov plus penalties: S_i = diag(f_i) - f_i f_i' (A, A) from the level
        frequencies f_i of site i, Cov (D, D) the covariance of the columns. Centring has decoupled the fields. S_i is
@@ -15,6 +18,9 @@
        with the matrix sigma_a Cov + lambda. It is solved by the eigenvectors of Cov, in wide problems by an inverse of
        Cov, or with the diagonal blocks of Cov alone (solve_by_eigenvectors, solve_by_inverse, solve_by_predictor).
        Where only leading eigenvectors are known, the mean of the other eigenvalues stands for these.
+   Of p->metric: project and expand are the panels of the transposed eigenvectors of Cov and of the eigenvectors, or
+   NULL; eigenvalue (D_padded,) its eigenvalues, largest first; inverse the panels of M = (Cov + ridge)^-1, or NULL. The
+   metric uses the first t->rank eigenvectors; t->tail_eigenvalue stands for all other eigenvalues.
    Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. All matrix
    products are in single precision: they only shape a search direction, the gradient itself is not rounded. */
 
@@ -66,32 +72,32 @@ TARGET static void NAME(multiply_panels)(const float *panel, ptrdiff_t stride, p
         for (b = 0; b + 1 < count; b += 2)
             for (ptrdiff_t r = 0; r < 8; r += 4) {
                 const float *rows = panel + r;
-                vf s[4], z[4];  /* of block b, of block b + 1 */
+                vf sum[4], sum2[4];  /* of rows r + u, for block b and for block b + 1 */
                 for (ptrdiff_t u = 0; u < 4; u++)
-                    s[u] = z[u] = (vf){0};
+                    sum[u] = sum2[u] = (vf){0};
                 for (ptrdiff_t c = 0; c < depth; c++) {
-                    const vf v = NAME(loadf)(factor[b] + c * LANES), w = NAME(loadf)(factor[b + 1] + c * LANES);
+                    const vf v = NAME(loadf)(factor[b] + c * LANES), v2 = NAME(loadf)(factor[b + 1] + c * LANES);
                     for (ptrdiff_t u = 0; u < 4; u++) {
-                        s[u] += v * rows[8 * c + u];
-                        z[u] += w * rows[8 * c + u];
+                        sum[u] += v * rows[8 * c + u];
+                        sum2[u] += v2 * rows[8 * c + u];
                     }
                 }
                 for (ptrdiff_t u = 0; u < 4; u++) {
-                    NAME(storef)(product[b] + (8 * k + r + u) * LANES, s[u]);
-                    NAME(storef)(product[b + 1] + (8 * k + r + u) * LANES, z[u]);
+                    NAME(storef)(product[b] + (8 * k + r + u) * LANES, sum[u]);
+                    NAME(storef)(product[b + 1] + (8 * k + r + u) * LANES, sum2[u]);
                 }
             }
-        for (; b < count; b++) {
-            vf s[8];
+        for (; b < count; b++) {  /* the last of an odd number of blocks */
+            vf sum[8];
             for (ptrdiff_t u = 0; u < 8; u++)
-                s[u] = (vf){0};
+                sum[u] = (vf){0};
             for (ptrdiff_t c = 0; c < depth; c++) {
                 const vf v = NAME(loadf)(factor[b] + c * LANES);
                 for (ptrdiff_t u = 0; u < 8; u++)
-                    s[u] += v * panel[8 * c + u];
+                    sum[u] += v * panel[8 * c + u];
             }
             for (ptrdiff_t u = 0; u < 8; u++)
-                NAME(storef)(product[b] + (8 * k + u) * LANES, s[u]);
+                NAME(storef)(product[b] + (8 * k + u) * LANES, sum[u]);
         }
     }
 }
@@ -103,14 +109,15 @@ TARGET static vec NAME(scale_to_float)(const pseudo_problem *p, const REAL *q, f
     vec largest = vec_fill(0.0);
     for (ptrdiff_t c = 0; c < p->D; c++)
         largest = NAME(larger)(NAME(larger)(vec_load(q + c * LANES), -vec_load(q + c * LANES)), largest);
-    largest = NAME(larger)(largest, vec_fill(TINY));
+    largest = NAME(larger)(largest, vec_fill(TINY));  /* a divisor even if q is 0 */
     for (ptrdiff_t c = 0; c < p->D; c++)
         NAME(storef)(scaled + c * LANES, NARROW(vec_load(q + c * LANES) / largest));
     return largest;
 }
 
-/* Return whether the metric takes Cov by its eigenvectors for the couplings of lane block `block`. Penalties that
-   differ between columns do not fit them; leading ones are not used in blocks for which choose_rank found rank 0. */
+/* Return whether the metric uses eigenvectors of Cov for the couplings of lane block `block`. It does not where
+   p->metric.expand is NULL, as none is known; where penalties differ between columns, since Cov plus such penalties has
+   other eigenvectors; and where only leading ones are known (metric.leading) but choose_rank has set rank 0. */
 static int NAME(uses_eigenvectors)(const pseudo_problem *p, const lane_block *block)
 {
     return p->metric.expand && !block->w.column_penalty && !(p->metric.leading && !block->t.rank);
@@ -125,13 +132,13 @@ TARGET static void NAME(solve_by_eigenvectors)(const pseudo_problem *p, int coun
     const ptrdiff_t rank = blocks[0]->t.rank;
     const REAL tail = (REAL)blocks[0]->t.tail_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
-    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* |entry| of q[b], by which left[b] is divided */
+    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* the largest |entry| of q[b], by which left[b] is divided */
     for (int b = 0; b < count; b++) {
         left[b] = blocks[b]->w.left;
         right[b] = blocks[b]->w.right;
         largest[b] = NAME(scale_to_float)(p, q[b], left[b]);
     }
-    NAME(multiply_panels)(p->metric.project, p->D, rank / 8, p->D, count, left, right);
+    NAME(multiply_panels)(p->metric.project, p->D, rank / 8, p->D, count, left, right);  /* right: <v_k, q> */
     for (int b = 0; b < count; b++) {
         const vec tail_gain = vec_fill(1.0) / (sigma[b] * tail + lambda);
         for (ptrdiff_t k = 0; k < rank; k++) {
@@ -160,7 +167,7 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
     const REAL ridge = (REAL)p->metric.ridge;
     const REAL lowest = (REAL)p->metric.lowest_eigenvalue, highest = (REAL)p->metric.highest_eigenvalue;
     float *left[PSEUDO_BLOCKS_PER_TASK], *right[PSEUDO_BLOCKS_PER_TASK];
-    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* |entry| of q[b], by which left[b] is divided */
+    vec largest[PSEUDO_BLOCKS_PER_TASK];  /* the largest |entry| of q[b], by which left[b] is divided */
     for (int b = 0; b < count; b++) {
         left[b] = blocks[b]->w.left;
         right[b] = blocks[b]->w.right;
@@ -176,7 +183,7 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
             const float *correction = blocks[b]->w.site_correction + a * p->D * LANES;
             float site_product[LANES];  /* (M q) at column a of each lane's site */
             for (int v = 0; v < LANES; v++)
-                site_product[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2
+                site_product[v] = t->site[v] < 0 || a > p->n_levels[t->site[v]] - 2  /* no such column */
                     ? 0 : right[b][(p->first_column[t->site[v]] + a) * LANES + v];
             for (ptrdiff_t k = 0; k < p->D; k++)
                 NAME(storef)(right[b] + k * LANES,
@@ -217,7 +224,8 @@ TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_
 }
 
 /* Multiply each q[b] (A, P, V) by the metric of blocks[b], b < count, in place; all blocks have A logits.
-   Entries that are no parameters become 0. */
+   Entries that are no parameters become 0. lambda, lambdah are the ridge penalties of couplings and fields;
+   w.column_penalty (D,), unless NULL, adds to lambda for each column. */
 TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_block *const *blocks, REAL lambda,
                                       REAL lambdah, REAL *const *q)
 {
@@ -233,6 +241,7 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
             couplings[b] = q[b] + a * P * LANES;
             vec_store(couplings[b], vec_load(couplings[b]) / (sigma[b] + lambdah));  /* the field */
             couplings[b] += LANES;
+            /* column_penalty excludes the inverse too */
             if (!(NAME(uses_eigenvectors)(p, blocks[b]) || p->metric.inverse) || blocks[b]->w.column_penalty)
                 NAME(solve_by_predictor)(p, &blocks[b]->w, sigma[b], lambda, couplings[b]);
         }
@@ -241,7 +250,7 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
         else if (NAME(uses_eigenvectors)(p, blocks[0]))
             NAME(solve_by_eigenvectors)(p, count, blocks, sigma, lambda, couplings);
     }
-    for (int b = 0; b < count; b++) {
+    for (int b = 0; b < count; b++) {  /* back from the eigenvectors; then zeroes where there is no parameter */
         const REAL *has_level = blocks[b]->t.has_level;
         if (rotated)
             NAME(rotate_logits)(p, &blocks[b]->t, &blocks[b]->w, /* back */ 1, q[b]);
@@ -255,7 +264,8 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
 }
 
 /* Return the quadratic form <q, (sigma Cov + ridge)^-1 q>, shape (V,), for q (D, V), couplings of one logit, with Cov
-   as in solve_by_eigenvectors or as in solve_by_predictor, in half the time of multiplying q by the matrix */
+   as in solve_by_eigenvectors or as in solve_by_predictor, in half the time of multiplying q by the matrix. Not for
+   blocks that are solved together, which alone may use the inverse of Cov. */
 TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const lane_block *block, vec sigma, REAL ridge,
                                                 const REAL *q)
 {

@@ -1,16 +1,20 @@
 /* Minimising one or several lane blocks, also in mixed precision; pseudo_kernel.h includes it after pseudo_task.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays, s the state of its line searches, o
-   the options. NAME(f) is the function f for this vector width and precision, REAL its number. A is the number of
-   logits, D that of columns, P = 1 + D. Parameters and gradients are (A, P, V), `size` numbers. A curvature pair of
-   L-BFGS is a step and the change of the gradient along it; s.history.rho is 0 for an unused pair. A lane is *free* if
-   it has no site or its result is final (is_final), else *running*.
+   lane v of a vector: p the problem, o the options, block->t the block's sites and sizes (site -1: no site in this
+   lane), block->w its arrays, block->s its search state, block->lane[v] the result of lane v. NAME(f) is the function f
+   for this vector width and precision, REAL its number, WORD an integer of that size, TARGET the attribute for the
+   width. A is the number of logits, D that of columns, P = 1 + D. Parameters and gradients are (A, P, V), `size`
+   numbers. A curvature pair of L-BFGS is a step and the change of the gradient along it; s.history has their number
+   `count`, the position of the newest in the rings w.S and w.Y, and rho, 0 for an unused pair. A lane is *free* if it
+   has no site or its result is final (is_final), else *running*; s.n_stepping lanes step, the other running ones wait
+   for an anchor. s.now has objective f, gradient norm and kappa, a mean curvature, at the block's point.
 
    (a) In wide problems blocks_per_task blocks are solved together, so that the metric is read once for all. As soon as
        the running lanes fit into fewer blocks, those of one block move into free lanes of the others.
    (b) Mixed precision. An *anchor* is a point in double precision, block->exact.x, with the exact gradient there and
-       the probabilities of all rows in single precision. Steps from it are taken in single precision, w.x = change
+       the probabilities of all rows in single precision. exact_t and exact are t and w in double precision, norm[v] is
+       the gradient norm at the anchor. Steps from it are taken in single precision, w.x = change
        since the anchor: only changes of logits, probabilities and gradient are computed, whose relative error is that
        of single precision however small they are. EXACT(f) is the function f in double precision. A lane whose gradient
        norm has shrunk by ANCHOR_RATIO waits until the block's point becomes the new anchor. A lane has converged when
@@ -34,15 +38,15 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     const lane_memory *w = &block->w;
     search_state *s = &block->s;
     EXACT(evaluation) exact;
-    int v, is_worse[LANES], any_worse = 0;
-    /* x_trial: the last anchor */
+    int v, is_worse[LANES], any_worse = 0;  /* whether the objective of each lane, of any, has risen */
+    /* x_trial keeps the last anchor */
     memcpy(block->exact.x_trial, block->exact.x, (size_t)size * sizeof *block->exact.x);
     for (ptrdiff_t k = 0; k < size; k++)
         block->exact.x[k] += w->x[k];
-    EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, NULL, coupled, o->lambda, o->lambdah,
+    EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, /* d */ NULL, coupled, o->lambda, o->lambdah,
                     block->exact.g, &exact);
     for (v = 0; v < LANES; v++) {
-        const double value = block->lane[v].value;
+        const double value = block->lane[v].value;  /* at the last anchor; infinite before the first */
         is_worse[v] = !block->is_final[v] && !(exact.f[v] <= value + MAX_RISE * (1.0 + fabs(value)));
         any_worse |= is_worse[v];
         for (ptrdiff_t k = 0; k < PSEUDO_MAX_PAIRS && is_worse[v]; k++)
@@ -51,18 +55,19 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
     if (any_worse) {
         for (ptrdiff_t k = 0; k < size; k++)
             block->exact.x[k] = is_worse[k % LANES] ? block->exact.x_trial[k] : block->exact.x[k];
-        EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, NULL, coupled, o->lambda, o->lambdah,
+        EXACT(evaluate)(p, &block->exact_t, &block->exact, block->exact.x, /* d */ NULL, coupled, o->lambda, o->lambdah,
                         block->exact.g, &exact);
     }
-    memset(w->x, 0, (size_t)size * sizeof *w->x);
+    memset(w->x, 0, (size_t)size * sizeof *w->x);  /* no change since the anchor */
     for (ptrdiff_t a = 0; a < block->t.A; a++) {
         const double *g = block->exact.g + a * P * LANES;
         REAL *moment = w->moment + a * P * LANES, *g_single = w->g + a * P * LANES;
         for (ptrdiff_t c = 0; c < P; c++)
             for (v = 0; v < LANES; v++) {
+                /* derivative by J for fixed h, less that for fixed h', which g has */
                 const double centring = c ? g[v] * block->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 g_single[c * LANES + v] = (REAL)g[c * LANES + v];
-                /* the gradient in (h, J), which `evaluate` adds to changes since the anchor: it subtracts moments */
+                /* minus the gradient in (h, J): `evaluate` subtracts `moment` from the change since the anchor */
                 moment[c * LANES + v] = (REAL)-(g[c * LANES + v] + centring);
             }
     }
@@ -71,7 +76,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         if (block->is_final[v])
             continue;
         lane->n_eval++;
-        if (lane->status != SOLVER_RUNNING)  /* the lane has waited for this anchor */
+        if (lane->status != SOLVER_RUNNING)  /* the lane has waited for this anchor, with a status of its last step */
             block->n_no_progress[v] = exact.norm[v] > 0.5 * block->norm[v] ? block->n_no_progress[v] + 1 : 0;
         block->norm[v] = lane->norm = exact.norm[v];
         lane->value = exact.f[v];
@@ -108,7 +113,7 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
         block->lane[v].status = SOLVER_RUNNING;
         block->is_final[v] = block->t.site[v] < 0;
         block->s.scale[v] = 1;
-        block->lane[v].value = block->norm[v] = HUGE_VAL;
+        block->lane[v].value = block->norm[v] = HUGE_VAL;  /* so that the first anchor is an improvement */
         block->n_no_progress[v] = 0;
     }
     NAME(refresh_anchor)(p, block, o, coupled);
@@ -120,15 +125,16 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
    and have waited, on average over all lanes, for as many evaluations as an anchor costs, or no lane steps any more */
 static int NAME(anchor_is_due)(lane_block *block)
 {
-    int v, n_waiting = 0;
+    int v, n_waiting = 0;  /* lanes that wait: no longer running, by a status that only an anchor makes final */
     for (v = 0; v < LANES; v++)
         n_waiting += !block->is_final[v] && block->lane[v].status != SOLVER_RUNNING;
-    block->n_waited += n_waiting;
+    block->n_waited += n_waiting;  /* since the last anchor */
     return n_waiting && (block->n_waited >= ANCHOR_COST * LANES || !block->s.n_stepping);
 }
 #endif
 
-/* Write the parameters of a lane block's sites to theta (D_s, P) and their results to lane_out (n_sites,) */
+/* Write the parameters of a lane block's sites to theta (D_s, P), a row for each non-reference level of a site, and
+   their results to lane_out (n_sites,) */
 TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block, double *theta, pseudo_lane *lane_out)
 {
 #ifdef SINGLE
@@ -150,7 +156,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
     }
 }
 
-/* For move_lane: copy lane u of `from` (count, V) to lane v of `to` (count, V); and a field of the search state */
+/* For move_lane: copy lane u of `from` (count, V) to lane v of `to` (count, V); and a field (V,) of the search state */
 #define COPY_LANE(to, from, count)                                                                                     \
     for (ptrdiff_t k = 0; k < (count); k++)                                                                            \
         (to)[k * LANES + v] = (from)[k * LANES + u]
@@ -196,7 +202,7 @@ TARGET static void NAME(move_lane)(const pseudo_problem *p, lane_block *from, in
         to->t.needs_chunk[k] |= from->t.needs_chunk[k];
 #ifdef SINGLE
     if (p->mixed) {
-        COPY_LANE(to->exact.x, from->exact.x, A * P);
+        COPY_LANE(to->exact.x, from->exact.x, A * P);  /* of the exact arrays only those that `evaluate` reads */
         COPY_LANE(to->t.anchor_prob, from->t.anchor_prob, p->composites.n_blocks * A * p->composites.block_rows);
         COPY_LANE(to->exact.moment, from->exact.moment, A * P);
         COPY_LANE(to->exact.mask, from->exact.mask, P);
@@ -253,7 +259,7 @@ TARGET static void NAME(compact_blocks)(const pseudo_problem *p, lane_block *blo
                 NAME(move_lane)(p, from, u++, to, v);
         }
     }
-    for (v = 0; v < LANES; v++) {
+    for (v = 0; v < LANES; v++) {  /* `from` is empty now */
         from->is_final[v] = 1;
         from->t.site[v] = -1;
 #ifdef SINGLE
@@ -293,7 +299,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
         }
         if (n_blocks > 1)
             NAME(compact_blocks)(p, blocks, n_blocks, theta, lane_out);
-        if (o->check && work > PSEUDO_CHECK_EVERY) {  /* the check waits for the GIL: not after every step */
+        if (o->check && work > PSEUDO_CHECK_EVERY) {  /* for Ctrl-C; it waits for the GIL: not after every step */
             work = 0.0;
             stopped = -(o->check() != 0);
         }

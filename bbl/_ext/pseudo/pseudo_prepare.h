@@ -5,7 +5,10 @@
    a number for the levels of all of them, 0 if all are at level 0. A *chunk* is a run of composites whose tables fit
    the first-level cache together, a *row block* a run of block_rows rows. V = p->lanes numbers are processed side by
    side: offsets into tables and planes count numbers, V for each state and each row. A *site* is a predictor whose
-   conditional distribution given the others is fitted. `columns` (m, n) are the level codes of all predictors. */
+   conditional distribution given the others is fitted. `columns` (m, n) are the level codes of all predictors, in
+   columns.narrow as uint8_t or else, where that is NULL, in columns.wide as uint16_t. Composite c has the predictors
+   first_predictor[c] ... first_predictor[c + 1] - 1 and the joint states first_state[c] ... first_state[c + 1] - 1,
+   numbered through all composites; chunk k has the composites first_composite[k] ... first_composite[k + 1] - 1. */
 #ifndef PSEUDO_PREPARE_H
 #define PSEUDO_PREPARE_H
 
@@ -34,14 +37,14 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     for (s = 0; s < n_states; s++)
         if (state_weight[s] > 0.0) {
             ptrdiff_t rest = s;  /* joint state of the predictors from i on */
-            for (i = 0; i < m; i++, rest /= n_levels[i - 1])
+            for (i = 0; i < m; i++, rest /= n_levels[i - 1])  /* i has advanced when rest is divided */
                 if (columns.narrow)
                     columns.narrow[i * n + rows] = (uint8_t)(rest % n_levels[i]);
                 else
                     columns.wide[i * n + rows] = (uint16_t)(rest % n_levels[i]);
             weights[rows++] = state_weight[s];
         }
-    for (i = 1; i < m; i++)
+    for (i = 1; i < m; i++)  /* from (m, n) to (m, rows) */
         if (columns.narrow)
             memmove(columns.narrow + i * rows, columns.narrow + i * n, (size_t)rows);
         else
@@ -50,8 +53,9 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
     return rows;
 }
 
-/* Set the sums and flags of p->rows from its weights, and moments.mean, the weighted share of each column, if moments
-   are counted */
+/* Set the fields of p->rows from its weights: total W, equal_weights, half_row = 0.5 / W and scale, which turns sums
+   over rows, with weights left out if all are equal, into means. Set moments.mean, (1 + D,) with the weighted share of
+   column c at 1 + c, if moments are counted (n_counted > 0) */
 static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 {
     p->rows.total = 0.0;
@@ -73,7 +77,8 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
 }
 
 /* Form composites of up to max_states joint states, and chunks of composites whose tables for one logit take up to
-   table_bytes together; a predictor with more levels is a composite by itself, one with larger tables a chunk */
+   table_bytes together. A predictor with more levels is a composite by itself, a composite with larger tables a chunk
+   by itself. The counts n_composites and n_chunks must be 0 before. */
 static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
     pseudo_composites *composites = &p->composites;
@@ -81,9 +86,11 @@ static void pseudo_form_composites(pseudo_problem *p, ptrdiff_t max_states, ptrd
     ptrdiff_t *first_predictor = composites->first_predictor, *first_state = composites->first_state, i, c,
               n_states = 1;
     const ptrdiff_t chunk_states = table_bytes / (ptrdiff_t)(p->number_bytes * (size_t)p->lanes);
-    const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;  /* subset tables, in fours */
+    /* subset tables, see pseudo_encode_subsets, that table_bytes hold: a multiple of four, and at least four */
+    const ptrdiff_t n_tables = (chunk_states >> PSEUDO_SUBSET_ROWS) / 4 * 4;
     composites->tables_at_once = n_tables > 4 ? n_tables : 4;
     for (i = 0; i < p->m; i++) {
+        /* predictor i does not fit into the composite begun, which is not empty: close it and begin the next with i */
         if (i > first_predictor[composites->n_composites] && n_states * p->n_levels[i] > max_states) {
             first_state[composites->n_composites + 1] = first_state[composites->n_composites] + n_states;
             first_predictor[++composites->n_composites] = i;
@@ -122,7 +129,7 @@ static uint16_t *pseudo_sort_rows(const pseudo_problem *p, const uint16_t *state
 {
     ptrdiff_t r, s, run_fours, next_fours;  /* fours of each state in this run, in the next one; largest first */
     memset(n_fours, 0, (size_t)n_states * sizeof *n_fours);
-    for (r = 0; r < rows; r++)
+    for (r = 0; r < rows; r++)  /* at first the number of rows */
         n_fours[state[r]]++;
     for (s = 1, run_fours = 0; s < n_states; s++) {
         n_fours[s] = (n_fours[s] + 3) / 4;
@@ -213,7 +220,7 @@ static void pseudo_sort_blocks(pseudo_problem *p, uint16_t *state)
                 composites->codes + composites->n_padded * first + b * composites->block_rows * width;
             for (c = first; c < first + width; c++) {
                 const ptrdiff_t offset = composites->first_state[c] - composites->first_state[first];
-                for (k = 0; k < rows; k++)
+                for (k = 0; k < rows; k++)  /* a code is lanes times (offset + state) */
                     state[k] = (uint16_t)((codes[k * width + c - first] >> shift) - offset);
                 composites->sorted_start[b * composites->n_composites + c] = to - composites->sorted_rows;
                 to = pseudo_sort_rows(p, state, rows, composites->first_state[c + 1] - composites->first_state[c],
@@ -260,11 +267,11 @@ static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
 static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 {
     ptrdiff_t i, position = first;
-    int32_t level = 0;
+    int32_t level = 0;  /* number of levels of the predictors that are written next; at first the most */
     for (i = first; i < end; i++)
         level = p->n_levels[i] > level ? p->n_levels[i] : level;
     while (position < end) {
-        int32_t next_level = 0;
+        int32_t next_level = 0;  /* the largest number of levels below `level` */
         for (i = first; i < end; i++)
             if (p->n_levels[i] == level)
                 p->site_order[position++] = i;
@@ -275,7 +282,8 @@ static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_
 }
 
 /* Set the sizes of row blocks and padded arrays, and the numbers of row blocks and lane blocks (of p->lanes sites), for
-   n rows; p->D, n_sites, lanes, number_bytes, metric.wide must be set */
+   n rows; p->D, n_sites, lanes, number_bytes and metric.wide (the metric uses an inverse of the covariance of many
+   columns) must be set */
 static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
 {
     pseudo_composites *composites = &p->composites;
@@ -290,10 +298,10 @@ static void pseudo_set_sizes(pseudo_problem *p, ptrdiff_t n)
     p->n_lane_blocks = (p->n_sites + p->lanes - 1) / p->lanes;
 }
 
-/* Prepare a problem of n rows: set everything but moments.second and what the metric makes of it. p->m, n_sites,
-   n_counted, lanes, number_bytes, n_levels, neighbours, metric.wide and leading must be set; columns (m, n) and weights
-   (n,) are changed where rows are merged. max_states and table_bytes as in pseudo_form_composites. Returns a
-   solver_code. */
+/* Prepare a problem of n rows: set everything but moments.second, the shares of pairs of columns, and the parts of the
+   metric that are computed from them. p->m, n_sites, n_counted, lanes, number_bytes, n_levels, neighbours, metric.wide
+   and leading must be set. columns (m, n) and weights (n,) are changed where rows are merged. max_states and
+   table_bytes as in pseudo_form_composites. Returns a solver_code. */
 static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns, double *weights,
                           ptrdiff_t max_states, ptrdiff_t table_bytes)
 {
@@ -334,7 +342,7 @@ static int pseudo_prepare(pseudo_problem *p, ptrdiff_t n, pseudo_columns columns
         return SOLVER_NO_MEMORY;
     }
     zero_share = pseudo_encode_rows(p, columns, state);
-    if (p->metric.wide && zero_share < PSEUDO_MAX_REFERENCE_SHARE)
+    if (p->metric.wide && zero_share < PSEUDO_MAX_REFERENCE_SHARE)  /* else sorted rows, without state 0, are faster */
         pseudo_encode_subsets(p, columns);
     else
         pseudo_sort_blocks(p, state);

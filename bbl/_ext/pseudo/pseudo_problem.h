@@ -20,10 +20,10 @@
 
 /* In brackets: the cases of `python -m benchmarks.run --suite fit` whose times depend on the value */
 #define PSEUDO_MAX_PAIRS 10             /* curvature pairs that L-BFGS keeps (all) */
-#define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which L-BFGS keeps half as many (W4), */
-#define PSEUDO_LEADING_PAIRS 3          /* or so many, if the metric has leading eigenvectors (family) */
-#define PSEUDO_LEADING_RATIO 2.5        /* largest curvature over the tail's above which they are used (family, W4) */
-#define PSEUDO_EMPTY_SHARE 0.1          /* with them, frequency of an empty level in S_i, in half rows (family) */
+#define PSEUDO_LONG_VECTOR 524288       /* bytes of a parameter vector above which L-BFGS keeps half as many (W4) */
+#define PSEUDO_LEADING_PAIRS 3          /* pairs of such vectors if the metric has leading eigenvectors (family) */
+#define PSEUDO_LEADING_RATIO 2.5        /* largest over tail's curvature from which these are used (family, W4) */
+#define PSEUDO_EMPTY_SHARE 0.1          /* half rows that an empty level has in S_i if they are used (family) */
 #define PSEUDO_LOGITS_AT_ONCE 3         /* logits that one pass over the row codes computes (W3, W4) */
 #define PSEUDO_BLOCK_BYTES 32768        /* bytes of a plane's row block: a first-level cache (W1 to W4) */
 #define PSEUDO_ALL_PLANES_BYTES 655360  /* bytes of all planes held at once: a second-level cache (W1 to W4) */
@@ -206,8 +206,8 @@ static ptrdiff_t pseudo_max_pairs(const pseudo_problem *p, ptrdiff_t A)
         : p->metric.leading ? PSEUDO_LEADING_PAIRS : PSEUDO_MAX_PAIRS / 2;
 }
 
-/* Upper bound of the working memory of a lane block with A logits, in numbers of its precision, for
-   allocate_lane_block */
+/* Upper bound of the working memory of a lane block with A logits, in numbers of its precision: the sum of the arrays
+   that allocate_lane_block allots, with V lanes and P entries in each row of parameters */
 static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
 {
     const pseudo_composites *composites = &p->composites;

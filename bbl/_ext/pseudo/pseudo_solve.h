@@ -1,11 +1,19 @@
 /* Preconditioned L-BFGS of lane blocks; pseudo_kernel.h includes this file after pseudo_metric.h.
 
    A *lane block* is V = LANES sites (predictors whose conditional distribution given the others is fitted), one in each
-   lane v of a vector: p the problem, t the block's sites and sizes, w its arrays, s the state of its line searches, o
-   the options. `vec` is a vector of V numbers REAL, NAME(f) the function f for this vector width and precision.
-   Parameters x, gradients g, directions d are (A, 1 + D, V), `size` numbers, for A logits and D columns. A *curvature
-   pair* is a step s and the change y of the gradient along it; s.history holds up to max_pairs in a ring, with rho =
-   1 / <s, y>, 0 for an unused pair. The *metric* (pseudo_metric.h) is the approximate inverse Hessian of the recursion.
+   lane v of a vector: p the problem, o the options, block->t the block's sites and sizes (site -1: no site in this
+   lane), block->w its arrays, block->s the search state, block->lane[v] the result of lane v and is_final[v] whether it
+   will not change any more. `vec` is a vector of V numbers REAL; a mask (V words WORD) has all bits set in the lanes
+   that it selects; NAME(f) is the function f for this vector width and precision, TARGET the attribute for the width.
+
+   Arrays of w: parameters x, gradient g, direction d, trial point x_trial and its gradient g_trial are (A, 1 + D, V),
+   `size` numbers, for A logits and D columns. A *curvature pair* is an accepted step, a row of the ring S (max_pairs,
+   A, 1 + D, V), and the change y of the gradient along it, the same row of Y. s.history has the number of pairs
+   (count), the row of the newest, and rho (max_pairs, V) = 1 / <step, y>, 0 for an unused pair. s.now and s.trial have
+   at x and x_trial, for each lane, the objective f, the norm of the gradient, its slope along d, and kappa, the mean
+   curvature over that without couplings. The *metric* H (pseudo_metric.h) is an approximate inverse Hessian, in which
+   lambda and lambdah are the ridge penalties of couplings and fields. TINY, NOISE and FLAT (pseudo_logits.h) are the
+   least safe number and the rounding errors of the objective and of a cosine.
 
    (a) The lanes of a block are evaluated together, each at its own trial point; each has its own decision and status. A
        finished lane has step 0; a lane that must shorten its step keeps its direction and stores an unused pair.
@@ -38,41 +46,41 @@ static double NAME(zero_sum_share)(const pseudo_problem *p, const lane_memory *w
 /* Return <u, v> of two vectors of `size` numbers, lane by lane, shape (V,) */
 TARGET static vec NAME(dot)(const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vec s = vec_fill(0.0), s2 = vec_fill(0.0);  /* two sums, so that additions need not wait for each other */
+    vec sum = vec_fill(0.0), sum2 = vec_fill(0.0);  /* two sums, so that additions need not wait for each other */
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size; k += 2 * LANES) {
-        s += vec_load(u + k) * vec_load(v + k);
-        s2 += vec_load(u + k + LANES) * vec_load(v + k + LANES);
+        sum += vec_load(u + k) * vec_load(v + k);
+        sum2 += vec_load(u + k + LANES) * vec_load(v + k + LANES);
     }
     for (; k < size; k += LANES)
-        s += vec_load(u + k) * vec_load(v + k);
-    return s + s2;
+        sum += vec_load(u + k) * vec_load(v + k);
+    return sum + sum2;
 }
 
 /* Add factor (V,) * u to q, `size` numbers each; return <q, v> of the new q, shape (V,), or 0 if v is NULL */
 TARGET static vec NAME(add_dot)(REAL *q, vec factor, const REAL *u, const REAL *v, ptrdiff_t size)
 {
-    vec s = vec_fill(0.0), s2 = vec_fill(0.0);  /* two sums, as in `dot` */
+    vec sum = vec_fill(0.0), sum2 = vec_fill(0.0);  /* two sums, as in `dot` */
     ptrdiff_t k;
     for (k = 0; k + 2 * LANES <= size && v; k += 2 * LANES) {
-        const vec sum = vec_load(q + k) + factor * vec_load(u + k);
-        const vec sum2 = vec_load(q + k + LANES) + factor * vec_load(u + k + LANES);
-        s += sum * vec_load(v + k);
-        s2 += sum2 * vec_load(v + k + LANES);
-        vec_store(q + k, sum);
-        vec_store(q + k + LANES, sum2);
+        const vec new_q = vec_load(q + k) + factor * vec_load(u + k);
+        const vec new_q2 = vec_load(q + k + LANES) + factor * vec_load(u + k + LANES);
+        sum += new_q * vec_load(v + k);
+        sum2 += new_q2 * vec_load(v + k + LANES);
+        vec_store(q + k, new_q);
+        vec_store(q + k + LANES, new_q2);
     }
     for (; k < size; k += LANES) {
-        const vec sum = vec_load(q + k) + factor * vec_load(u + k);
+        const vec new_q = vec_load(q + k) + factor * vec_load(u + k);
         if (v)
-            s += sum * vec_load(v + k);
-        vec_store(q + k, sum);
+            sum += new_q * vec_load(v + k);
+        vec_store(q + k, new_q);
     }
-    return s + s2;
+    return sum + sum2;
 }
 
-/* Multiply q, which is the metric H times a vector, by <s, y> / <y, H y> of the newest pair, in each lane, or by 1 if
-   that pair is unused: H then has the curvature of the last step. w.x_trial is overwritten. */
+/* Multiply q, which is the metric H times a vector, by <step, y> / <y, H y> of the newest pair, in each lane, or by 1
+   if that pair is unused: H then has the curvature of the last step. w.x_trial is overwritten. */
 TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_block *block, REAL lambda, REAL lambdah,
                                               REAL *q)
 {
@@ -82,8 +90,8 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
     const REAL *S = w->S + history->newest * size, *Y = w->Y + history->newest * size;
     REAL scale[LANES], yhy[LANES];
     vec factor;
-    memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);
-    vec_store(scale, NAME(dot)(S, Y, size));  /* <s, y>, to be divided by <y, H y> */
+    memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);  /* a copy, since the quadratic form overwrites it */
+    vec_store(scale, NAME(dot)(S, Y, size));  /* <step, y>, to be divided by <y, H y> */
     vec_store(yhy, NAME(metric_quadratic_form)(p, block, lambda, lambdah, w->x_trial));
     for (ptrdiff_t k = 0; k < LANES; k++)
         scale[k] = history->rho[history->newest][k] > 0.0 && yhy[k] > 0.0 ? scale[k] / yhy[k] : 1;
@@ -92,14 +100,14 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
         vec_store(q + k, vec_load(q + k) * factor);
 }
 
-/* Multiply w.g_trial of each of `count` blocks, which is the metric H times a vector, by the scales s.scale of the
-   block's lanes. The scale of a lane is first computed anew, as in scale_by_newest_pair, if scale_is_doubtful; only
-   then, since it takes another pass of the metric. w.x_trial of such blocks is overwritten. */
+/* Multiply w.g_trial of each of `count` blocks, which is the metric H times a vector, by s.scale (V,). Only in lanes
+   where s.scale_is_doubtful (a step was refused or much too short) the scale is first computed anew, as in
+   scale_by_newest_pair, since that takes another pass of the metric. w.x_trial of such blocks is overwritten. */
 TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count, lane_block *const *blocks,
                                               REAL lambda, REAL lambdah)
 {
-    lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the blocks in which scale_is_doubtful for some lane, */
-    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* and y, then H y, of their newest pairs */
+    lane_block *doubtful[PSEUDO_BLOCKS_PER_TASK];  /* the n_doubtful blocks in which some lane needs a new scale */
+    REAL *hy[PSEUDO_BLOCKS_PER_TASK];              /* of each of these, y of the newest pair, then H y */
     int b, v, n_doubtful = 0;
     for (b = 0; b < count; b++) {
         const ptrdiff_t size = blocks[b]->t.A * (1 + p->D) * LANES;
@@ -122,7 +130,7 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
         vec_store(yhy, NAME(dot)(doubtful[b]->w.Y + s->history.newest * size, hy[b], size));
         for (v = 0; v < LANES; v++)
             if (s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0 && yhy[v] > 0)
-                s->scale[v] = 1 / (s->history.rho[s->history.newest][v] * yhy[v]);
+                s->scale[v] = 1 / (s->history.rho[s->history.newest][v] * yhy[v]);  /* <step, y> / <y, H y> */
     }
     for (b = 0; b < count; b++) {
         const vec scale = vec_load(blocks[b]->s.scale);
@@ -132,8 +140,8 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     }
 }
 
-/* First loop of the two-loop recursion of L-BFGS (Nocedal 1980), newest pair first: start with the gradient, subtract
-   alpha y of each pair and leave the result in w.g_trial; write the factors alpha (max_pairs, V), rho <s, q> */
+/* First loop of the two-loop recursion of L-BFGS (Nocedal 1980), newest pair first: start with q = gradient, subtract
+   alpha y of each pair, with alpha = rho <step, q>, and leave q in w.g_trial; write the factors alpha (max_pairs, V) */
 TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -141,21 +149,22 @@ TARGET static void NAME(two_loop_backward)(const pseudo_problem *p, lane_block *
     const pair_history *history = &block->s.history;
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = history->newest;
-    vec s;
+    vec step_q;  /* <step, q> of the pair at hand */
     memcpy(q, w->g, (size_t)size * sizeof *q);
-    s = history->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
+    step_q = history->count ? NAME(dot)(q, w->S + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
         const ptrdiff_t older = (pair + block->t.max_pairs - 1) % block->t.max_pairs;
-        const vec factor = s * vec_load(history->rho[pair]);
+        const vec factor = step_q * vec_load(history->rho[pair]);
         vec_store(alpha[pair], factor);
-        s = NAME(add_dot)(q, -factor, w->Y + pair * size, k + 1 < history->count ? w->S + older * size : NULL, size);
+        step_q = NAME(add_dot)(q, -factor, w->Y + pair * size,
+                               k + 1 < history->count ? w->S + older * size : NULL, size);
         pair = older;
     }
 }
 
 /* Second loop of the recursion, oldest pair first: to q = w.g_trial, the metric times the result of the first loop, add
-   (alpha - rho <y, q>) s of each pair. Write -q as the direction w.d of the lanes in s.wants_direction, and the slope
-   <d, gradient> of all lanes. */
+   (alpha - rho <y, q>) times the step of each pair. Write -q as the direction w.d of the lanes in the mask
+   s.wants_direction, and the slope s.now.slope = <d, gradient> of all lanes. */
 TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *block, REAL alpha[][LANES])
 {
     const ptrdiff_t size = block->t.A * (1 + p->D) * LANES;
@@ -164,27 +173,30 @@ TARGET static void NAME(two_loop_forward)(const pseudo_problem *p, lane_block *b
     REAL *q = w->g_trial;
     ptrdiff_t k, pair = (history->newest + block->t.max_pairs - history->count + 1) % block->t.max_pairs;
     const words mask = NAME(load_words)(block->s.wants_direction);
-    vec s = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
+    /* <y, q> of the pair at hand; in the end the slope <d, gradient> */
+    vec inner = history->count ? NAME(dot)(q, w->Y + pair * size, size) : vec_fill(0.0);
     for (k = 0; k < history->count; k++) {
         const ptrdiff_t newer = (pair + 1) % block->t.max_pairs;
-        const vec factor = vec_load(alpha[pair]) - s * vec_load(history->rho[pair]);
-        s = NAME(add_dot)(q, factor, w->S + pair * size, k + 1 < history->count ? w->Y + newer * size : NULL, size);
+        const vec factor = vec_load(alpha[pair]) - inner * vec_load(history->rho[pair]);
+        inner = NAME(add_dot)(q, factor, w->S + pair * size, k + 1 < history->count ? w->Y + newer * size : NULL, size);
         pair = newer;
     }
-    s = vec_fill(0.0);
+    inner = vec_fill(0.0);
     for (k = 0; k < size; k += LANES) {
         const vec d = NAME(choose)(mask, -vec_load(q + k), vec_load(w->d + k));
-        s += d * vec_load(w->g + k);
+        inner += d * vec_load(w->g + k);
         vec_store(w->d + k, d);
     }
-    vec_store(block->s.now.slope, s);
+    vec_store(block->s.now.slope, inner);
 }
 
 /* Compute new directions w.d for those of `count` lane blocks that have s.any_wants_direction; blocks with equally many
-   logits share one pass of the metric. alpha, q and sharing have an entry for each of the blocks that share. */
+   logits share one pass of the metric. Where several blocks form a task (blocks_per_task > 1) the metric is scaled only
+   in doubtful lanes, else by the newest pair each time. */
 TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *blocks, int count, REAL lambda,
                                           REAL lambdah)
 {
+    /* of each of the n_sharing blocks that share the pass: factors of the two loops, w.g_trial, the block */
     REAL alpha[PSEUDO_BLOCKS_PER_TASK][PSEUDO_MAX_PAIRS][LANES], *q[PSEUDO_BLOCKS_PER_TASK];
     lane_block *sharing[PSEUDO_BLOCKS_PER_TASK];
     int b, k, n_sharing;
@@ -204,18 +216,19 @@ TARGET static void NAME(renew_directions)(const pseudo_problem *p, lane_block *b
             if (sharing[k]->s.history.count && p->blocks_per_task == 1)
                 NAME(scale_by_newest_pair)(p, sharing[k], lambda, lambdah, q[k]);
             NAME(two_loop_forward)(p, sharing[k], alpha[k]);
-            sharing[k]->s.any_wants_direction = 0;
+            sharing[k]->s.any_wants_direction = 0;  /* so that the outer loop passes over this block */
         }
     }
 }
 
-/* Move x and g to the trial point in the lanes of the mask `accepted` (V,) and store the step s and the change y of the
-   gradient as the newest pair; it is unused, rho = 0, in other lanes and where the curvature <s, y> is not positive */
+/* Move x and g to the trial point in the lanes of the mask `accepted` (V,) and store the step and the change y of the
+   gradient as the newest pair. The pair is unused, rho = 0, in other lanes and where the curvature <step, y> is not
+   positive: below the rounding error FLAT as a cosine, or below TINY. */
 TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block *t, const lane_memory *w,
                                     pair_history *history, const WORD *accepted)
 {
     const ptrdiff_t size = t->A * (1 + p->D) * LANES;
-    REAL *S, *Y, sy[LANES], ss[LANES], yy[LANES];
+    REAL *S, *Y, sy[LANES], ss[LANES], yy[LANES];  /* <step, y>, |step|^2, |y|^2 */
     vec sum_sy = vec_fill(0.0), sum_ss = vec_fill(0.0), sum_yy = vec_fill(0.0);
     const words mask = NAME(load_words)(accepted);
     history->newest = (history->newest + 1) % t->max_pairs;
@@ -227,11 +240,11 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
         const vec x = vec_load(w->x + k), g = vec_load(w->g + k);
         const vec x_new = NAME(choose)(mask, vec_load(w->x_trial + k), x);
         const vec g_new = NAME(choose)(mask, vec_load(w->g_trial + k), g);
-        const vec s = x_new - x, y = g_new - g;
-        sum_sy += s * y;
-        sum_ss += s * s;
+        const vec step = x_new - x, y = g_new - g;
+        sum_sy += step * y;
+        sum_ss += step * step;
         sum_yy += y * y;
-        vec_store(S + k, s);
+        vec_store(S + k, step);
         vec_store(Y + k, y);
         vec_store(w->x + k, x_new);
         vec_store(w->g + k, g_new);
@@ -245,18 +258,20 @@ TARGET static void NAME(store_pair)(const pseudo_problem *p, const pseudo_block 
     }
 }
 
-/* Line search of lane v after an evaluation at its trial point, see (b): return 1 if the point is accepted; else
-   shorten the step and return 0 */
+/* Line search of lane v after an evaluation at its trial point, see (b): return 1 if the point is accepted, else
+   shorten s->step[v], the step along d, and return 0. s->n_stalled[v] counts successive steps without progress,
+   s->best_norm[v] is the least gradient norm so far, s->n_refused[v] counts refused trial points at this x. Slopes are
+   negative where f falls along d: slope < 0 at x, slope_trial > 0 beyond the minimum. */
 static int NAME(line_search_lane)(search_state *s, int v)
 {
     const double f = s->now.f[v], f_trial = s->trial.f[v], slope = s->now.slope[v], slope_trial = s->trial.slope[v];
     const double noise = NOISE * (1.0 + fabs(f));
-    double shrink = 0.1;  /* where the trial point is not finite */
+    double shrink = 0.1;  /* factor of the step; this one where the trial point is not finite */
     if (isfinite(f_trial) && isfinite(s->trial.norm[v])) {
         if (s->by_slopes ? slope_trial <= -SLOPE_HALVED * slope
                          : f_trial <= f + ARMIJO * s->step[v] * slope
                            || (f_trial <= f + noise && slope_trial <= -SLOPE_SHRUNK * slope)) {
-            const int stalled =
+            const int stalled =  /* neither the norm nor the objective, which by_slopes does not know, has improved */
                 (s->by_slopes || f_trial > f - noise) && s->trial.norm[v] > NORM_PROGRESS * s->best_norm[v];
             s->n_stalled[v] = stalled ? s->n_stalled[v] + 1 : 0;
             if (!stalled)  /* else the best norm stays, so that slow but steady progress is no standstill */
@@ -272,13 +287,14 @@ static int NAME(line_search_lane)(search_state *s, int v)
 }
 
 /* Decide on the trial point of lane v: accept it, shorten the step, or, after RESTART_AFTER refused points or if the
-   direction does not descend, drop all pairs, so that the next direction is that of the metric alone. Set the lane's
-   status. */
+   direction does not descend (slope not below 0, or NaN), drop all pairs, so that the next direction is that of the
+   metric alone. Set the lane's status; s->target_norm[v] is the gradient norm at which it stops. */
 static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, pseudo_lane *lane, int v)
 {
     lane->n_eval++;
     if (s->now.slope[v] < 0.0 && NAME(line_search_lane)(s, v)) {
-        s->accepted[v] = s->wants_direction[v] = (WORD)~(WORD)0;
+        s->accepted[v] = s->wants_direction[v] = (WORD)~(WORD)0;  /* all bits set */
+        /* a refused point or a slope that is still steep: the step was of a wrong length */
         s->scale_is_doubtful[v] = s->n_refused[v] || s->trial.slope[v] < SHORT_STEP * s->now.slope[v];
         s->now.f[v] = s->trial.f[v];
         s->now.norm[v] = s->trial.norm[v];
@@ -287,11 +303,11 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         s->n_refused[v] = 0;
         lane->n_iter++;
         lane->status = s->now.norm[v] <= s->target_norm[v] ? SOLVER_CONVERGED
-            : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES
+            : s->n_stalled[v] >= (s->by_slopes ? MAX_STALLED_SLOPES  /* sizeof tells single precision */
                                   : sizeof(REAL) == sizeof(float) ? MAX_STALLED_SINGLE : MAX_STALLED) ? SOLVER_STUCK
             : lane->n_iter >= o->itmax ? SOLVER_ITMAX : SOLVER_RUNNING;
     } else if (!(s->now.slope[v] < 0.0) || s->n_refused[v] == RESTART_AFTER) {
-        for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)
+        for (int k = 0; k < PSEUDO_MAX_PAIRS; k++)  /* in this lane alone, so the pairs stay in the ring */
             s->history.rho[k][v] = 0.0;
         /* beyond RESTART_AFTER, so that refused points cause no second restart here */
         s->n_refused[v] = s->n_refused[v] < RESTART_AFTER ? RESTART_AFTER + 1 : s->n_refused[v] + 1;
@@ -302,7 +318,8 @@ static void NAME(accept_or_shorten)(search_state *s, const pseudo_options *o, ps
         lane->status = isfinite(s->trial.f[v]) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
 }
 
-/* Return the solver_status of a lane at its start point, from its objective `value` and gradient norm */
+/* Return the solver_status of a lane at its start point, from its objective `value` and gradient norm; o has the norm
+   `tolerance` at which it has converged and `itmax`, the most steps */
 static int32_t NAME(status_at_start)(double value, double norm, const pseudo_options *o)
 {
     return !isfinite(value) || !isfinite(norm) ? SOLVER_NOT_FINITE
@@ -316,11 +333,11 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block,
     search_state *s = &block->s;
     const lane_memory *w = &block->w;
     memset(s, 0, sizeof *s);
-    memset(w->d, 0, (size_t)(block->t.A * (1 + p->D)) * LANES * sizeof *w->d);
+    memset(w->d, 0, (size_t)(block->t.A * (1 + p->D)) * LANES * sizeof *w->d);  /* lanes that never step keep d = 0 */
     NAME(evaluate)(p, &block->t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
     for (int v = 0; v < LANES; v++) {
         block->lane[v].n_iter = 0;
-        block->lane[v].n_eval = 1;
+        block->lane[v].n_eval = 1;  /* the evaluation above */
         block->lane[v].status =
             block->t.site[v] < 0 ? SOLVER_CONVERGED : NAME(status_at_start)(s->now.f[v], s->now.norm[v], o);
         s->best_norm[v] = s->now.norm[v];
@@ -349,12 +366,12 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
                    &s->trial);
     for (v = 0, s->n_stepping = 0; v < LANES; v++) {
         s->accepted[v] = s->wants_direction[v] = 0;
-        if (s->step[v] == 0)
+        if (s->step[v] == 0)  /* the lane is done, waits for an anchor, or has no site */
             continue;
         NAME(accept_or_shorten)(s, o, &block->lane[v], v);
         s->any_wants_direction |= s->wants_direction[v] != 0;
         if (block->lane[v].status != SOLVER_RUNNING) {
-            block->is_final[v] = !s->by_slopes;  /* with slopes alone the next anchor decides */
+            block->is_final[v] = !s->by_slopes;  /* in mixed precision the next anchor decides */
             s->step[v] = 0.0;
             s->wants_direction[v] = 0;
         } else

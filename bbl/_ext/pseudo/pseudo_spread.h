@@ -3,7 +3,8 @@
 
    A *site* is a predictor whose conditional distribution given the others is fitted. S_i (A, A) = diag(f) - f f', f the
    frequencies of site i's A = n_levels[i] - 1 non-reference levels. A *column* is the indicator of such a level; those
-   of predictor i begin at p->first_column[i]. */
+   of predictor i begin at p->first_column[i], and p->moments.mean[1 + c] is the weighted share of rows in column c.
+   p->rows.half_row is 0.5 / W, W the sum of the row weights. */
 #ifndef PSEUDO_SPREAD_H
 #define PSEUDO_SPREAD_H
 
@@ -90,8 +91,8 @@ static void pseudo_set_site_metrics(pseudo_problem *p)
     PSEUDO_ALLOCATE(p, p->metric.rotation, size);
     f = malloc((size_t)(max_levels + PSEUDO_MAX_ROTATED * PSEUDO_MAX_ROTATED) * sizeof *f);
     if (p->failed || !f) {
-        free(f);
-        p->failed = 1;
+        free(f);  /* which may be NULL */
+        p->failed = 1;  /* pseudo_prepare reports it */
         return;
     }
     S = f + max_levels;

@@ -7,7 +7,15 @@
    the field, then the couplings to each column. In vectors (A, P, V) the field is centred: h + <J, column means>. A
    *composite* is a run of predictors coded as one joint variable, a *chunk* a run of composites. The optimiser's
    metric, an approximate inverse Hessian, is made from S_i (A, A), the covariance of site i's own columns, and
-   Cov (D, D), that of all columns. The *planes* of a lane block hold a number for each row, logit and lane. */
+   Cov (D, D), that of all columns. The *planes* of a lane block hold a number for each row, logit and lane. TARGET is
+   the function attribute for the vector width; ANCHOR is defined for a kernel that has no optimiser, and no metric.
+   pseudo_bundle.h describes the arrays of w.
+
+   Of p: moments.mean[1 + c] is the mean of column c, moments.second (D_counted, D) the shares of rows in both of two
+   columns. metric.eigenvalue (D_padded,) are the eigenvalues of Cov, largest first; metric.sigma (D,) has those of S_i
+   at site i's columns, trace (m,) its trace, and rotation its eigenvectors from rotation_start[i] on. site_order (m,)
+   lists the sites in the order of the lanes, neighbours (n_sites, m) is 1 where the site is regressed on the predictor,
+   rows.uniform_share is the weight of the uniform distribution in targets. */
 
 /* Allocate the arrays of t and w in one piece of memory; return it, or NULL if there is none. t->A, plane_blocks and
    max_pairs must be set; pseudo_task_numbers bounds the size. */
@@ -15,7 +23,7 @@ TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_bl
 {
     const size_t V = LANES, P = (size_t)(1 + p->D), A = (size_t)t->A, vector = A * P * V;
     REAL *memory, *next;  /* next: what is not allotted yet */
-    memory = malloc((pseudo_task_numbers(p, t->A) + 16) * sizeof *memory);
+    memory = malloc((pseudo_task_numbers(p, t->A) + 16) * sizeof *memory);  /* 16: to align the first array */
     if (!memory)
         return NULL;
     next = (REAL *)(((uintptr_t)memory + 63) / 64 * 64);  /* a multiple of the longest vector, of a cache line */
@@ -40,7 +48,7 @@ TARGET static REAL *NAME(allocate_lane_block)(const pseudo_problem *p, pseudo_bl
     ALLOT(t->has_level, A * V);
     /* floats and bytes, their numbers converted to those of REALs */
     w->site_correction = (float *)next;
-    next += p->metric.wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;
+    next += p->metric.wide ? A * (size_t)p->D * V * sizeof(float) / sizeof(REAL) + 16 : 0;  /* not used otherwise */
     w->left = (float *)next;
     next += (size_t)p->metric.D_padded * V * sizeof(float) / sizeof(REAL);
     w->right = (float *)next;
@@ -69,10 +77,10 @@ TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, d
     double tail_sum = 0.0;  /* of the eigenvalues from t->rank on */
     t->rank = 0;
     t->tail_eigenvalue = 0.0;
-    if (!p->metric.expand)
+    if (!p->metric.expand)  /* no eigenvectors are known */
         return;
     if (p->metric.leading) {
-        t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];
+        t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];  /* beyond the leading ones all entries are their mean */
         if (max_sigma * p->metric.eigenvalue[0] + lambda
             > PSEUDO_LEADING_RATIO * (max_sigma * t->tail_eigenvalue + lambda))
             t->rank = p->metric.n_vectors;
@@ -89,7 +97,7 @@ TARGET static void NAME(choose_rank)(const pseudo_problem *p, pseudo_block *t, d
             tail_sum -= p->metric.eigenvalue[c];
         t->rank += 8;
     }
-    /* without a tail, or where rounding of its sum has put it below its least eigenvalue */
+    /* the least eigenvalue where there is no tail, or where rounding has put the tail's mean below it */
     if (t->rank >= p->D || t->tail_eigenvalue < p->metric.eigenvalue[p->D - 1])
         t->tail_eigenvalue = p->metric.eigenvalue[p->D - 1];
 }
@@ -103,9 +111,9 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t blo
     REAL *memory, *has_level;
     double max_sigma = 0.0;  /* largest eigenvalue of S_i of a site of the block */
     const pseudo_composites *composites = &p->composites;
-    const ptrdiff_t end = for_moments ? p->n_counted : p->n_sites;
+    const ptrdiff_t end = for_moments ? p->n_counted : p->n_sites;  /* of the predictors that may be in the block */
     t->A = 0;
-    t->anchor_prob = NULL;
+    t->anchor_prob = NULL;  /* these three are set by the caller, if they are used */
     w->column_penalty = NULL;
     w->zero_sum = 0;
     for (ptrdiff_t v = 0; v < LANES; v++) {
@@ -130,13 +138,14 @@ TARGET static REAL *NAME(open_lane_block)(const pseudo_problem *p, ptrdiff_t blo
         }
     }
     for (ptrdiff_t a = 0; a < t->A; a++)
-        for (ptrdiff_t c = 1; c <= t->plane_blocks; c++)  /* the last row of each row block is zero, to fill lists */
+        for (ptrdiff_t c = 1; c <= t->plane_blocks; c++)  /* the row after each row block is zero, to pad lists */
             vec_store(w->planes + ((a * t->plane_blocks + c) * (composites->block_rows + 1) - 1) * LANES,
                       vec_fill(0.0));
     for (ptrdiff_t v = 0; v < LANES; v++)
         for (ptrdiff_t a = 0; a < t->A; a++) {
             const int exists = t->site[v] >= 0 && a < p->n_levels[t->site[v]] - 1;
             has_level[a * LANES + v] = (REAL)exists;
+            /* eigenvalue a of S_i; 1, a harmless divisor, where there is none */
             w->sigma[a * LANES + v] = exists ? (REAL)p->metric.sigma[p->first_column[t->site[v]] + a] : 1;
             max_sigma = exists && w->sigma[a * LANES + v] > max_sigma ? w->sigma[a * LANES + v] : max_sigma;
         }
@@ -161,12 +170,12 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
     if (t->A <= PSEUDO_MAX_ROTATED)
         memset(w->rotation, 0, (size_t)(t->A * t->A) * LANES * sizeof *w->rotation);
     for (ptrdiff_t v = 0; v < LANES; v++) {
-        const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;
-        const double uniform = 1.0 / (double)(A + 1);
+        const ptrdiff_t i = t->site[v], A = i < 0 ? 0 : p->n_levels[i] - 1;  /* site, -1 for none; its logits */
+        const double uniform = 1.0 / (double)(A + 1);  /* share of each level in the uniform distribution */
         w->trace[v] = i < 0 ? 1 : (REAL)p->metric.trace[i];
         if (i < 0)
             continue;
-        w->mask[v] = 1.0;
+        w->mask[v] = 1.0;  /* the field is a parameter; couplings to columns of neighbours follow */
         for (ptrdiff_t j = 0; j < p->m; j++)
             if (j != i && p->neighbours[i * p->m + j])
                 for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++)
@@ -174,7 +183,7 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
         for (ptrdiff_t a = 0; a < A; a++) {
             const ptrdiff_t row = p->first_column[i] + a;
             const double *theta_row = theta + row * P;
-            const double *second = p->n_counted ? p->moments.second + row * p->D : NULL;
+            const double *second = p->n_counted ? p->moments.second + row * p->D : NULL;  /* (D,) */
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
             double h = theta_row[0];  /* the field, to be centred */
             for (ptrdiff_t c = 1; c < P; c++)
@@ -215,7 +224,7 @@ TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_
             const REAL *x_row = x + a * P * LANES + v;
             double *theta_row = theta_out + (p->first_column[t->site[v]] + a) * P;
             theta_row[0] = x_row[0];
-            for (ptrdiff_t c = 1; c < P; c++) {
+            for (ptrdiff_t c = 1; c < P; c++) {  /* x has h' = h + sum_c J_c mean_c */
                 theta_row[c] = x_row[c * LANES];
                 if (are_parameters)
                     theta_row[0] -= theta_row[c] * p->moments.mean[c];

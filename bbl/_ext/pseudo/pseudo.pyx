@@ -186,7 +186,7 @@ cdef class PseudoProblem:
         codes_have_equal_weights = self.p.rows.equal_weights and self.p.rows.n == n  # and no rows were merged
         if not failed and codes_have_equal_weights and self.p.n_counted == m and self.p.D <= FEW_LEVELS * m:
             pair_shares = self.second_and_mean()[0]  # a view, filled in place
-            shared_counts(codes, np.asarray(<Py_ssize_t[:m]> self.p.first_column), pair_shares)
+            shared_counts(codes, np.asarray(<Py_ssize_t[:m + 1]> self.p.first_column), pair_shares)
             pair_shares *= self.p.rows.scale  # counts of rows become shares
         else:
             for t in range((self.p.n_counted + self.p.lanes - 1) // self.p.lanes):  # lane blocks

@@ -135,9 +135,11 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
         lane_block *block = &blocks[b];
         block->t.rank = blocks[top].t.rank;  /* the same in all, since one pass of the metric serves all */
         block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;
-        if (n_blocks > 1)  /* a lane that move_lane brings in may have more pairs than this block has stored */
-            memset(block->w.S, 0,  /* and w.Y, which follows it in memory */
-                   (size_t)(2 * block->t.max_pairs * block->t.A * (1 + p->D)) * LANES * sizeof *block->w.S);
+        if (n_blocks > 1) {  /* a lane that move_lane brings in may have more pairs than this block has stored */
+            const size_t size = (size_t)(block->t.max_pairs * block->t.A * (1 + p->D)) * LANES;
+            memset(block->w.S, 0, size * sizeof *block->w.S);
+            memset(block->w.Y, 0, size * sizeof *block->w.Y);
+        }
         coupled = NAME(load_parameters)(p, &block->t, &block->w, theta, 1.0, o->linear);
 #ifdef SINGLE
         if (p->mixed) {

@@ -1,6 +1,7 @@
 """The public function `bicluster`: two-way clustering of a table.
 
-A *block* is the cells of one row group and one column group.
+A *block* is the cells of one row group and one column group. A method has ``response``, the kind of cells that it
+takes: "numeric", "ordinal" (ratings), "levels" (categories) or "rated" (whether a pair occurs).
 """
 
 from __future__ import annotations
@@ -110,10 +111,12 @@ def bicluster(
     [[1.0, 4.0], [2.0, 5.0]]
     """
     rng, workers, n_init = generator(seed), n_workers(n_jobs), integer("n_init", n_init, 1)
+    # the names of this function's arguments are for the error of an option that is unknown
     biclusterer = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)
-    cells = Cells.from_entries(*entries, table.shape)
+    cells = Cells.from_entries(*entries, table.shape)  # entries: row, column, value and weight of each cell
     n_groups = None if groups is None else _checked_groups(groups, table.shape)
+    # categories of a cell; 1 for numbers
     n_levels = 1 if table.levels is None or biclusterer.response != "levels" else len(table.levels.levels)
     with progress_bar(biclusterer.steps(n_init, n_groups, table.shape), "bicluster", verbose) as progress:
         clustering = biclusterer.fit(cells, n_groups, n_init, rng, workers, progress, n_levels)

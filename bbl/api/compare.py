@@ -30,21 +30,24 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     DataFrame
         One row per model: ``parameters``; the criteria ``logLik``, ``AIC``, ``BIC``, ``clAIC`` (missing if the method
         does not have them); and the test against the model before: ``ratio``, ``df``, ``p``, ``test``. Smaller AIC, BIC
-        and clAIC are better. They are missing if they cannot be compared with those of the first model: with another
-        number of observations, or with a likelihood of other variables. Most models have a likelihood of the response
-        and all predictors, which then have to be the same; `shooter` has one of the response given the predictors.
+        and clAIC are better. Criteria are missing if they cannot be compared with those of the first model: because the
+        number of observations differs, or the likelihood is of other variables. Most models have a likelihood of the
+        response and all predictors, which then have to be the same; `shooter` has one of the response given the
+        predictors.
 
     Notes
     -----
     The test compares two Boltzmann machines of the same predictors and rows, of which the larger has all terms of the
     smaller. Both are fitted without a penalty, and ``ratio`` is twice the difference of their log-likelihoods.
 
-    With ``method="ml"`` the likelihood is exact. The ratio has a chi-square distribution if the smaller model holds,
-    with as many degrees of freedom as the rows determine parameters more in the larger model: fewer than couplings
-    where margins are empty. It takes rows enough: of the expected counts in the margins of the larger model that share
-    a predictor with an additional term at most a fifth below 5 and none below 1 (Cochran 1954), no empty cell in the
-    margin of an additional term, and 15 rows for each parameter of a predictor's distribution given the others. A test
-    at 5 % then rejects between 4.6 % and 6.2 % of tables of the smaller model in simulations.
+    With ``method="ml"`` the likelihood is exact. If the smaller model holds, the ratio has a chi-square distribution.
+    Its degrees of freedom are the difference of the numbers of parameters that the rows determine in the two models;
+    these are fewer than the couplings where margins have empty cells. The test is made only if there are enough rows,
+    by three rules. The first is about the margins of the terms of the larger model that share a predictor with an
+    additional term: in each margin at most a fifth of the expected counts are below 5, and none is below 1 (Cochran
+    1954). The margin of an additional term has no empty cell. There are 15 rows for each parameter of a predictor's
+    distribution given the others. In simulations, a test at 5 % then rejects between 4.6 % and 6.2 % of tables that
+    are drawn from the smaller model.
 
     With the pseudo-likelihood, for additional pairs, the ratio is a composite one. The pseudo-likelihood counts each
     pair twice, so the null distribution is not chi-square with ``df`` degrees of freedom, but the weighted sum of

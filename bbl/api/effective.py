@@ -26,6 +26,7 @@ def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]
         columns = [frame.column(name).array for name in frame.columns]
     if not columns or not len(columns[0]):
         raise DataError("data have no rows or no columns.", argument="data")
+    # `factorize` returns (codes, distinct values); with use_na_sentinel=False a missing value is a value too
     codes_by_column = [pd.factorize(np.asarray(column), use_na_sentinel=False)[0] for column in columns]
     return np.column_stack(codes_by_column), np.array([column_codes.max() + 1 for column_codes in codes_by_column])
 
@@ -66,10 +67,10 @@ def effective_weights(data: TableLike | np.ndarray, identity: float = 0.8, *, ve
     >>> effective_weights(rows, identity=0.7).round(2).tolist()
     [0.33, 0.33, 0.33, 1.0]
     """
-    least_identity = real("identity", identity, 0.0, 1.0)
+    identity_threshold = real("identity", identity, 0.0, 1.0)
     codes, _ = _column_codes(data)
     with progress_bar(1, "effective_weights", verbose) as progress:
-        return neighbour_weights(codes, least_identity, progress)
+        return neighbour_weights(codes, identity_threshold, progress)
 
 
 @verb

@@ -89,6 +89,7 @@ def enrichment(
     if top is not None:
         lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]
     list_lengths = np.array(lengths, dtype=np.int64)
+    # number of known pairs among the first ones of each length, and its p-value
     observed, p = hypergeometric(is_known, list_lengths, n_pairs, n_known)
     expected = list_lengths * n_known / n_pairs
     enriched = pd.DataFrame(
@@ -105,6 +106,7 @@ def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]
         if "predictors" in terms.columns:
             terms = terms["predictors"].tolist()
         else:
+            # columns predictor, predictor2, ...; else the first two
             name_columns = [column for column in terms.columns if re.fullmatch(r"predictor\d*", str(column))] or list(
                 terms.columns[:2]
             )

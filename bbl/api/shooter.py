@@ -2,6 +2,13 @@
 
 A *term* is a tuple of predictors, whose number is its *order*; the *path* is the sequence of penalties that were
 fitted; a *stage* is the fit of one penalty to the terms up to an order. K is the number of groups.
+
+A `Choice` (here `selection`) has the `weights` and the `intercept` of the chosen terms, whether these are `refitted`,
+the `unbounded` terms, whose weights have no finite optimum, the `path`, a list of points, and the position `chosen` of
+the chosen point. A point has a `penalty` with a number in ``lambdas`` for each order, its `stages`, one for each order,
+its `ebic`, and its `held_out_loss` (2,), of raw and of refitted weights; both are nan where they were not computed. A
+stage has `weights` by term, a `loss`, an `objective` (the loss plus penalties), and the largest `violation` of the
+optimality conditions.
 """
 
 from __future__ import annotations
@@ -200,9 +207,10 @@ def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) ->
 
     `class_totals` (K,) are the total weights of the groups.
     """
-    loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])
+    loss = float(selection.path[selection.chosen].held_out_loss[int(selection.refitted)])  # 0: raw, 1: refitted
     if np.isnan(loss) or not selection.weights:
         return None
+    # CHOOSE: advice to take the rule "cv"
     return LossRecord(loss, shares_loss(class_totals), HELD_OUT, "" if rule == "cv" else CHOOSE)
 
 
@@ -232,7 +240,7 @@ def _changed_arguments(formula: str, weights: Weights | None, options: dict[str,
     if weights is not None:
         arguments["weights"] = weights if isinstance(weights, str) else "weights"
     for name, (value, default) in options.items():
-        if type(value) is not type(default) or value != default:
+        if type(value) is not type(default) or value != default:  # a list is never the default
             arguments[name] = (
                 value if isinstance(value, str | bool | int | float) else [float(number) for number in value]
             )
@@ -242,7 +250,7 @@ def _changed_arguments(formula: str, weights: Weights | None, options: dict[str,
 def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     """Raise an error if the formula has interactions, or the fit would need too much time or memory."""
     names, m = design.labels.names, len(design.labels.names)
-    interacting_pair = design.terms.interactions.find_term(2)
+    interacting_pair = design.terms.interactions.find_term(2)  # an interaction of lowest order; None without one
     if interacting_pair is not None:
         interaction = ":".join(str(names[i]) for i in interacting_pair)
         raise FormulaError(
@@ -297,16 +305,18 @@ def _warn_no_terms_or_separation(
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
 
-    `total` is the sum of the weights of the data. A term entered at the earliest row from which on, up to the chosen
-    row, all compared rows have the term. These are the last stages of all penalties, or all stages of a single penalty.
+    `total` is the sum of the weights of the data. Compared rows are the last stage of each penalty, or all stages if
+    there is a single penalty. The entry row of a term is the earliest compared row such that this row and all later
+    ones, up to the chosen row, have the term.
     """
     rows: list[tuple] = []
-    is_last_stage, terms_of_rows = [], []
+    is_last_stage, terms_of_rows = [], []  # an entry for each row of the frame
     for path_position, path_point in enumerate(selection.path):
         for order, stage in enumerate(path_point.stages, 1):
             is_last = order == len(path_point.stages)
             is_last_stage.append(is_last)
             terms_of_rows.append(stage.weights.keys())
+            # (ebic, loss of raw weights, loss of refitted weights), in the row of the last stage alone
             final_losses = (path_point.ebic, *path_point.held_out_loss) if is_last else (np.nan,) * 3
             penalty, n_terms, is_chosen = (
                 path_point.penalty.lambdas[order - 1],
@@ -317,7 +327,7 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
             rows.append(
                 (path_position, order, penalty, *losses, n_terms, stage.violation, *final_losses, is_last and is_chosen)
             )
-    frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
+    frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)  # PATH: types by column
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
     compared_rows = [row for row in range(chosen_row + 1) if is_last_stage[row] or len(selection.path) == 1]
     entry_rows = []

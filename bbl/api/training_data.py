@@ -1,7 +1,8 @@
 """Training data of the public functions that fit models: their arguments, and the conversion of rows to codes.
 
 A *design* is a formula read against data: predictors, levels and terms. Data that are *read in batches* (files, Dask,
-...) are never in memory as a table; a *source* reads them. A *deal* describes folds to which rows are dealt meanwhile.
+...) are never in memory as a table; a *source* reads them, and `lazy_source` returns None for a table. A *deal*
+describes folds to which rows are dealt meanwhile. ``source.text`` names the source in messages.
 """
 
 from __future__ import annotations
@@ -128,12 +129,12 @@ def encode_data(
         with out_of_memory("Formula and codes of the rows", FEWER_ROWS):
             frame = to_frame(training.data)
             if training.survey is not None:
-                weights, survey = training.survey.read(frame)
-                rules = replace(rules, aside=training.survey.columns)
+                weights, survey = training.survey.read(frame)  # of all rows of the table
+                rules = replace(rules, aside=training.survey.columns)  # no predictors
             design, sample, index, row_positions = Design.from_data(
                 training.formula, frame, weights, training.xlevels, training.novarOk, training.missing, rules
             )
-        survey = None if survey is None else replace(survey, rows=row_positions)
+        survey = None if survey is None else replace(survey, rows=row_positions)  # of the rows that are fitted
         return EncodedData(design, sample, index, frame, row_positions, dealt_folds=None, survey=survey)
     call_arguments = (training.formula, weights, training.xlevels, training.novarOk, training.missing)
     with (
@@ -164,9 +165,10 @@ def user_folds(cv: RowFolds, data: TableLike, encoded: EncodedData) -> Folds:
     if isinstance(cv, int | np.integer):
         raise OptionError(f"cv={cv} is no splitter; for {cv} folds give nfold={cv}.", argument="cv")
     frame, row_positions = cast(Frame, encoded.frame), encoded.row_positions
-    weights = np.zeros(frame.n)
+    weights = np.zeros(frame.n)  # of all rows; 0 for those that are not fitted
     weights[row_positions] = encoded.rows.weights
     if not hasattr(data, "shape"):
         data = pd.DataFrame({name: frame.column(name).array for name in frame.columns})
     folds = splitter_folds(cv, data, encoded.design.groups(frame), weights)
+    # train, held (folds, rows): weights in the training and in the validation of each fold
     return Folds(folds.train[:, row_positions], folds.held[:, row_positions])

@@ -1,7 +1,9 @@
 """`method="auto"`: members, tuned on the same folds, and the weights with which their probabilities are averaged.
 
 A *member* is a tuned engine, fitted to all rows. K is the number of groups, M of members, N of validated rows, n of
-rows, m of predictors.
+rows, m of predictors. A `Scored` holds for the validated rows their group `y`, `weights` and `fold`, each (N,), and
+out-of-fold class scores `scores` (settings, N, K). ``engine.joint`` is None for methods that model the predictors;
+other methods need complete rows. ``engine.tuned.grid`` lists the settings of the tuned option.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class Candidate:
 
     def narrow_task(self, task: Task) -> Task:
         """Return the task with the terms and the choice of predictors of this candidate."""
-        layout = task.layout
+        layout = task.layout  # no terms below: fields alone
         if self.fields_only:
             layout = Layout(layout.n_levels, np.empty((0, 2), dtype=np.intp), n_ordered=layout.n_ordered)
         return replace(task, layout=layout, relevance=self.relevance)
@@ -91,9 +93,8 @@ class Candidate:
         return is_distinct and (task.sample.complete or not self.variants[0].joint)
 
 
-PSEUDO = tuple(
-    PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1)
-)  # 1 biases groups of 10 rows
+# a prior count of 1 biases groups of 10 rows
+PSEUDO = tuple(PseudoLikelihood(prior_count=count, tolerance=1e-6) for count in (1.0, 0.1))
 SCALES = (0.5, 0.1, 2.0)  # prior scales of couplings relative to fields: `scale` of conditional likelihood
 # the coding of levels that are declared to be in order was decided on beps, contraceptive, german, car and mammographic
 CONDITIONAL = tuple(Conditional(scale=scale, early_stopping=True, ordered="cumulative") for scale in SCALES)
@@ -103,13 +104,12 @@ CANDIDATES = (
     Candidate(PSEUDO, PseudoLikelihood.tuned.grid),
     Candidate(CONDITIONAL, RIDGES),
     Candidate((replace(CONDITIONAL[0], scale=1.0),), RIDGES, fields_only=True, equality=SUPPLEMENT),
-    Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, RELEVANCE, equality=SUPPLEMENT),
+    Candidate((NaiveBayes(),), NaiveBayes.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT),
     Candidate(PSEUDO[:1], PseudoLikelihood.tuned.grid, relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
     Candidate(CONDITIONAL[:1], RIDGES[2:], relevance=RELEVANCE, equality=SUPPLEMENT, has_twin=True),
 )
-FAST_PSEUDO = PseudoLikelihood(
-    prior_count=1.0, tolerance=1e-4, precision="single"
-)  # stops early where scores are compared
+# stops early where scores are compared
+FAST_PSEUDO = PseudoLikelihood(prior_count=1.0, tolerance=1e-4, precision="single")
 CANDIDATES_OF_MANY_ROWS = (
     Candidate((MeanField(),)),
     Candidate((FAST_PSEUDO,), tolerance=1e-5, refined=True),  # rounding in single precision allows no less
@@ -201,8 +201,9 @@ def _fit_member(task: Task, engine: Engine, tuning: Tuning, equality: float, run
 def _select_candidates(task: Task, table: tuple[Candidate, ...]) -> list[Candidate]:
     """Return the candidates of a `table` that take part.
 
-    Candidates that choose predictors take part where the choice can use all rows, or the most in `SELECTION_ROWS`.
-    Those that have a twin with all predictors take part only if some predictors are left out.
+    Candidates that choose predictors take part where the choice can use all rows, or the largest number in
+    `SELECTION_ROWS`. Candidates that have a twin with all predictors take part only if the choice leaves predictors
+    out.
     """
     sample, layout = cast(Sample, task.sample), task.layout
     if selection_rows(sample.n, layout, task.K) < min(sample.n, SELECTION_ROWS[1]):
@@ -240,7 +241,7 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
 
     Conditional likelihood only takes part if no value is missing.
     """
-    first_fold = Folds(folds.train[:1], folds.held[:1])
+    first_fold = Folds(folds.train[:1], folds.held[:1])  # weights (1, n) in training and in validation
     sample_folds = Folds(
         *(
             _sample_weights(fold_rows, n_rows, run.rng)
@@ -255,16 +256,16 @@ def _tune_members_of_many_rows(task: Task, folds: Folds, run: Run) -> list[Membe
         tuning, weakest_tuning, warm_starts = tune_many(
             member_task, candidate.variants[0], first_fold, sample_folds, CALIBRATION_OF_MANY_ROWS, member_run
         )
-        engine = cast(Engine, tuning.engine)  # a fresh tuning has it
+        engine = cast(Engine, tuning.engine)  # None only in a tuning from a model file
         if candidate.tolerance is not None:
-            engine = replace(engine, **{"tolerance": candidate.tolerance})
+            engine = replace(engine, **{"tolerance": candidate.tolerance})  # an option of pseudo-likelihood
         members.append(_fit_member(member_task, engine, tuning, candidate.equality, run))
         if is_refined:
             refined_fit, tuning = refine(member_task, folds, weakest_tuning, warm_starts, run.reporting(None))
             calibrated_fit = replace(refined_fit, calibration=tuning.calibration)
             members.append(Member(cast(Engine, tuning.engine), calibrated_fit, tuning))
             if member_run.progress is not None:
-                member_run.progress(float(NFOLD))
+                member_run.progress(float(NFOLD))  # the steps of a member
     return members
 
 
@@ -288,7 +289,7 @@ def fit_average(task: Task, run: Run) -> Averaged:
     has_many_rows = sample.n > SINGLE_HOLDOUT_ABOVE
     members = (_tune_members_of_many_rows if has_many_rows else _tune_members)(task, folds, run)
     calibrate = CALIBRATION_OF_MANY_ROWS if has_many_rows else CALIBRATION
-    scored = [cast(Scored, member.tuning.scored) for member in members]
+    scored = [cast(Scored, member.tuning.scored) for member in members]  # the same validated rows in all members
     log_p = np.array([out_of_fold(oof_scores, calibrate) for oof_scores in scored])
     totals = np.bincount(sample.response, sample.weights, task.K)
     equality = np.array([member.equality for member in members])
@@ -318,7 +319,7 @@ def weigh(
     is_scored = np.isfinite(log_p).all(axis=0)  # False where a fold has no training row of the row's group
     if not is_scored.any():
         return weights, np.full(len(log_p), np.nan), None
-    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]
+    baseline_log_p = scored.log_shares(totals)[scored.fold, scored.y]  # of (F, K) log shares in training rows
     average_log_p = np.logaddexp.reduce(log_p + np.log(weights)[:, None], axis=0)
     losses, loss, baseline = (
         -(log_p_of_rows[..., is_scored] @ row_weights[is_scored]) / row_weights[is_scored].sum()

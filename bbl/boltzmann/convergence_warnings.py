@@ -1,4 +1,8 @@
-"""One warning for all fits of groups and predictors that did not converge."""
+"""One warning for all fits of groups and predictors that did not converge.
+
+An `EngineFit` lists its problems as `notes`, and in `unbounded` parameters that grow without end: tuples of a predictor
+and a level code, then a predictor and a level code for each further predictor of a coupling.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            predictor, level_code, text, detail = Note(*note)
+            predictor, level_code, text, detail = Note(*note)  # -1: no single predictor, or level
             level_text = f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
             predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
             problems.append(Problem(group_text(labels, g), predictor_text, level_text, text, detail))
@@ -97,7 +101,7 @@ def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
             f"{f' ({problem.detail})' if problem.detail else ''}"
         )
     n_in_group: Counter[str] = Counter()
-    rank_in_group = []
+    rank_in_group = []  # of each problem among those of its group: the first ones of all groups are listed first
     for problem in same_kind:
         rank_in_group.append(n_in_group[problem.group])
         n_in_group[problem.group] += 1

@@ -1,4 +1,9 @@
-"""Checks before a fit: its time, its memory, and predictors without known values."""
+"""Checks before a fit: its time, its memory, and predictors without known values.
+
+K is the number of groups, m of predictors, D of non-reference levels. ``engine.memory(n, layout, settings)`` returns
+the bytes of working memory of a fit to n rows in memory, and ``engine.stored_memory`` those for rows that are read in
+batches.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +24,14 @@ from bbl.rows.sample import Rows
 
 __all__ = ["announce_terms", "check_annealing", "check_known", "guard_memory", "no_progress_error"]
 
-NO_PAIRS = np.empty((0, 2), dtype=np.intp)
+NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout whose pairs are not listed yet
 MAX_ANNEALING_SECONDS = 4 * 3600.0  # estimated time from which on ``log_z="ais"`` is refused
 
 
 def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
     """Raise an OptionError if ``log_z="ais"`` would take over 4 hours for `n_models` models.
 
-    These are groups times settings times folds.
+    The number of models is the product of the numbers of groups, settings and folds.
     """
     seconds = annealing_seconds(layout) * n_models / workers
     if log_z == "ais" and seconds > MAX_ANNEALING_SECONDS:
@@ -53,9 +58,8 @@ def guard_memory(
     are kept.
     """
     n_settings = 1 if values is None else len(values)
-    result_bytes = (
-        8.0 * layout.size * (2 * K + extra) * n_settings * folds
-    )  # a copy of parameters by group, and one of all
+    # parameters of groups are stored twice: in the fit of each group, and in an array of all groups
+    result_bytes = 8.0 * layout.size * (2 * K + extra) * n_settings * folds
     working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
         result_bytes + workers * working_memory(sample.n, layout, n_settings),
@@ -83,9 +87,9 @@ def announce_terms(
     """
     if engine.order == 1:
         return
-    n_fields_of = n_levels - 1.0
-    D, m = float(n_fields_of.sum()), len(n_levels)
-    n_couplings = (D**2 - float((n_fields_of**2).sum())) / 2.0
+    n_fields = n_levels - 1.0  # of each predictor
+    D, m = float(n_fields.sum()), len(n_levels)
+    n_couplings = (D**2 - float((n_fields**2).sum())) / 2.0
     result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models
     working_memory = engine.stored_memory if stored else engine.memory
     needed_bytes = result_bytes + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
@@ -98,6 +102,7 @@ def announce_terms(
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
     """Return advice on how to save memory: lower the options of the engine that memory grows with, or the `remedy`."""
+    # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
 
@@ -115,7 +120,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
     if len(never_known):
         name = names[never_known[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
-    if engine.needs == "neighbours" or log_z in OF_ROWS:
+    if engine.needs == "neighbours" or log_z in OF_ROWS:  # a ln Z that is a mean over rows
         without_rows = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(without_rows):
             name = names[without_rows[0]]
@@ -127,6 +132,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
                 column=name,
             )
     if engine.needs == "pairs" and layout.order > 1:
+        # known_counts()[0] (m, m): weight of the rows in which two predictors are known
         never_together = np.argwhere(np.triu(known_counts(sample, layout)[0] == 0.0))
         if len(never_together):
             i, j = (names[k] for k in never_together[0])
@@ -134,7 +140,11 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
 
 
 def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
-    """Return the error for a fit to rows in a file that makes no progress, with the name of the predictor."""
+    """Return the error for a fit to rows in a file that makes no progress, with the name of the predictor.
+
+    `stall` has the number `predictor`, its gradient norm `norm`, the number `n` of rows in the file, and the number
+    `rows` of those in the sample from which the fit started.
+    """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
         f"the fit of {stall.n:,} rows makes no progress from a sample of {stall.rows:,}: the gradient norm of {name!r} "

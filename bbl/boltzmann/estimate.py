@@ -2,7 +2,12 @@
 
 K is the number of groups, m of predictors. Z is the normalising constant of the model of a group. The *sites* of a fit
 are its predictors as responses of regressions on all others; a *site solution* (D, 1 + D) holds their parameters before
-the two estimates of each coupling are averaged, D being the number of non-reference levels.
+the two estimates of each coupling are averaged, D being the number of non-reference levels. An engine says by its
+attributes what it does: `joint` (not None: it fits all groups together, to P(group | row)), `chooses` (it chooses the
+terms of each group), `samples` (it draws random numbers), `takes_start`, `collapses` (it takes equal rows merged), and
+`log_z`, how ln Z is computed where the exact one is too costly. An `EngineFit` has parameters `theta` (size,), the
+maximised objective `lkh` per observation, and a site solution `site_theta` or None. A setting is a value of the option
+that is tuned.
 """
 
 from __future__ import annotations
@@ -55,6 +60,10 @@ def fit_group(
     ----------
     sample : Rows
         Rows of the group; a group without rows gets parameters of zero.
+    layout : Layout
+    engine : Engine
+    values : sequence of float, or None
+        Settings.
     log_z : str
         How ln Z is computed, "exact", "pseudo", "half", "mf" or "ais".
     run : Run
@@ -84,6 +93,7 @@ def fit_group(
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
 
+    # `once` calls the function only if it has not kept the result from another call
     rows = prepare_rows() if warm_starts is None else warm_starts.once("rows", prepare_rows)
     results = []
     fit_path: Callable[..., list[EngineFit]] = engine.path
@@ -92,7 +102,7 @@ def fit_group(
     elif engine.samples:
         fits = fit_path(rows, layout, values, run.workers, rng=run.rng, progress=run.progress)
     elif engine.takes_start and run.start is not None:
-        fits = fit_path(rows, layout, values, run.workers, start=run.start[1:])
+        fits = fit_path(rows, layout, values, run.workers, start=run.start[1:])  # without the intercept
     else:
         fits = fit_path(rows, layout, values, run.workers)
     for fit in fits:
@@ -101,13 +111,14 @@ def fit_group(
             sampled = annealed_log_z(layout, fit.theta, annealing_start(rows, layout), rng=run.rng, n_jobs=run.workers)
             log_z_value, standard_error = sampled.log_z, sampled.standard_error
         elif log_z != "exact":
-            engine_log_z = fit.log_z(log_z)
+            engine_log_z = fit.log_z(log_z)  # None if the engine has not computed it
             log_z_value = (
                 approximate_log_z(log_z, rows, layout, fit.theta, fit.site_theta)
                 if engine_log_z is None
                 else engine_log_z
             )
         kept_sites = fit.site_theta if keep_sites or warm_starts is not None else None
+        # `normaliser` is a function for ln Z, which holds on to the rows
         results.append((replace(fit, site_theta=kept_sites, normaliser=None), float(log_z_value), standard_error))
     return results
 
@@ -121,8 +132,8 @@ def estimate_path(
 ) -> list[Estimate]:
     """Fit all K groups, and the pooled rows if asked for, at each of `values` of the engine's tuned option.
 
-    `warm_start_sets`, one for each group and then the pooled rows, ask for fits that are just precise enough to compare
-    settings.
+    `warm_start_sets`, one for each group and then the pooled rows, hold solutions of other settings where fits begin.
+    If they are given, fits are just precise enough to compare settings.
 
     Returns
     -------
@@ -139,6 +150,7 @@ def estimate_path(
     # the ln Z of an engine that chooses its terms is resolved after the fit
     log_z_kind = "exact" if engine.chooses else resolve_log_z(task.log_z, wide, engine.log_z)
     check_annealing(log_z_kind, layout, K * (1 if values is None else len(values)), workers)
+    # order in which predictors are summed out
     order = exact_order(layout) if log_z_kind == "exact" else []  # raises before the fit if it costs too much
     has_pooled = task.pooled and not engine.chooses  # the pooled fit would choose terms of its own
     group_samples = [sample.group(g) for g in range(K)] + ([sample.pooled] if has_pooled else [])
@@ -156,6 +168,7 @@ def estimate_path(
     warm_starts = [None] * len(group_samples) if warm_start_sets is None else warm_start_sets
     # engines that sample report shares of a fit as they go on; others report each finished fit
     fit_progress, group_progress = (run.progress, None) if engine.samples else (None, run.progress)
+    # `run.start` holds the coefficients of each group
     starts = [None] * len(group_samples) if run.start is None else [*run.start, *[None] * has_pooled]
     runs = [Run(workers_of_fit, rng, fit_progress, start) for rng, start in zip(rngs, starts, strict=True)]
     fit_arguments = [  # of `fit_group`, with keep_sites=False
@@ -164,6 +177,7 @@ def estimate_path(
             group_samples, layouts, kinds, runs, warm_starts, strict=True
         )
     ]
+    # of each setting, then each group: fit, ln Z and its standard error
     setting_fits = list(zip(*_fit_groups(sample, fit_arguments, n_parallel_fits, group_progress, labels), strict=True))
     group_rows = group_samples[:K]
     if engine.chooses:
@@ -186,6 +200,7 @@ def estimate_path(
             if log_z_kind == "ais" and engine.samples
             else [None] * K
         )
+        # the last argument is the number of hidden units
         draws = build_predictive(wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
         shares = totals / totals.sum()
         out.append(Estimate(parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws))
@@ -199,9 +214,9 @@ def _estimates_of_chosen(
     run: Run,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Return `estimate_path` of the predictors that are chosen as differing between groups.
+    """Return `estimate_path` of the predictors that are chosen as differing between groups; see there.
 
-    The others have fields that are equal in all groups.
+    The other predictors have fields that are equal in all groups.
     """
     sample, significance_level = cast(Sample, task.sample), cast(float, task.relevance)
     engine.check_missing(sample)  # also in predictors that are not chosen, which predictions need too
@@ -236,11 +251,13 @@ def _fit_groups(
     time: the pooled fit takes half of the time.
     """
     if progress is not None:
-        sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
+        sample.on_pass(lambda count: progress(0.0, f"pass {count}"))  # called until on_pass(None)
+    # by the number of rows of each group, whose rows are the first argument
     largest_first = sorted(range(len(fit_arguments)), key=lambda position: -fit_arguments[position][0].n)
     try:
         tasks = [fit_arguments[position] for position in largest_first]
         fits = run_tasks(fit_group, tasks, workers, progress, shared=not sample.in_memory)
+        # back in the order of `fit_arguments`
         return [fits[largest_first.index(position)] for position in range(len(largest_first))]
     except NoProgress as stall:
         raise no_progress_error(stall, labels) from stall
@@ -257,7 +274,11 @@ def _estimate_of_chosen(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate of groups that chose their own terms, over one layout with the terms of all groups."""
+    """Return the estimate of groups that chose their own terms, over one layout with the terms of all groups.
+
+    `fits` and `groups` (rows) have an entry for each group; each fit has a layout of its own. `log_z` is what the user
+    asked for, and `rngs` are the generators of the groups.
+    """
     ln_z, kind, errors = compute_log_z(fits, layout, groups, engine, log_z, rngs, workers)
     union, fits = merge_layouts(layout, fits)
     totals = np.array([group_rows.total for group_rows in groups])
@@ -290,13 +311,14 @@ def estimate_jointly(
     log_shares, errors = np.log(np.where(shares > 0.0, shares, 1.0)), np.zeros(K)
     out = []
     for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start):
+        # so that the class score, energy - ln_z + ln share, is the energy plus the constant of the joint fit
         ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
         lkh = sample.total * joint_fit.fits[0].lkh
         out.append(
             Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", shares, lkh, joint_fit.fits, errors)
         )
     if run.progress is not None:
-        run.progress(float(K))
+        run.progress(float(K))  # all groups are done
     return out
 
 

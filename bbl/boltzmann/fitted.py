@@ -2,7 +2,8 @@
 
 K is the number of groups, m of predictors, n of rows, q of chosen predictors. An *energy* is the exponent of
 P(row | group), ln P(row | group) + ln Z with the normalising constant Z of the group's model; x stands for a row, y
-for a group.
+for a group. ``parameters.theta`` (K, size) are the fitted parameters of all groups, at the positions of
+``parameters.layout``.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Estimate:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 for a share of 0."""
+        """Intercepts ``ln share - ln Z`` and parameters of all groups, (K, 1 + size); 0 in place of the log of 0."""
         log_share = np.log(np.where(self.class_prior > 0.0, self.class_prior, 1.0))
         return np.column_stack([log_share - self.log_z, self.parameters.theta])
 
@@ -111,6 +112,7 @@ class Estimate:
 
     def scores_by(self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return `class_scores` from a function that `energy` returned, which can serve many calls."""
+        # of rows without known predictors nothing is summed out: their scores are set below
         is_all_missing = np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
         summed_out = None if missing is None else missing & ~is_all_missing[:, None]
         if self.log_z_kind == "none" and summed_out is not None and summed_out.any():
@@ -122,7 +124,7 @@ class Estimate:
         scores = class_scores(energy(codes, summed_out), self.log_z, self.class_prior)
         if self.calibration is not None:
             scores = self.calibration(scores)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore"):  # a share of 0 gives -inf
             scores[is_all_missing] = np.log(self.class_prior)
         return scores
 
@@ -142,7 +144,10 @@ class Estimate:
         )
 
     def pnll(self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray) -> float:
-        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models."""
+        """Return the weighted mean of the negative log pseudo-likelihood of rows under their own groups' models.
+
+        Rows have `codes` and a mask `missing` (n, m), the groups `y` (n,), -1 if unknown, and `weights` (n,).
+        """
         layout, theta, total = self.parameters.layout, self.parameters.theta, 0.0
         for g, group_theta in enumerate(theta):
             rows = np.flatnonzero((y == g) & (weights > 0.0))
@@ -157,6 +162,7 @@ class Estimate:
     def n_parameters(self) -> int:
         """Number of parameters of all groups, of those that a group chose and that its rows determine."""
         K, size = self.parameters.theta.shape
+        # `free` (size,): parameters of the terms that the group chose; `rank`: number of determined ones, None for all
         n_free = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
         return sum(n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False))
 

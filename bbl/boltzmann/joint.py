@@ -1,6 +1,10 @@
 """Fits of all K groups at once to P(group | row), which can start from a *generative* fit, of P(row | group) by groups.
 
-Class scores are those of the start times a fitted temperature, plus energies and constants of the joint fit.
+Class scores are those of the start times a fitted temperature, plus energies and constants of the joint fit. K is the
+number of groups, m of predictors. A `JointFit` holds `theta` (K, size), `constant` (K,) and `temperature` of a fit, its
+`loss`, the largest component `gradient` of the gradient, the number `evaluations` of evaluations of the objective, and
+`limits`: for each group, what the rows determine; None for most fits with a penalty. ``engine.joint`` holds the
+functions (`JointTraits`) that fit all groups together.
 """
 
 from __future__ import annotations
@@ -68,7 +72,7 @@ def joint_path(
     if start is None:  # merged and sorted rows, so that neither their order nor their repetition matters
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
-    start_arguments = traits.start(engine)
+    start_arguments = traits.start(engine)  # (engine of the start, its settings to try); None without a start
     if start_arguments is not None:
         oof_scores, start_fit = start or _tune_start(sample, *start_arguments, fit_start, rng)
         start_theta = start_fit.parameters.theta
@@ -79,8 +83,9 @@ def joint_path(
         notes: tuple[Note, ...] = ()
         if not (joint_fit.converged or engine.stops_early):
             detail = f"largest gradient {joint_fit.gradient:.2g} in scaled parameters"
+            # -1: of no single predictor or level
             notes = (Note(-1, -1, "the joint fit did not converge; raise ridge", detail),)
-        group_fit = EngineFit(
+        group_fit = EngineFit(  # each predictor gets the figures of the joint fit; theta is replaced below
             np.zeros(0),
             -joint_fit.loss,
             grad_norm=np.full(layout.m, joint_fit.gradient),
@@ -89,7 +94,7 @@ def joint_path(
             notes=notes,
         )
         fits = [
-            replace(group_fit, theta=temperature * start_theta[g] + added_theta[g], notes=notes * (g == 0))
+            replace(group_fit, theta=temperature * start_theta[g] + added_theta[g], notes=notes * (g == 0))  # once
             for g in range(K)
         ]
         if joint_fit.limits is not None:
@@ -103,7 +108,7 @@ def joint_path(
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
     """Return the fit of a group with the `limit` of what rows determine; unbounded predictors have not converged."""
     converged = fit.converged.copy()
-    converged[[i for i, *_ in limit.unbounded]] = False
+    converged[[i for i, *_ in limit.unbounded]] = False  # the first number of a parameter is a predictor
     return replace(
         fit, converged=converged, notes=(*fit.notes, *limit.notes), unbounded=limit.unbounded, rank=limit.rank,
         remedy="ridge='cv'",
@@ -123,8 +128,11 @@ def _tune_start(
         """Return the generative fits to the training rows of a fold, one for each setting."""
         return fit_start(train, engine, values, fold_rng)
 
+    # the generators are the last argument of `fit`, one for each fold
     scored = cross_validate(sample, folds, fit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)])
+    # `score_settings` returns the scores of all settings, and the position of the best
     best = score_settings(scored, "logloss", "temperature")[1] if values is not None else 0
     if values is not None:
         engine = engine.at(float(values[best]))
+    # scored.scores (settings, N, K)
     return OutOfFoldScores(scored.rows, scored.weights, scored.scores[best]), fit_start(sample, engine, None, rng)[0]

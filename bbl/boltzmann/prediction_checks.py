@@ -2,7 +2,9 @@
 
 The *shares* are the relative frequencies of the groups: what a model without predictors predicts. n is the number of
 rows that are scored, N of validated rows, K of groups, F of folds; predictor i has L_i levels. A *record* holds a
-log-loss and the loss of a baseline that it is compared with.
+log-loss and the loss of a baseline that it is compared with. A `Scored` holds for the N validated rows their group `y`,
+`weights`, `fold`, and position `rows` in the sample, each (N,), and the name `judge` of the method that scored them.
+``result.predictive.theta`` (K, T, size) are T posterior draws; `predictive` is None for methods without draws.
 """
 
 from __future__ import annotations
@@ -85,9 +87,11 @@ def check_training(
     """Return the log-loss of a fit: the `held_out` one if there is one, else that of its training rows.
 
     Warns if the held-out or the training log-loss is above that of the groups' shares, or if the training log-loss is
-    above that of naive Bayes. Returns None for a single group, or if training rows take too long to score.
+    clearly above that of naive Bayes. Returns None for a single group, or if training rows take too long to score.
+    `advice` is a sentence on how to lower the loss.
     """
     layout, K = result.parameters.layout, len(labels.groups)
+    # parameters that are looked up to score a row: one for each table, group and draw
     cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
     rows, is_complete = training_rows(sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none")
     if not rows.n or layout.D > MAX_LEVELS:
@@ -119,14 +123,14 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
     difference of 1 counts in the standard error. With a single group (K = 1) scores are log-probabilities of rows.
     """
     is_one_group, weights = scores.shape[1] == 1, rows.weights
-    y = rows.response if isinstance(rows, Sample) else rows.y
+    y = rows.response if isinstance(rows, Sample) else rows.y  # groups of the rows
     loss, naive_loss = (-s[:, 0] if is_one_group else row_loss(log_probabilities(s), y) for s in (scores, naive))
     excess, total = loss - naive_loss, weights.sum()
-    mean, level = weights @ excess / total, weights @ naive_loss / total
-    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * level):
+    mean, naive_mean = weights @ excess / total, weights @ naive_loss / total
+    if mean <= max(MIN_ERRORS * np.sqrt(weights @ (excess - mean) ** 2 + 1.0) / total, MIN_EXCESS * naive_mean):
         return ""
     name = "independent predictors" if is_one_group else "naive Bayes"
-    return f"log-loss is {weights @ loss / total:.3g}, against {level:.3g} of {name}"
+    return f"log-loss is {weights @ loss / total:.3g}, against {naive_mean:.3g} of {name}"
 
 
 def training_rows(
@@ -140,14 +144,15 @@ def training_rows(
     repetition or source matters.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
-    total = max(sample.n, sample.total)
+    total = max(sample.n, sample.total)  # a row of weight w counts as w rows, but weights may also be below 1
     has_all_rows = total * cost <= MAX_LOOKUPS and (sample.complete or total <= MAX_SAMPLE_ROWS) and not sample.remote
-    rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))
+    rows = sample.draw(sample.n if has_all_rows else max_rows, np.random.default_rng(0))  # all rows of a `Sample`
     is_used = rows.response >= 0
     if rows.missing is not None:
         is_scored = np.where(rows.missing, n_levels, 1).prod(axis=1, dtype=float) <= (
             1 if no_missing else MAX_SUMMED_CELLS
         )
+        # rows of an unknown group (response -1) do not matter
         has_all_rows, is_used = has_all_rows and bool(is_scored[is_used].all()), is_used & is_scored
     rows = rows.rows(is_used)
     return (rows.by_state(n_levels, K), True) if has_all_rows else (rows.systematic_sample(max_rows), False)
@@ -197,8 +202,8 @@ def naive_scores(counts: Sequence[np.ndarray], log_shares: np.ndarray, rows: Sam
     scores, prior_count = np.tile(log_shares, (rows.n, 1)), BASELINE.prior_count
     for i, n in enumerate(counts):
         shares = (n + prior_count / n.shape[1]) / (n.sum(axis=1, keepdims=True) + prior_count)
-        terms = np.log(shares).T[rows.codes[:, i]]
-        scores += terms if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, terms)
+        log_p = np.log(shares).T[rows.codes[:, i]]  # (n, K)
+        scores += log_p if rows.missing is None else np.where(rows.missing[:, [i]], 0.0, log_p)
     return scores
 
 
@@ -218,7 +223,7 @@ def check_validation(
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
     record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
-    fitted_layout = engine.layout(cast(Sample, sample), layout)
+    fitted_layout = engine.layout(cast(Sample, sample), layout)  # the terms that the engine fits of the formula's
     if record is not None and record.is_worse:
         warn_record(record, stacklevel + 1)
     elif fitted_layout.order > 1:
@@ -269,7 +274,9 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
     correction.
     """
     n_levels = [len(levels_of_one) for levels_of_one in labels.levels]
+    # of each fold, then each predictor: counts (K, L_i) in its validation rows, missing values as one more level
     held_counts = [folds.one(fold).held_counts(sample, n_levels, len(labels.groups)) for fold in range(len(folds))]
+    # of each predictor: (K, F, L_i)
     tables = [np.stack(by_fold, axis=1) for by_fold in zip(*held_counts, strict=True)]
     log_p = np.empty(len(n_levels))
     for shape in {table.shape for table in tables}:  # tables of one shape together: there can be thousands

@@ -1,7 +1,9 @@
 """Posterior predictive: energies of rows averaged over T posterior draws of the parameters, each with its own ln Z.
 
 An *energy* is the exponent of P(row | group), ln P(row | group) + ln Z. n is the number of rows, m of predictors, K of
-groups, D of non-reference levels.
+groups, D of non-reference levels. A chain is a run of the sampler; ``fit.draws`` (chains, draws, size) are the draws of
+a group, None without rows. ``fit.state["hidden"]`` holds such draws of models with hidden units, which are unobserved
+two-level predictors, behind the observed ones.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Predictive:
 
     def _energies(self, g: int, codes: np.ndarray, unknown: np.ndarray | None) -> Iterator[np.ndarray]:
         """Yield energies of rows under successive draws of group g, shape (n, number of draws in this chunk)."""
-        if self.hidden:
+        if self.hidden:  # hidden units are further predictors, unknown in every row
             unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
             unknown = np.pad(unknown, ((0, 0), (0, self.hidden)), constant_values=True)
             codes = np.pad(codes, ((0, 0), (0, self.hidden)))
@@ -129,13 +131,13 @@ def build_predictive(
     available_draws = [draws for draws in draws_by_group if draws is not None]
     if kind not in AVERAGED or not available_draws:
         return None
-    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))
+    n_draws = len(thinned(available_draws[0], AVERAGED[kind]))  # equal in all groups that have draws
     no_draws = np.zeros((n_draws, layout.size))
     theta = np.array([no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group])
     if kind == "exact":
         log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
     else:
-        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)
+        annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # hidden units start from fields of zero
         log_z = np.array(
             [
                 [

@@ -1,4 +1,7 @@
-"""Reconstruction: unknown predictors of rows filled with their probabilities given the known ones."""
+"""Reconstruction: unknown predictors of rows filled with their probabilities given the known ones.
+
+K is the number of groups, n of rows, m of predictors, D of non-reference levels.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ def reconstruct(
     rng : numpy.random.Generator
     workers : int, default 1
         Threads; results do not depend on it.
+    progress : callable, optional
+        Called after each set of rows with the same unknown predictors.
 
     Returns
     -------
@@ -74,15 +79,16 @@ def _fill_unknown(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probability of each non-reference level of the predictors `unknown`, which are unknown in all rows.
+    """Return the probabilities (n, D') of the D' non-reference levels of the predictors `unknown` (u,).
 
-    Shapes are (n, D') for the D' such levels; other arguments are as in `reconstruct`.
+    These are unknown in all n rows. The other arguments are those of `reconstruct`, for these rows.
     """
-    clamped = Clamped(layout, unknown)
+    clamped = Clamped(layout, unknown)  # the model of the unknown predictors, whose parameters depend on the known ones
     out = np.zeros((len(codes), clamped.layout.D))
     for g, group_theta in enumerate(theta):
         rows = np.flatnonzero(posterior[:, g] > 0.0)
         if len(rows):
+            # clamped.theta: (rows, size of the smaller model); rows with equal known levels share their parameters
             distinct_theta, theta_of_row = np.unique(
                 clamped.theta(group_theta, codes[rows]), axis=0, return_inverse=True
             )
@@ -101,7 +107,7 @@ def _fill_by_energies(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return what `_fill_unknown` does for a model with structural zeros: exactly, from the energies of all levels."""
-    energy = MarginalEnergy(layout, theta)
+    energy = MarginalEnergy(layout, theta)  # energy(codes, unknown) (n, K): ln of the sum of exp over unknown levels
     summed_out = np.zeros(codes.shape, dtype=bool)
     summed_out[:, unknown] = True
     columns = []
@@ -117,5 +123,5 @@ def _fill_by_energies(
         p = np.exp(log_p - np.where(np.isneginf(largest), 0.0, largest))
         total_p = p.sum(axis=0)  # 0 where a row cannot occur in a group, which then has no share in `posterior`
         p /= np.where(total_p > 0.0, total_p, 1.0)
-        columns.append((p[1:] * posterior).sum(axis=2).T)
+        columns.append((p[1:] * posterior).sum(axis=2).T)  # (n, L_i - 1), averaged over groups
     return np.concatenate(columns, axis=1)

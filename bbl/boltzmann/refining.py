@@ -1,4 +1,11 @@
-"""The conditional member of `method="auto"` where rows are many: alone, or refining a pseudo-likelihood fit."""
+"""The conditional member of `method="auto"` where rows are many: alone, or refining a pseudo-likelihood fit.
+
+K is the number of groups, m of predictors. `Validated` and `OutOfFoldScores` hold class scores of N rows by models that
+were not fitted to them: `rows` (N,) are their positions in the sample (copies of a row may stand in several folds),
+`weights` (N,) their weights; ``scores`` have shape (N, K), in a `Validated` (settings, N, K). ``engine.start`` is None,
+or the name of the method whose scores the conditional fit is added to. The setting of pseudo-likelihood is the penalty
+of couplings.
+"""
 
 from __future__ import annotations
 
@@ -74,42 +81,44 @@ def refine(
     sample, layout, K, rng = cast(Sample, task.sample), task.layout, task.K, run.rng
     start_engine, held_out_scores = generative.engine, generative.scored
     assert isinstance(start_engine, PseudoLikelihood) and held_out_scores is not None  # noqa: S101  # as tuned
+    # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds, setting = Folds(folds.train[1:], folds.held[1:]), [float(start_engine.setting)]
+    # for each other fold, copies of the solutions by group
     warm_start_sets = [[WarmStarts(group_starts) for group_starts in warm_starts] for _ in range(len(other_folds))]
     training_scores = validate(task, start_engine, setting, other_folds, run, warm_start_sets=warm_start_sets)
     score_arrays = [
         (validated.rows, validated.weights, validated.scores[0]) for validated in (held_out_scores, training_scores)
     ]
     oof_scores = OutOfFoldScores(*(np.concatenate(arrays) for arrays in zip(*score_arrays, strict=True)))
+    # positions in `oof_scores` of the rows that the first fold holds out, and of its training rows
     held_out, training = np.split(np.arange(len(oof_scores.rows)), [len(held_out_scores.rows)])
 
-    def score_held_out(engine: Conditional, training: np.ndarray, held_out: np.ndarray) -> tuple[Validated, float]:
-        """Return the scores of held-out rows by a fit to training rows, and their log-loss.
+    def score_held_out(engine: Conditional, fitted: np.ndarray, scored: np.ndarray) -> tuple[Validated, float]:
+        """Return the scores of the rows `scored` by a fit to the rows `fitted`, and their log-loss.
 
-        Both kinds of rows are positions in `oof_scores`.
+        Both arguments are positions in `oof_scores`.
         """
-        refined = _fit_by_batches(engine, sample, layout, K, oof_scores, training, rng)
-        scores = energies(sample.codes[oof_scores.rows[held_out]], layout, refined.theta) + refined.constant
-        scores += refined.temperature * oof_scores.scores[held_out] if engine.start else 0.0
+        refined = _fit_by_batches(engine, sample, layout, K, oof_scores, fitted, rng)
+        scores = energies(sample.codes[oof_scores.rows[scored]], layout, refined.theta) + refined.constant
+        scores += refined.temperature * oof_scores.scores[scored] if engine.start else 0.0
         # groups without training rows keep the score -inf
-        scores = np.where(np.isneginf(oof_scores.scores[held_out]), -np.inf, scores)
+        scores = np.where(np.isneginf(oof_scores.scores[scored]), -np.inf, scores)
         scored_fit = replace(
-            held_out_scores, scores=scores[None], fits=[], found=[], y=sample.response[oof_scores.rows[held_out]]
+            held_out_scores, scores=scores[None], fits=[], found=[], y=sample.response[oof_scores.rows[scored]]
         )
-        fold = np.zeros(len(held_out), dtype=np.intp)
-        scored_fit = replace(
-            scored_fit, weights=oof_scores.weights[held_out], rows=oof_scores.rows[held_out], fold=fold
-        )
+        fold = np.zeros(len(scored), dtype=np.intp)
+        scored_fit = replace(scored_fit, weights=oof_scores.weights[scored], rows=oof_scores.rows[scored], fold=fold)
         return scored_fit, scored_fit.log_loss(calibrated(scored_fit, scores, "temperature"))
 
     def engine_at(position: tuple[int, ...], total: float, epochs: int) -> Conditional:
-        """Return the engine at a position of the grid, for rows with a `total` weight."""
+        """Return the engine at a position of the grid (start, scale, ridge), for rows with a `total` weight."""
         ridge = RIDGES[position[2]] / total
         return Conditional(
-            ridge, SCALES[position[1]], STARTS[position[0]], start_engine.setting, epochs, early_stopping=True
-        )
+            ridge, SCALES[position[1]], STARTS[position[0]], lambda_=start_engine.setting, epochs=epochs,
+            early_stopping=True,
+        )  # fmt: skip
 
-    sampled_rows = [
+    sampled_rows = [  # of the training rows, then of the held-out rows
         np.sort(rng.permutation(positions)[:n_rows])
         for positions, n_rows in zip((training, held_out), COMPARISON_ROWS, strict=True)
     ]
@@ -121,7 +130,7 @@ def refine(
             FIRST,
             lambda position: score_held_out(engine_at(position, total, COMPARISON_EPOCHS), *sampled_rows)[1],
         )
-        epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))
+        epochs = max(EPOCHS, -(-MIN_VISITS // sample.n))  # rounded up
         scored_fit, loss = score_held_out(
             engine_at(best, float(oof_scores.weights[training].sum()), epochs), training, held_out
         )

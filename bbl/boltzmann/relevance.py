@@ -1,7 +1,9 @@
 """Fits in which only relevant predictors differ between groups: chosen from the rows, fitted alone, put back into all.
 
 m is the number of predictors, K of groups, D of non-reference levels. A predictor that was not chosen has *shared*
-fields, which are equal in all groups, and no interactions, so that it cancels in class scores.
+fields, which are equal in all groups, and no interactions, so that it cancels in class scores. ``layout.start`` has
+the first column of each predictor among the D columns, and ``layout.columns(predictors)`` lists their columns, which
+are also the positions of their fields in the parameter vector.
 """
 
 from __future__ import annotations
@@ -54,15 +56,17 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
         "Leave relevance out, or fit fewer predictors.",
     )
     rows = sample.systematic_sample(n).by_state(layout.n_levels, K)
-    columns = one_hot(rows.codes, layout)
+    columns = one_hot(rows.codes, layout)  # (n, D) indicators
     if rows.missing is not None:
         for i, shares in enumerate(frequencies(rows.pooled, layout, NEGLIGIBLE_COUNT)):
             columns[rows.missing[:, i], layout.start[i] : layout.start[i + 1]] = shares[1:]
+    # weights that are no counts are scaled to the number of rows
     weights = rows.weights if sample.whole else rows.weights * (sample.n / sample.total)
     groups, y = np.unique(rows.response, return_inverse=True)
     if len(groups) < 2:
         return Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     selection = select_predictors(columns, layout.start, y, weights, level)
+    # `selection` is in the order of choice
     by_position = np.argsort(selection.predictors).astype(np.intp)
     return Relevance(
         level, np.array(selection.predictors, dtype=np.intp)[by_position], np.array(selection.p_value)[by_position]
@@ -74,7 +78,7 @@ def restrict_to_chosen(task: Task, relevance: Relevance) -> Task:
     sample, chosen = cast(Sample, task.sample), relevance.chosen
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, chosen])
     if missing is not None and not missing.any():
-        missing = None
+        missing = None  # as in any sample without missing values
     rows = replace(sample, codes=np.ascontiguousarray(sample.codes[:, chosen]), missing=missing)
     labels = task.labels
     if labels is not None:
@@ -91,6 +95,7 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
     """
     chosen, layout = relevance.chosen, small.parameters.layout
     n_levels, n_ordered = task.layout.n_levels, task.layout.n_ordered
+    # the terms of the chosen predictors, renumbered; `positions` in its vector of the parameters of `small`
     union = Layout(n_levels, [chosen[terms] for terms in layout.terms], n_ordered=n_ordered)
     positions = np.concatenate([union.columns(chosen), np.arange(union.D, union.size)])
     others = np.setdiff1d(np.arange(union.m), chosen)
@@ -100,7 +105,7 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         sample = cast(Sample, task.sample)
         shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
         for i in others:
-            union.table(shared_theta, int(i))[:] = log_ratio(shares[i])
+            union.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: the fields of predictor i, a view
             shared_log_z -= float(np.log(shares[i][0]))
             shared_lkh += _log_share(sample, int(i), shares[i])
 
@@ -113,6 +118,7 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         return out
 
     fits = tuple(
+        # shared fields count once, in the first group
         _embed_fit(fit, embed_theta(fit.theta), chosen, union.m, extra=n_shared_fields * (g == 0))
         for g, fit in enumerate(small.fits)
     )
@@ -141,7 +147,7 @@ def _embed_fit(fit: EngineFit, theta: np.ndarray, chosen: np.ndarray, m: int, ex
     """
 
     def spread(values: np.ndarray, default: float) -> np.ndarray:
-        """Return values (m,) of all predictors from those of the chosen, `default` for the others; or empty."""
+        """Return values (m,) of all predictors from those of the chosen, `default` for the others; empty ones stay."""
         if not len(values):
             return values
         out = np.full(m, default, dtype=values.dtype)

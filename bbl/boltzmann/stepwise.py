@@ -1,6 +1,7 @@
 """Stepwise choice of the terms of log-linear models: one term is added or dropped at a time, on arrays.
 
 A *term* is a rising tuple of two or more predictors, a *model* a frozenset of terms; all predictors have their fields.
+``engine.maximum_likelihood(rows, layout)`` returns the largest log-likelihood and the number of determined parameters.
 """
 
 from __future__ import annotations
@@ -77,6 +78,10 @@ class StepScorer:
 
     Attributes
     ----------
+    groups : list of K Samples
+        The rows of each group, one for each distinct state.
+    layout, engine
+        As above.
     n_refused : int
         Number of models that had no score, because their tables would be too large.
     """
@@ -85,14 +90,14 @@ class StepScorer:
         self.groups = [rows.group(g).collapsed(layout.n_levels) for g in range(K)]
         self.layout, self.engine = layout, engine
         self.n_refused = 0
-        self._scores: dict[Model, Score | None] = {}
+        self._scores: dict[Model, Score | None] = {}  # results of `score`
 
     def score(self, model: Model) -> Score | None:
         """Return the score of a model; None if the engine refuses its tables as too large."""
         if model not in self._scores:
             try:
                 self._scores[model] = self._fit(model)
-            except OptionError as error:
+            except OptionError as error:  # `argument`: the option of `bbl` that the error is about
                 if error.argument not in ("method", "missing", "structural_zeros"):  # no refusal of tables
                     raise
                 self._scores[model] = None
@@ -174,7 +179,7 @@ def stepwise(
         changes = [("-", term) for term in droppable_terms(model, lower)] if "-" in directions else []
         changes += [("+", term) for term in addable_terms(model, upper)] if "+" in directions else []
         for sign, term in changes:
-            changed_score = scorer.score(model ^ {term})
+            changed_score = scorer.score(model ^ {term})  # without the term if the model has it, else with it
             progress(1.0, f"step {len(path) + 1}, {score.criterion(k):.6g}")
             if changed_score is not None and changed_score.n_parameters != score.n_parameters:
                 candidates.append(Candidate(sign, term, changed_score))

@@ -1,4 +1,8 @@
-"""Structural zeros of a fit: their support, and the refusal of rows in cells that cannot occur."""
+"""Structural zeros of a fit: their support, and the refusal of rows in cells that cannot occur.
+
+A `Support` lists the combinations of levels of the predictors `scope` that can occur, in each group or in all groups
+alike (`n_groups` is then 1); ``support.rows(codes, missing)`` (n, n_groups) says whether rows can occur.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,9 @@ class ImpossibleRowsError(DataError):
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
     """Return the combinations of levels that can occur, given the `cells` that cannot; None if all can.
 
+    `cells` have the numbers `predictors` of k predictors, `codes` (cells, k) of their levels, and `groups` (cells,), or
+    None for all groups.
+
     Raises
     ------
     OptionError
@@ -48,13 +55,13 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
             argument="structural_zeros",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
-    possible = np.ones((n_groups, *shape), dtype=bool)
+    possible = np.ones((n_groups, *shape), dtype=bool)  # an axis for the groups, then one for each predictor
     possible[(0 if cells.groups is None else cells.groups, *cells.codes.T)] = False
     if possible.all():
         return None
     if (possible == possible[:1]).all():
         possible = possible[:1]  # the same in all groups
-    for group, table in zip(labels.groups, possible, strict=False):
+    for group, table in zip(labels.groups, possible, strict=False):  # `possible` may have one table for all groups
         if not table.any():
             group_clause = f" in group {label_text(group)}" if len(possible) > 1 else ""
             raise OptionError(
@@ -71,7 +78,7 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
     if not is_impossible.any():
         return
-    k = int(is_impossible.argmax())
+    k = int(is_impossible.argmax())  # the first such row
     in_group = f", of group {label_text(labels.groups[group[k]])}" if support.n_groups > 1 else ""
     raise DataError(
         "structural_zeros say that "
@@ -100,6 +107,7 @@ def refuse_impossible_rows(
     by_group = support.rows(codes, missing)
     possible = by_group.any(axis=1)
     if groups is not None and support.n_groups > 1:
+        # rows of an unknown group pass; their -1 is replaced only to give a valid position
         possible &= (groups < 0) | by_group[np.arange(len(codes)), np.maximum(groups, 0)]
     if not possible.all():
         k = int((~possible).argmax())

@@ -21,6 +21,7 @@ class Task:
     Attributes
     ----------
     sample : Rows
+        Encoded rows of all groups: a `Sample` in memory, or rows in a file or on a cluster.
     layout : Layout
         Predictors and terms, before an engine changes them.
     K : int

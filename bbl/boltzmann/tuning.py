@@ -4,7 +4,10 @@ A *setting* is a value of the tuned option; the *grid* holds the settings that m
 in it. *Variants* are engines that differ in other options; each is tuned over the same grid, and v is the number of a
 variant. K is the number of groups, D of non-reference levels. An engine with costly fits (`Engine.stepwise`) does not
 fit the whole grid: it fits every second setting from the strongest penalty on, until the log-loss has clearly risen,
-then the neighbours of the best settings.
+then the neighbours of the best settings. ``engine.tuned`` describes the tuned option (name `option`, `grid`, and
+whether "larger" or "smaller" values are `simpler`); it is None without one. ``engine.joint`` is not None for engines
+that fit all groups together. A `Validated` has out-of-fold scores (settings, N, K), groups `y` (N,) and problems
+`found`.
 """
 
 from __future__ import annotations
@@ -79,7 +82,7 @@ def tune(
     variants, settings = among or (engine.variants(), () if engine.tuned is None else engine.tuned.grid)
     if isinstance(folds, Folds) and task.relevance is None:  # of rows in memory, with the same predictors in each fold
         sample = cast(Sample, task.sample)
-        held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)
+        held_out = engine.held_out(sample, engine.layout(sample, task.layout), task.K, folds)  # None: fold by fold
         if held_out is not None:
             return _tune_together(sample, engine, variants, settings, rule, folds, held_out, calibrate, run)
     sub_run = run.reporting(scaled_progress(run.progress, 1.0 / len(variants)))
@@ -144,7 +147,7 @@ def tune_many(
         """Return the losses of settings on one fold, and their scores; `warm_starts` of its groups are extended."""
         warm_start_sets = [warm_starts] if stepwise else None
         scored = validate(task, engine, settings, used_folds, silent_run, warm_start_sets=warm_start_sets)
-        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored
+        return score_settings(scored, "logloss", calibrate)[0][:, 0], scored  # column 0: the log-loss
 
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     k = _best_position(grid, sign, stepwise, partial(losses_of, sample_folds, warm_starts))
@@ -152,6 +155,7 @@ def tune_many(
         progress(0.5 * NFOLD)
     (warm_starts,) = _empty_warm_starts(sample, fitted_layout, task.K, 1)
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
+    # go on as long as the setting before k was the best so far
     while 0 <= k < len(grid) and (not tried or tried[k - sign][0] <= min(previous for previous, _ in tried.values())):
         loss, scored = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), scored
@@ -176,10 +180,7 @@ def tune_many(
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each of `nfold` folds and, in it, each of `K` groups.
-
-    Prepared rows are kept with them if they are small enough.
-    """
+    """Return empty warm starts for each of `nfold` folds, then each of `K` groups; they keep small prepared rows."""
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
     return [[WarmStarts(keeps=bytes_kept < MAX_PREPARED_BYTES) for _ in range(K)] for _ in range(nfold)]
 
@@ -192,7 +193,7 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
     """
     if stepwise:
         return descend((len(grid),), (len(grid) // 2,), lambda position: losses_of(grid[list(position)])[0][0])[0]
-    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)
+    simplest_first, losses = np.arange(len(grid))[::sign], np.empty(0)  # go on while the last loss is the least
     while not len(losses) or (losses.argmin() == len(losses) - 1 and len(losses) < len(grid)):
         losses = np.append(losses, losses_of(grid[simplest_first[len(losses) : len(losses) + SETTINGS_PER_CALL]])[0])
     return int(simplest_first[losses.argmin()])
@@ -208,7 +209,7 @@ def descend(
     >>> descend((9, 9), (4, 4), lambda position: (position[0] - 7) ** 2 + (position[1] - 2) ** 2)
     (7, 2)
     """
-    loss_of = {position: loss(position)}
+    loss_of = {position: loss(position)}  # of all positions that were tried
     axis, n_unmoved = len(sizes) - 1, 0  # number of axes in a row along which no step was better
     while n_unmoved < len(sizes):
         previous = position
@@ -281,8 +282,8 @@ def _tune_together(
     tuned = engine.tuned
     assert tuned is not None  # noqa: S101  # what fits folds together is tuned
     grid = np.array([engine.setting] if rule is None else settings)
-    check_trained(folds.train.sum(axis=1).min())
-    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]  # rows, weights, their positions
+    check_trained(folds.train.sum(axis=1).min())  # raises if a fold has no training rows
+    fold_data = [folds.one(f).validation(sample) for f in range(len(folds))]  # (rows, weights, positions of rows)
     positions_by_fold, weights = [data[2] for data in fold_data], np.concatenate([data[1] for data in fold_data])
     positions = np.concatenate(positions_by_fold)
     fold = np.repeat(np.arange(len(positions_by_fold)), [len(fold_positions) for fold_positions in positions_by_fold])
@@ -347,14 +348,14 @@ def _search(
     """Search a rising `grid`; return the S settings tried, rising, their out-of-fold scores, and their losses (S,).
 
     ``compare(settings, progress)`` fits settings. The search begins at the last setting, the strongest penalty. At the
-    end the best setting is fitted again, more exactly; then others, as long as a change of loss as large as by that
-    refit could make one of them the best.
+    end up to `MAX_REFITS` settings are fitted again, more exactly: the best one, then any that would be the best if its
+    loss fell by `REFIT_CHANGES` times the largest relative change by a refit so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}
     scored: list[Validated] = []
     coarse = list(range(len(grid) - 1, -1, -2))  # every second setting, from the strongest penalty on
-    max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS  # of `fit`, for progress
+    max_calls = 1 + len(coarse[COARSE_FITS:]) + 1 + MAX_REFITS  # of `fit`: first, coarse, neighbours, refits
 
     def fit(positions: list[int]) -> np.ndarray:
         """Fit the settings at `positions`; return the losses of all tried settings, in order of first fits."""
@@ -369,10 +370,10 @@ def _search(
         if (losses[-2:] > STOP_RATIO * np.nanmin(losses)).all():
             break
         losses = fit([k])
-    good = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]
-    neighbours = {k + side for k in good for side in (-1, 1)}
+    near_best = [k for k, loss in zip(scores_of, losses, strict=True) if not loss > NEIGHBOUR_RATIO * np.nanmin(losses)]
+    neighbours = {k + side for k in near_best for side in (-1, 1)}
     if rule == "cv-1se":
-        neighbours |= set(range(min(good), len(grid)))
+        neighbours |= set(range(min(near_best), len(grid)))  # simpler settings: larger penalties
     untried = sorted(neighbours.intersection(range(len(grid))) - set(scores_of), reverse=True)
     if untried:
         losses = fit(untried)

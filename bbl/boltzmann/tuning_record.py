@@ -69,7 +69,7 @@ class Tuning(Notebook):
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return title and sections of the display in notebooks."""
-        return self._title(), [first_rows(self._shown(), "", ".frame")]
+        return self._title(), [first_rows(self._shown(), "", ".frame")]  # no heading; .frame has all rows
 
     def _title(self) -> str:
         """Return the chosen setting and its log-loss as text."""

@@ -1,4 +1,8 @@
-"""One layout for groups that chose different terms: it has the terms of all groups."""
+"""One layout for groups that chose different terms: it has the terms of all groups.
+
+A fit has a `layout` of its own if its group chose the terms, else None, and arrays about the choice in `state`.
+``layout.table(vector, *term)`` is a view of the couplings of a term in a parameter vector.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,14 @@ __all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
 class MergedFits(NamedTuple):
     """One layout with the terms of all groups, and the fits of all groups over it.
 
+    Attributes
+    ----------
+    layout : Layout
+    fits : list of EngineFit
+        One for each group, with `theta` (layout.size,).
+
+    Notes
+    -----
     Parameters of terms that a group did not choose are zero, and false in its ``state["free"]`` (size,).
     ``state["votes"]`` (size,) counts the predictors that chose each parameter's term; ``state["nodes"]`` (order, size)
     holds the estimate of each parameter by the first, second, ... predictor of its term, nan if it has none.
@@ -43,9 +55,9 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
         state = {"free": is_free}
         state["votes"], state["nodes"] = (
             np.zeros(union_layout.size),
-            np.full((max(union_layout.order, 2), union_layout.size), np.nan),
+            np.full((max(union_layout.order, 2), union_layout.size), np.nan),  # fits have two rows at least, too
         )
-        if fit.state:
+        if fit.state:  # empty for a group without rows
             state["votes"][positions] = fit.state["votes"]
             state["nodes"][: len(fit.state["nodes"]), positions] = fit.state["nodes"]
         merged_fits.append(replace(fit, theta=theta, state=state))
@@ -54,6 +66,7 @@ def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
 
 def _positions(fit_layout: Layout, union_layout: Layout) -> np.ndarray:
     """Return the position (fit_layout.size,) of each parameter in `union_layout`, which has all its terms."""
+    # fields have the same positions in both layouts
     union_positions, out = np.arange(union_layout.size), np.arange(fit_layout.size)
     for terms in fit_layout.terms:
         for term in terms.tolist():
@@ -77,6 +90,7 @@ def compute_log_z(
     exact. `log_z` is what the user asked for; see `bbl.bbl`.
     """
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z) for fit in fits]
+    # kinds other than exact do not differ between groups
     kind = next((kind_of_fit for kind_of_fit in kinds if kind_of_fit != "exact"), "exact")
     log_z_values, standard_error = np.zeros(len(fits)), np.zeros(len(fits))
     for g, (fit, group_sample, rng) in enumerate(zip(fits, group_samples, rngs, strict=True)):

@@ -1,6 +1,8 @@
 """Cross-validation of Boltzmann machines: every setting of the tuned option is fitted on every fold.
 
-A *site solution* holds the parameters of the regressions of each predictor on all others.
+A *site solution* holds the parameters of the regressions of each predictor on all others. K is the number of groups.
+``scored.fits`` is a list of the fits of each fold, one for each setting; ``estimate.fits`` holds the `EngineFit` of
+each group.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ __all__ = ["Validated", "validate"]
 
 @dataclass(frozen=True)
 class Validated(Scored):
-    """Class scores of all validated rows, pooled over the folds.
+    """Class scores of all validated rows, pooled over the folds; `fits` are those of the last fold alone.
 
     Attributes
     ----------
@@ -67,7 +69,7 @@ def validate(
     check_annealing(task.log_z, fitted_layout, n_models, run.workers)
     guard_memory(task.sample, fitted_layout, task.K, engine, values, min(run.workers, nfold), folds=nfold)
     fit = partial(_fit_fold, task, engine, values)
-    fold_tasks = list(
+    fold_tasks = list(  # last arguments of `_fit_fold`
         zip(run.rng.spawn(nfold), [None] * nfold if warm_start_sets is None else warm_start_sets, strict=True)
     )
     scored = cross_validate(
@@ -83,7 +85,7 @@ def validate(
         for problem in list_problems(fold_estimate.fits, labels)
     ]
     last_fit = scored.fits[-1:]  # fits of all folds may not fit into memory
-    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)
+    return Validated(**{**vars(scored), "fits": last_fit}, found=fold_problems)  # other fields as in `scored`
 
 
 def _fit_fold(

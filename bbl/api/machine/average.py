@@ -1,7 +1,9 @@
 """The public function `average`, and fits with ``method="auto"``, which average Boltzmann machines.
 
 A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated rows of all folds.
-*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row.
+*Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. A `Scored` holds such
+scores (settings, N, K) and the fits of each fold. A fitted classifier has ``_rows()``, its training rows, and if
+``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration`` names the calibration of its class scores.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ def cross_auto(
         fold_rngs = [(rng,) for rng in call.rng.spawn(len(folds))]
         scored = cross_validate(call.rows, folds, fit, fold_rngs, workers=call.workers, progress=progress)
     score_table, _ = score_settings(scored, score)
-    averaged = scored.fits[-1][0]
+    averaged = scored.fits[-1][0]  # of the last fold and the only setting
     if refit:
         averaged = fit_average(call.task.with_sample(call.rows), call.run())
     loss = held_out_record(scored, scored.scores[0], fold_log_shares(call.rows, folds, call.K), "")
@@ -220,6 +222,7 @@ def average(
     choice("weights", weights, ("cv", "equal"))
     _check_members(members)
     first_member = members[0]
+    # the calls of the members without their arguments
     call_string = f"average({', '.join(member.call.split('(')[0] for member in members)})"
     missing_policies = [member.design.missing for member in members]  # of missing values
     missing_policy = next(
@@ -250,7 +253,7 @@ def average(
     rng, workers = generator(seed), n_workers(n_jobs)
     folds, oof_log_p = shuffled_folds(rows, NFOLD, rng), []  # oof_log_p: out-of-fold ln P(y | x) (N,) of each member
     for member in members:
-
+        # the default binds this member, not the last one of the loop
         def refit(train: Sample, rng: np.random.Generator, member: ClassifierResults = member) -> list[Any]:
             """Refit the member to the training rows of a fold; there is one setting."""
             return [member._refit(train, rng)]
@@ -258,6 +261,7 @@ def average(
         scored = cross_validate(rows, folds, refit, [(fold_rng,) for fold_rng in rng.spawn(NFOLD)], workers=workers)
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
     class_totals = first_member.class_shares * rows.total
+    # validated rows are those of all members alike
     member_weights, losses, loss = weigh(np.array(oof_log_p), scored, class_totals, member_advice(members))
     warn_record(loss, stacklevel=4)
     return AverageResults(

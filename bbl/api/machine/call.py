@@ -2,7 +2,9 @@
 
 A *verb* is a public function; an *engine* is a method with its options; a *layout* has the positions of the parameters
 of the formula's terms in the flat parameter vector; a *source* is data that are read in batches; a *deal* describes
-folds to which rows are dealt while they are read in batches. K is the number of groups.
+folds to which rows are dealt while they are read in batches. K is the number of groups. An engine says in `refusals()`
+which capabilities it lacks, with the reasons, and in ``tuned`` which option is tuned: its name `option`, and `rules`,
+words that the engine takes in place of a number.
 """
 
 from __future__ import annotations
@@ -83,6 +85,11 @@ class RunOptions:
 class Call(EncodedData):
     """A checked call of a verb that fits Boltzmann machines: its encoded data, its engine, and how it computes.
 
+    The attributes of `EncodedData` are: `design`, the formula with response, predictors and levels; `sample`, the rows
+    as codes (`rows`, the same if they are in memory); `index`, labels of the rows, or None if they were read in
+    batches; `frame`; `row_positions`, positions of the rows in the frame; `dealt_folds` or None; `survey`, the sampling
+    design or None.
+
     Attributes
     ----------
     engine : Engine
@@ -121,14 +128,14 @@ class Call(EncodedData):
         """Return the out-of-fold log-loss of a tuned or calibrated fit; None without tuning or without classes."""
         if tuning is None or tuning.scored is None or self.K == 1:
             return None
-        scored = tuning.scored
+        scored = tuning.scored  # out-of-fold scores (1, N, K) of the chosen setting
         scores = calibrated(scored, scored.scores[0], self.calibrate)
         totals = np.array([self.sample.group(g).total for g in range(self.K)])
         return held_out_record(scored, scores, scored.log_shares(totals), self.advice)
 
     def estimate(self, engine: Engine, pooled: bool, progress: Callable | None = None) -> Estimate:
         """Fit every group by an engine and, with `pooled`, all rows as one group too."""
-        return estimate(replace(self.task, pooled=pooled), engine, self.run(progress))
+        return estimate(replace(self.task, pooled=pooled), engine, self.run(progress))  # the imported function
 
     @property
     def task(self) -> Task:
@@ -164,7 +171,7 @@ class Call(EncodedData):
         """Return this call with the training rows of the last fold as its rows."""
         fold = folds.one(len(folds) - 1)
         index, survey = None, self.survey
-        if isinstance(fold, WeightedFold):
+        if isinstance(fold, WeightedFold):  # of rows in memory; `train` are their weights in training, 0 if left out
             index = None if self.index is None else self.index[fold.train > 0]
             survey = None if survey is None else survey.only(fold.train > 0)
         return replace(self, sample=fold.training(self.sample), index=index, survey=survey)
@@ -207,6 +214,7 @@ def prepare(
     source, deal = lazy_source(training.data), None
     check_zeros_call(training.structural_zeros, engine.refusals(), log_z, source)
     cluster_passes = choose_cluster(source, run.client)
+    # the capability that missing="marginal" needs
     marginal_capability = "missing_marginal" if source is None else "missing_marginal_batches"
     n_parallel = min(workers, 2 + extra_fits)  # fits at once: the number of groups, 2 or more, is not known yet
     rules = EncodingRules(
@@ -233,7 +241,7 @@ def prepare(
     warn_of_table(training, encoded, stacklevel=3)
     support = support_of(training, encoded)
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
-        terms = None if design.terms.complete else design.terms.terms
+        terms = None if design.terms.complete else design.terms.terms  # None: all pairs
         layout = Layout(design.n_levels, terms, support, design.n_ordered)
     engine = engine.for_order(layout)
     return Call(
@@ -323,7 +331,7 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
     option = tuned.option
-    if options[option] in tuned.rules:
+    if options[option] in tuned.rules:  # a rule of the engine itself stays an option
         return None
     if options[option] not in RULES:
         rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))

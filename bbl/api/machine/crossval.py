@@ -1,7 +1,9 @@
 """The public function `crossVal`: cross-validation of Boltzmann machines over a grid of settings.
 
 An *engine* is a method with its options; *S* settings are values of the option that is tuned; *auto* is
-``method="auto"``, an average of several methods. K is the number of groups.
+``method="auto"``, an average of several methods. K is the number of groups. Out-of-fold scores are in a `Scored`:
+`scores` (S, N, K) of the N validated rows of all folds, with their `fold` and their position `rows` in the sample, each
+(N,). ``call.row_positions`` are the positions of the sample's rows in the data.
 """
 
 from __future__ import annotations
@@ -192,9 +194,10 @@ def crossVal(
     if uses_auto:
         check_auto(options, calibrate, data_design.classes)
         frame, oof_scores, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
+        # there is one setting, at position 0
         return CVResults(frame, 0, score, _validated_rows(oof_scores, call, folds), oof_scores, "none", average)
     with progress_bar(len(folds), "crossVal", verbose) as progress:
-        judge = "pseudo_scores" if score == "pnll" else "class_scores"
+        judge = "pseudo_scores" if score == "pnll" else "class_scores"  # the method of `Estimate` that scores rows
         validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
     score_table, best_position = score_settings(validated, score, calibrate)
     warn_problems(validated.found)
@@ -223,7 +226,7 @@ def crossVal(
 def _validated_rows(oof_scores: Scored, call: Call, folds: AnyFolds) -> list[np.ndarray]:
     """Return, for each fold, the positions in the data of its validated rows; empty if they were read in batches."""
     if call.index is None:
-        return [call.row_positions[[]] for _ in range(len(folds))]
+        return [call.row_positions[[]] for _ in range(len(folds))]  # empty arrays
     return [call.row_positions[oof_scores.rows[oof_scores.fold == fold]] for fold in range(len(folds))]
 
 

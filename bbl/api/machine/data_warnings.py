@@ -1,4 +1,8 @@
-"""Warnings about training tables: amounts taken for groups, and tables of counts whose counts were not named."""
+"""Warnings about training tables: amounts taken for groups, and tables of counts whose counts were not named.
+
+`EncodedData` are rows as codes: ``encoded.rows`` (a `Sample`), the `frame` that they come from (None for data that are
+read in batches), the `design` with the response and the predictors, and K, the number of groups.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int)
     response = encoded.design.response
     if (
         encoded.K > MANY_GROUPS
-        and set(response.kinds) == {"number"}
+        and set(response.kinds) == {"number"}  # the kind of each level
         and all(level == int(level) for level in response.levels)
     ):
         warnings.warn(
@@ -64,6 +68,7 @@ def _has_each_combination_equally(encoded: EncodedData) -> bool:
     sample = encoded.rows
     shape = (encoded.K, *map(int, encoded.design.n_levels))
     n_cells = int(np.prod(shape, dtype=float))
+    # cells of equal counts: their sum is a multiple of the number of cells
     if sample.missing is not None or not FEWEST_CELLS <= n_cells <= sample.n or sample.weights.sum() % n_cells:
         return False
     cells = np.ravel_multi_index((sample.response, *sample.codes.T.astype(np.intp)), shape)

@@ -1,6 +1,8 @@
 """The public function `graphs`: graphical models of a table, with their weights and the probability of each edge.
 
-A *graph* joins variables by edges; its model has all interactions of variables that are joined pairwise.
+A *graph* joins variables by edges; its model has all interactions of variables that are joined pairwise. `GraphScores`
+hold for G graphs and the E pairs of variables `pairs` (E, 2): `edges` (G, E), whether a graph joins a pair, and
+`log_likelihood` and `n_parameters`, each (G,).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from bbl.results.together.graphs import GraphsResults
 __all__ = ["graphs"]
 
 MAX_VARIABLES = 6  # variables up to which all graphs are compared: 32,768 of six
-MAX_STATES = 2**14  # cells of their table up to which all graphs are compared: others than decomposable ones use it
+MAX_STATES = 2**14  # cells of their table up to which all graphs are compared: those that are not decomposable take it
 
 
 @verb
@@ -70,19 +72,19 @@ def graphs(
     -----
     *Up to six variables* (and 16,384 cells of their table) all graphs are compared, 32,768 of six. Each has its exact
     maximum of the likelihood. A variable whose neighbours are all joined is split off, again and again; the likelihood
-    then has a factor in closed form, from the margins of these variables. This leaves nothing of a decomposable graph.
-    What it leaves of another, such as a cycle of four, is fitted once for all graphs that have it, by proportional
-    fitting, or by Newton's method where that has not converged after 400 rounds. Graphs without a weight are not
-    fitted: those that are not among the best, and whose criterion would be by more than 100 above the least with the
-    likelihood of a decomposable graph that contains them.
+    then has a factor in closed form, from the margins of these variables. A decomposable graph is split up completely.
+    The remainder of any other graph, such as a cycle of four, is fitted once for all graphs that have it: by
+    proportional fitting, or by Newton's method if proportional fitting has not converged after 400 rounds. Graphs
+    without a weight are not fitted. These are not among the best, and their criterion would exceed the least one by
+    more than 100 even with the likelihood of a larger graph that contains them.
 
-    *Beyond*, decomposable graphs alone are compared, by a greedy search: from no edge on, the edge is added or dropped
-    that lowers the criterion the most, until none does. Weights and probabilities are then shares of the graphs that
-    were compared on the way, and say less of what could be found elsewhere.
+    *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It starts without edges,
+    and adds or drops the edge that lowers the criterion the most, until none does. Weights and probabilities then refer
+    to the graphs that were compared on the way; other graphs have none.
 
     The weights of ``"bic"`` approximate posterior probabilities of graphs that are equally likely before. The criterion
-    counts all parameters of a graph, also those that empty cells leave without an estimate, and which ``fit.bic`` does
-    not count: in sparse tables large graphs would else look cheap.
+    counts all parameters of a graph. ``fit.bic`` does not count parameters that have no estimate because cells are
+    empty; without these, large graphs would look too good in sparse tables.
 
     References
     ----------
@@ -131,7 +133,7 @@ def _graphs_results(scores: GraphScores, names: tuple, k: float, criterion_name:
     best_graphs = np.argsort(criterion, kind="stable")[:n_best]
     table = pd.DataFrame(
         {
-            "formula": [_graph_formula(names, scores.pairs[edges]) for edges in scores.edges[best_graphs]],
+            "formula": [_graph_formula(names, scores.pairs[has_edge]) for has_edge in scores.edges[best_graphs]],
             "edges": scores.edges[best_graphs].sum(axis=1),
             "parameters": scores.n_parameters[best_graphs].astype(np.int64),
             "logLik": scores.log_likelihood[best_graphs],
@@ -139,7 +141,7 @@ def _graphs_results(scores: GraphScores, names: tuple, k: float, criterion_name:
             "weight": weights[best_graphs],
         }
     )
-    probability = np.minimum(weights @ scores.edges, 1.0)
+    probability = np.minimum(weights @ scores.edges, 1.0)  # of each edge; rounding may give a little more than 1
     most_probable_first = np.argsort(-probability, kind="stable")
     edge_ends = [[names[i] for i in scores.pairs[most_probable_first, end]] for end in (0, 1)]
     edges = pd.DataFrame(

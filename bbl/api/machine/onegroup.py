@@ -1,7 +1,9 @@
 """The public function `mlestimate`: fit one group to integer codes.
 
 n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of all predictors. A
-*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another.
+*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another. A site
+solution (D, 1 + D) holds the fields and the couplings of the regressions; an engine is `two_sided` if the two estimates
+of a coupling are kept apart.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ def mlestimate(
         run = Run(n_workers(n_jobs), rng, progress)
         fit, log_z_value, _ = fit_group(
             sample, layout, engine, values=None, log_z=log_z_method, run=run, keep_sites=True
-        )[0]
+        )[0]  # of the only setting: fit, ln Z, standard error of ln Z
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])
@@ -128,6 +130,7 @@ def mlestimate(
         coupling_matrix = 0.5 * (coupling_matrix + coupling_matrix.T)
     result_fields = {"lkh": fit.lkh, "lz": log_z_value, "converged": bool(fit.converged.all()), "n_iter": fit.n_iter}
     if fit.sd is not None:
+        # to_matrix: fields (D,) and couplings (D, D)
         sd_tables = GroupParameters.from_matrix(layout, *to_matrix(layout, fit.sd))
         result_fields |= {"sd_h": sd_tables.h, "sd_J": sd_tables.J}
     if fit.history:
@@ -240,4 +243,5 @@ def _coded_sample(
         n_levels = n_levels + is_missing.any(axis=0)
     codes = np.ascontiguousarray(codes.astype(code_dtype(n_levels)))
     missing_cells = is_missing if missing == "marginal" and is_missing.any() else None
+    # `weighted` leaves out rows of weight 0
     return Sample(codes, row_weights, missing=missing_cells).weighted(row_weights), n_levels

@@ -1,7 +1,8 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
 m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the couplings of a
-group, theta is the flat vector of both.
+group, theta is the flat vector of both; ``layout.table(theta, *predictors)`` is a view of the fields of one predictor,
+or the couplings of several.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def mcSample(
             progress()
     groups = list(labels.groups)
     best_codes = np.zeros((len(groups), layout.m), dtype=np.intp)
-    best_codes[:, varies] = [chains.best for chains in chains_by_group]
+    best_codes[:, varies] = [chains.best for chains in chains_by_group]  # best: the visited state of highest energy
     xmax = {
         group: [labels.levels[predictor][code] for predictor, code in enumerate(codes)]
         for group, codes in zip(groups, best_codes, strict=True)
@@ -137,7 +138,7 @@ def mcSample(
             for group, chains in zip(groups, chains_by_group, strict=True)
         }
         energies = [np.asarray(chains.energy) for chains in chains_by_group]  # (chains, draws) of each group
-        if energies[0].shape[1] >= 4:
+        if energies[0].shape[1] >= 4:  # split R-hat needs two draws of each half
             rhat = pd.Series([float(split_rhat(energy)) for energy in energies], index=groups, name="rhat")
             ess = pd.Series([float(effective_sample_size(energy)) for energy in energies], index=groups, name="ess")
             if energies[0].shape[1] >= MIN_CHAIN_DRAWS and energies[0].size >= MIN_DRAWS:
@@ -219,6 +220,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
 def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None]) -> Layout:
     """Return the layout of all pairs, and of the valid terms of three and more predictors in the ``J`` of groups."""
     n_levels = [len(predictor_levels) for predictor_levels in levels]
+    # parameters without J are refused elsewhere
     terms = {term for par in parameters for term in (getattr(par, "J", None) or {}) if isinstance(term, tuple)}
     higher_terms = {
         term

@@ -1,4 +1,10 @@
-"""The public function `step`: the terms of a log-linear model are chosen stepwise, by AIC or BIC."""
+"""The public function `step`: the terms of a log-linear model are chosen stepwise, by AIC or BIC.
+
+A `Visit` is a model on the path: its `model` (a frozenset of terms), its `score`, the `step` that led to it (None for
+the first model), and the `candidates`, all steps from it that were compared. A `Score` has the `log_likelihood`, the
+number `n_parameters`, and the `criterion` with a given penalty of a parameter. ``layout.scopes`` lists the predictors
+of each table of parameters: m single predictors, then the terms. ``fit._rows()`` returns the training rows.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +115,7 @@ def step(
     check_single_rows(fit.survey, "A stepwise choice of terms")
     rows, labels, layout = fit._rows(), fit.labels, fit.parameters.layout
     rows.check_whole("AIC and BIC compare models")
-    start = frozenset(layout.scopes[layout.m :])
+    start = frozenset(layout.scopes[layout.m :])  # the terms of the first model
     lower, upper = _check_scope(scope, fit, start)
     penalty = float(np.log(fit.nobs())) if isinstance(k, str) else k
     scorer = StepScorer(rows, len(labels.groups), layout, engine)
@@ -125,7 +131,7 @@ def step(
     chosen = fit if len(path) == 1 else _fit_terms(fit, path[-1].model, f"direction = {direction!r}, k = {k!r}")
     criterion_name = "BIC" if isinstance(k, str) else "AIC"
     scores = [visit.score for visit in path]
-    steps = [
+    steps = [  # the first model counts as the one before itself
         _step_row(
             labels, criterion_name, penalty, model_number, visit.step, visit.score, scores[max(model_number - 1, 0)]
         )
@@ -170,7 +176,7 @@ def _check_fit(fit: object) -> Any:
         )
     if fit.estimate.relevance is not None:
         raise OptionError("step chooses the terms itself. Fit without relevance.", argument="fit")
-    return engine.at(0.0)
+    return engine.at(0.0)  # with a penalty of 0, as the fit
 
 
 def _check_penalty(k: object) -> float | str:
@@ -186,6 +192,7 @@ def _check_scope(scope: object, fit: MachineResults, start: frozenset[Term]) -> 
     if isinstance(scope, str) or not isinstance(scope, Iterable) or len(formulas := list(scope)) != 2:
         raise BBLTypeError(f"scope must be two formulas, such as ('~ 1', '~ .^3'); got {scope!r}.", argument="scope")
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
+    # in messages, {0} and {1} are the formulas, {2} is the term that the larger model lacks
     for smaller_terms, larger_terms, message in (
         (lower, upper, "the smallest model, {0}, has the term {2}, which the largest, {1}, has not. Add it there"),
         (lower, start, "the smallest model, {0}, has the term {2}, which the fit has not. Fit a formula with it"),
@@ -203,6 +210,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     text = formula if isinstance(formula, str) else str(formula)
     is_one_sided = response is None or text.lstrip().startswith("~")
     columns: list[Hashable] = names if is_one_sided else [response, *names]
+    # any order of terms; no terms ("~ 1") and no response are allowed
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
@@ -210,17 +218,19 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
             "interactions.",
             argument="scope",
         )
-    positions = [names.index(name) for name in parsed.predictors]
+    positions = [names.index(name) for name in parsed.predictors]  # parsed terms are positions in its predictors
     terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
     return frozenset(tuple(sorted(positions[i] for i in term)) for term in terms)
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
-    labels, old = fit.labels, fit.estimate
+    labels, old_estimate = fit.labels, fit.estimate
     layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered)
-    log_z = "auto" if old.log_z_kind == "exact" else old.log_z_kind
-    task = Task(fit._rows(), layout, len(labels.groups), log_z, labels, old.parameters.pooled is not None)
+    log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
+    task = Task(
+        fit._rows(), layout, len(labels.groups), log_z, labels, pooled=old_estimate.parameters.pooled is not None
+    )
     refit = estimate(task, fit.engine)
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))

@@ -1,6 +1,7 @@
 """Structural zeros of a call, the cells that cannot occur: arguments that they exclude, and the resulting support.
 
-A *support* says which combinations of levels can occur.
+A *support* says which combinations of levels can occur. `WITH_ZEROS` holds the reasons for what structural zeros
+exclude, by its name; the `refusals` of a method are reasons by capability that it lacks.
 """
 
 from __future__ import annotations

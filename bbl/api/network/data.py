@@ -1,7 +1,8 @@
 """Data of Bayesian network classifiers: check formula, levels, rows and folds, for all their public functions.
 
 `EncodedData` are rows as codes with their design: the predictors (here *features*), the response (here the *class*),
-and their levels.
+and their levels. ``encoded.rows`` is a `Sample`, with `codes` (n, m) and `response` (n,), -1 for an unknown class;
+``encoded.frame`` is the table that the rows come from.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def restrict_features(prepared: EncodedData, names: tuple) -> EncodedData:
         prepared.design.terms,
         text=formula_of(labels.response, [predictor.name for predictor in predictors]),
         predictors=tuple(predictor.name for predictor in predictors),
-        interactions=Interactions(Cube()),
+        interactions=Interactions(Cube()),  # no interactions
     )
     sample = prepared.rows
     missing = None if sample.missing is None else np.ascontiguousarray(sample.missing[:, positions])
@@ -70,7 +71,7 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
     source = lazy_source(training.data)
     data: Frame | Source = to_frame(training.data) if source is None else source
     if rows:
-        refuse_batches(data, rows, rows.partition("=")[0])
+        refuse_batches(data, rows, rows.partition("=")[0])  # the last: the argument's name
     if isinstance(formula, str) and "~" not in formula:
         frame = data.frame("data") if isinstance(data, Source) else data
         name = formula.strip().strip("`")
@@ -84,12 +85,13 @@ def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> Encoded
                 argument="formula",
             )
         has_weight_column = isinstance(weights, str) and weights in frame.columns
+        # columns less the class, and the weights if they are another column
         n_features = len(frame.columns) - 1 - (has_weight_column and weights != name)
         formula = f"{quoted(name)} ~ {'.' if n_features else '1'}"
     rules = EncodingRules(declared=True, order=None)  # any interaction is read, so that the error below can name it
     encoded = encode_data(replace(training, formula=formula, data=data), rules, verbose=verbose)
     design = encoded.design
-    term = design.terms.interactions.find_term(2)
+    term = design.terms.interactions.find_term(2)  # an interaction of two or more; None without one
     if term is not None:
         interaction_text = ":".join(str(design.labels.names[i]) for i in term)
         raise FormulaError(
@@ -119,7 +121,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
     A fold trains on all rows that it does not validate.
     """
     rows = np.arange(n)
-    try:
+    try:  # rows[...] raises an IndexError for positions that are no rows
         return [(np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation) for validation in folds]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(

@@ -1,8 +1,10 @@
 """The public functions that fit Bayesian network classifiers: `structure`, `lp`, `bnc`.
 
 A *structure* is the graph of a network, in which the class is a parent of every feature; a *recipe* says how
-probability tables are estimated from counts. MANB, WANBIA and AWNB are methods that average or weight features, see
-`lp`. K is the number of classes.
+probability tables are estimated from counts. MANB averages naive Bayes over all subsets of features, WANBIA weights
+features by conditional likelihood, AWNB weights them by trees (see `lp`). K is the number of classes. ``columns`` of a
+structure are the names of the features from which its learner could choose; its graphs ``dags`` hold positions in
+them.
 """
 
 from __future__ import annotations
@@ -309,6 +311,7 @@ def _make_recipe(
         message = f"{structure.learner} takes no {requested[0]}: it averages plain estimates. Leave it out."
         raise OptionError(message, argument=requested[0])
     if manb_prior is not None:
+        # naive Bayes: no feature has feature parents (`most_parents` is 0)
         if structure.dags and structure.dags[0].most_parents or structure.learner not in (None, "nb"):
             raise OptionError(
                 "manb_prior averages naive Bayes over subsets of features, and this structure is not naive Bayes. Take "
@@ -380,6 +383,7 @@ def _fit_tables(
         return NetworkResults(call, design, prepared.rows, prepared.index, *result_fields, priors=priors)
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
+        # plain tables only: not averaged or weighted
         errors = standard_errors(estimate.network, sample, recipe.smooth)
     result = NetworkResults(call, design, None, None, *result_fields, stored_errors=errors, priors=priors)
     counts = level_counts(sample, design.n_levels, prepared.K)

@@ -1,4 +1,10 @@
-"""The public functions that measure Bayesian network classifiers and data: `cv`, `accuracy`, `cmi`."""
+"""The public functions that measure Bayesian network classifiers and data: `cv`, `accuracy`, `cmi`.
+
+n is the number of rows, K of classes. A `Structure` has the name `class_var` of the class, the names `columns` of the
+features from which its learner could choose, its graphs `dags`, whose features are positions in `columns`, and the name
+`learner` and the `options` of the learner (None if it was given by hand). ``model.recipe`` says how probability tables
+are estimated.
+"""
 
 from __future__ import annotations
 
@@ -108,6 +114,7 @@ def cv(
     all_folds = make_folds(folds, first_data, k, rng)
     n_models, n_folds = len(encoded_data), len(all_folds)
     tasks = [
+        # train, validation (n,): weights of the rows in a fold
         (model, model_data, train, validation, learns_structure, score, fold_rng)
         for model, model_data, model_rng in zip(models_by_name.values(), encoded_data, rng.spawn(n_models), strict=True)
         for train, validation, fold_rng in zip(all_folds.train, all_folds.held, model_rng.spawn(n_folds), strict=True)
@@ -132,6 +139,7 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
         by_name: dict[Any, Any] = {}
         for model in models:
             learner = getattr(getattr(model, "structure", None), "learner", None) or "model"
+            # names are the learner, then "." and a number
             n_same_learner = sum(str(name).rsplit(".", 1)[0] == learner for name in by_name)
             by_name[f"{learner}.{n_same_learner}" if n_same_learner else learner] = model
         models = by_name
@@ -148,7 +156,7 @@ def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights |
     The features are all columns that its learner could choose from, not only those of its structure.
     """
     factors = (model.design.response, *model.design.predictors)
-    levels_by_name = {
+    levels_by_name = {  # the level of missing values is not listed: the argument `missing` adds it
         factor.name: [level for level, kind in zip(factor.levels, factor.kinds, strict=True) if kind != "missing"]
         for factor in factors
     }
@@ -170,7 +178,7 @@ def _score_fold(
     The fold is given as weights (n,) of the encoded rows. With `learns_structure` the structure is learnt anew.
     """
     sample, design, K = encoded.rows, encoded.design, encoded.K
-    train = sample.weighted(train_weights)
+    train = sample.weighted(train_weights)  # `weighted` leaves out rows of weight 0
     validation = sample.weighted(np.where(sample.response >= 0, validation_weights, 0.0))
     if not train.n or not validation.n:
         raise DataError("A fold has no rows to train on, or none of known class to score; give fewer folds (k).")
@@ -183,15 +191,17 @@ def _score_fold(
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
     fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
-    feature_positions = [structure.columns.index(name) for name in names]
+    feature_positions = [structure.columns.index(name) for name in names]  # encoded rows have all `columns`
     averages_dags = isinstance(structure, AveragedStructure)
     train_rows, validation_rows = (
         _select_columns(fold_sample, feature_positions) for fold_sample in (train, validation)
     )
-    fold_dags = local_dags(fold_structure, names)
+    fold_dags = local_dags(fold_structure, names)  # features renumbered: positions in `names`
     refit = fit(fold_dags, train_rows, restricted.design.n_levels, K, model.recipe, rng, averages_dags)
+    # ln P(class, known features) (n, K)
     log_joint = class_scores(refit.network.log_joint(validation_rows.codes, validation_rows.missing))
     if score == "auc":
+        # of two classes: the log odds of class 1; `auc` returns the AUC and its limits
         return auc(link(log_joint)[:, 1], validation.response == 1, validation.weights)[0]
     return SCORES[score](log_probabilities(log_joint), validation.response, validation.weights)
 
@@ -231,7 +241,7 @@ def cmi(
     0.1392
     """
     choice("unit", unit, tuple(UNITS))
-    for argument, name in (("x", x), ("y", y), ("z", z)):
+    for argument, name in (("x", x), ("y", y), ("z", z)):  # None, no z, is hashable too
         if not isinstance(name, Hashable):
             raise BBLTypeError(
                 f"{argument} must be the name of one column; got {name!r}. Put several columns together first, such as "
@@ -243,7 +253,7 @@ def cmi(
     counts = check_weights(frame.column(cast(str, weights)) if is_column else weights, frame.n)
     codes, n_levels = [], []  # of each column
     for name in (x, y) if z is None else (x, y, z):
-        column = factorise(name, frame.column(name), "keep")
+        column = factorise(name, frame.column(name), "keep")  # missing values are no error
         factor = Factor.collect(column, unused=True)
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
@@ -251,6 +261,7 @@ def cmi(
         codes.append(column_codes)
         n_levels.append(max(len(factor.levels), 1))
     cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
+    # axes x, y, z; without z one level of it
     table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(n_levels if z is not None else [*n_levels, 1])
     return conditional_information(table) / UNITS[unit]
 

@@ -1,6 +1,6 @@
 """The public functions that learn structures: nb, tan_cl, tan_hc, tan_hcsp, fssj, bsej, kdb, aode.
 
-A *structure* is the graph of a network classifier: the parents of each feature, of which the class is always one.
+A *structure* is the graph of a network classifier: the parents of each feature; the class is a parent of all features.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def learn_structure(
     validation_weights = None  # (F, n): weight of each of n rows in the validation of each of F folds
     if learner.uses_folds(options):
         checked_folds = make_folds(folds, prepared, options["k"], rng)
+        # weights (F, n) of rows in training and in validation
         if (checked_folds.train + checked_folds.held != prepared.rows.weights).any():
             raise OptionError(
                 "folds leave rows out that they do not validate, and a search trains on all that a fold does not "
@@ -257,9 +258,9 @@ def tan_hc(
 
 
 def _with_arguments(model: Callable[P, Structure]) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator that replaces a stub by the public function of the learner of its name.
+    """Return a decorator that replaces a stub by a public function, which runs the learner that has the stub's name.
 
-    The function has the signature of `model`, and the docstring of the stub.
+    The function has the signature of `model`, and the docstring of the stub with sections on parameters and result.
     """
     return partial(_make_learner, model)
 

@@ -78,6 +78,7 @@ def _possible_steps(
         with_i, with_j = common | 1 << i, common | 1 << j
         gain = margins.log_likelihood(with_i | with_j) + margins.log_likelihood(common)
         gain -= margins.log_likelihood(with_i) + margins.log_likelihood(with_j)
+        # the edge has a coupling for each state of the common neighbours and non-reference levels of both ends
         n_changed = float(np.prod([float(margins.n_levels[v]) for v in members(common)]))
         n_changed *= (margins.n_levels[i] - 1) * (margins.n_levels[j] - 1)
         sign = -1.0 if is_edge else 1.0
@@ -110,7 +111,7 @@ def _make_record(pairs: np.ndarray, visited: list[tuple], least: float, k: float
     `visited` holds for each graph the edges before a step (E,), the edge that the step changes (-1 for none), and its
     log-likelihood and number of parameters; `least` is the least criterion. `pairs` has shape (E, 2).
     """
-    graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}
+    graphs: dict[bytes, tuple[np.ndarray, float, float]] = {}  # edges, log-likelihood, parameters; by edges as bytes
     for has_edge, edge, log_likelihood, n_parameters in visited:
         if -2.0 * log_likelihood + k * n_parameters > least + NEGLIGIBLE:
             continue
@@ -118,7 +119,7 @@ def _make_record(pairs: np.ndarray, visited: list[tuple], least: float, k: float
         if edge >= 0:
             graph_edges[edge] ^= True
         graphs.setdefault(graph_edges.tobytes(), (graph_edges, log_likelihood, n_parameters))
-    graph_edges, values, sizes = zip(*graphs.values(), strict=True)
+    edges, log_likelihoods, sizes = zip(*graphs.values(), strict=True)
     return GraphScores(
-        pairs, np.array(graph_edges), np.array(values), np.array(sizes), n_graphs=len(visited), is_exhaustive=False
+        pairs, np.array(edges), np.array(log_likelihoods), np.array(sizes), n_graphs=len(visited), is_exhaustive=False
     )

@@ -11,7 +11,8 @@ A graph is not fitted if the bound on its log-likelihood is too low for its numb
 than its supergraphs with one edge more.
 
 Sets of predictors and sets of edges are *bit sets*: whole numbers whose bit i stands for predictor i, or for edge i of
-the list of all pairs. A graph of all predictors has the number that is its set of edges.
+the list of all pairs. A graph of all predictors has the number that is its set of edges. ``margins.n_levels`` are the
+numbers of levels of the m predictors, and ``margins.log_likelihood(set)`` is that of the saturated model of a set.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class _Splitter:
         return self._splits[graph]
 
     def _split_simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
-        """Return the graph without its first simplicial predictor, and the bit sets of the latter's neighbourhood.
+        """Return the graph without its first simplicial predictor i, and two bit sets.
 
-        The first set holds the neighbours and the predictor itself, the second the neighbours alone. Returns None for a
-        graph without simplicial predictors.
+        The first set holds the neighbours of i and i itself, the second the neighbours alone. Returns None for a graph
+        without simplicial predictors.
         """
         vertices, edges = graph
         for i in members(vertices):
@@ -121,10 +122,11 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     splitter = _Splitter(margins, pairs)
     cores, split_off = zip(*[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True)
     distinct_cores = list(dict.fromkeys(cores))
+    # `split_off` (graphs,): log-likelihood of the predictors that are split off from each graph
     core_number = {core: number for number, core in enumerate(distinct_cores)}
     core_of_graph = np.array([core_number[core] for core in cores])
     core_log_likelihoods = np.full(len(distinct_cores), np.nan)
-    core_log_likelihoods[core_number[(0, 0)]] = 0.0
+    core_log_likelihoods[core_number[(0, 0)]] = 0.0  # the empty core, of decomposable graphs, needs no fit
     # (graphs,), nan until the core of a graph is fitted
     log_likelihoods = np.array(split_off) + core_log_likelihoods[core_of_graph]
     graph_numbers, n_parameters = np.arange(n_graphs), np.zeros(n_graphs)
@@ -183,6 +185,7 @@ def _within_reach(log_likelihoods: np.ndarray, criterion_bounds: np.ndarray, n_b
     """
     is_scored = ~np.isnan(log_likelihoods)
     criteria = np.sort(criterion_bounds[is_scored])
+    # without n_best fitted graphs, any graph may be among the best
     largest_criterion = max(criteria[0] + NEGLIGIBLE, criteria[n_best - 1]) if n_best <= len(criteria) else np.inf
     candidates = np.flatnonzero(~is_scored & (criterion_bounds <= largest_criterion))
     return candidates[np.argsort(criterion_bounds[candidates], kind="stable")]
@@ -197,9 +200,9 @@ def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.nd
     for core, (vertices, _) in enumerate(cores):
         by_vertices.setdefault(vertices, []).append(core)
     out = np.empty(len(cores))
-    for vertices, core_numbers in by_vertices.items():
+    for vertices, core_numbers in by_vertices.items():  # positions of cores in `cores`
         predictors = members(vertices)
-        models = [
+        models = [  # the cliques of each core, as positions in `predictors`
             [tuple(map(predictors.index, members(mask))) for mask in splitter.cliques(cores[core])]
             for core in core_numbers
         ]
@@ -213,6 +216,6 @@ def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.nd
 def _fit_by_engine(margins: Margins, predictors: list[int], cliques: list[tuple[int, ...]], engine: Engine) -> float:
     """Return the log-likelihood of a core by `engine`; `cliques` hold positions in its `predictors`."""
     rows, n_levels = margins.rows, np.array([margins.n_levels[i] for i in predictors])
-    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)
+    core_rows = type(rows)(np.ascontiguousarray(rows.codes[:, predictors]), rows.weights).collapsed(n_levels)  # Sample
     terms = {term for clique in cliques for k in range(2, len(clique) + 1) for term in combinations(clique, k)}
     return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]

@@ -36,7 +36,10 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return `fit_cliques` of models that are fitted together, from the independence model on."""
+    """Return the log-likelihoods of `fit_cliques` (models,) of models that are fitted together.
+
+    The iteration starts from the independence model.
+    """
     total, out = counts.sum(), np.full(len(models), np.nan)
     observed = counts / total
     independent = np.ones(counts.shape)

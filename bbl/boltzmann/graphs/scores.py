@@ -62,12 +62,18 @@ class Margins:
     rows : Sample
         Complete rows; their groups are pooled.
     n_levels : ndarray of int, shape (m,)
+
+    Attributes
+    ----------
+    rows : Sample
+        One row for each distinct state, with its weight.
+    n_levels : list of m int
     """
 
     def __init__(self, rows: Sample, n_levels: np.ndarray):
         self.rows = rows.pooled.collapsed(n_levels)
         self.n_levels = [int(L) for L in n_levels]
-        self._log_likelihoods: dict[int, float] = {0: 0.0}
+        self._log_likelihoods: dict[int, float] = {0: 0.0}  # by bit set; that of no predictor is 0
 
     def log_likelihood(self, mask: int) -> float:
         """Return the log-likelihood of the saturated model of a set of predictors: ``sum n ln(n / N)`` over cells."""
@@ -89,7 +95,7 @@ class Margins:
         for i in members(mask):
             cells = cells * self.n_levels[i] + self.rows.codes[:, i]
             n_cells *= self.n_levels[i]
-            if n_cells > MAX_COUNTED_CELLS:
+            if n_cells > MAX_COUNTED_CELLS:  # renumber the cells that occur, so that numbers stay small
                 cells = np.unique(cells, return_inverse=True)[1].ravel()
                 n_cells = int(cells.max()) + 1
         counts = np.bincount(cells, self.rows.weights)

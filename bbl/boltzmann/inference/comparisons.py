@@ -2,6 +2,11 @@
 
 D is the number of fields in the parameter vector: one for each non-reference level of each predictor. A *family* is
 the exact conditional distribution of a parameter, as a function of the parameter's value.
+
+An `Evidence` holds for one sample the unpenalised estimates `theta` (size,), the covariances `terms` of each table of
+parameters, the `kind` of test (size,) of each parameter (larger kinds are more cautious), the `influence` of rows (None
+without a fit), and under a sampling design the `survey` and `deviations` (u, size), whose cross-products are the
+covariance. A `Comparison` has the same of a difference, with a `verdict`: its kinds after exact tests were tried.
 """
 
 from __future__ import annotations
@@ -70,6 +75,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         ]
     layout, influences = pooled.layout, [(side.influence, side.rows) for side in groups if side.influence]
     counts = np.array([side.counts for side in groups])
+    # one item for each group with a fit, in order
     shift_covariances = iter(sandwich_of_shift(layout, influences, pooled.influence) if pooled.influence else [])
     uncoupled = _uncoupled_predictors([*groups, pooled])
     has_zeros = any(side.layout.support is not None for side in (*groups, pooled))
@@ -82,8 +88,8 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         if layout.size > layout.D or has_zeros:
             others_evidence = _evidence_of_others(groups, g, pooled)
             kind = np.maximum(kind, others_evidence.kind)
-            is_uneven = _lacks_information((group, others_evidence), pooled) & (kind == Kind.WALD)
-            kind[is_uneven] = np.where(has_no_exact_test, Kind.FEW, Kind.EXACT)[is_uneven]
+            lacks_information = _lacks_information((group, others_evidence), pooled) & (kind == Kind.WALD)
+            kind[lacks_information] = np.where(has_no_exact_test, Kind.FEW, Kind.EXACT)[lacks_information]
             kind[has_zeros & (kind == Kind.EXACT)] = Kind.FEW
             errors = np.sqrt(variances(terms)) if terms else np.full(layout.size, np.nan)
             family, field_limits = (
@@ -112,13 +118,14 @@ def _compare_under_design(one: Evidence, other: Evidence, rest: Evidence | None 
     deviations = one.deviations - other.deviations
     terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     working = [a + b for a, b in zip(one.working, other.working, strict=True)]
+    # the design, restricted to the rows of both samples: `rows` are positions in the design
     both_samples = replace(one.survey, rows=np.union1d(one.survey.rows, other.survey.rows))
     return Comparison(layout, one.theta - other.theta, terms, kind, _no_family, df=both_samples.df, working=working)
 
 
 def _evidence_of_others(groups: list[Evidence], g: int, pooled: Evidence) -> Evidence:
     """Return the evidence of the rows of all groups but group number `g`, taken as one group."""
-    other_groups = [group for other, group in enumerate(groups) if other != g]
+    other_groups = [group for k, group in enumerate(groups) if k != g]
     if len(other_groups) == 1:
         return other_groups[0]
     rows = _merge_samples([group.rows for group in other_groups])
@@ -137,18 +144,18 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np.ndarray:
     """Return which parameters have too little information on one side for a normal shift from the pooled fit.
 
-    A side has the smaller of two amounts of information: that of its own estimate, and that which as many rows of all
-    groups together would have. The first alone is large where rare levels happen to go together more often than
-    expected, so that limits would exist only where they miss.
+    The information of a side is the smaller of two: that of its own estimate, and that of the pooled fit, scaled to the
+    number of the side's rows. The first alone is large where rare levels happen to go together more often than
+    expected, so that limits would exist only where they miss. `sides` are a group, and all other groups together.
     """
     layout = pooled.layout
     least_information = np.where(np.arange(layout.size) < layout.D, INFORMATION_OF_FIELDS, INFORMATION_OF_COUPLINGS)
-    uneven = np.zeros(layout.size, dtype=bool)
+    lacks_information = np.zeros(layout.size, dtype=bool)
     for side in sides:
         if side.terms and pooled.terms:
             expected_variances = variances(pooled.terms) * (pooled.rows.total / side.rows.total)
-            uneven |= np.maximum(variances(side.terms), expected_variances) > 1.0 / least_information
-    return uneven
+            lacks_information |= np.maximum(variances(side.terms), expected_variances) > 1.0 / least_information
+    return lacks_information
 
 
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
@@ -187,7 +194,7 @@ class _FieldLimits:
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Return the shift of field `k` that goes with `limit`, a limit of its difference of the group and the rest."""
+        """Return the shift of field `k`, given a confidence limit of its difference between the group and the rest."""
         if k not in self._shifts:
             group_family, rest_family = (side.family(k, finite=False) for side in (self.group, self.rest))
             self._shifts[k] = (
@@ -199,6 +206,7 @@ class _FieldLimits:
 
 def _uncoupled_predictors(sides: list[Evidence]) -> np.ndarray:
     """Return the predictors without interactions, and without structural zeros together with others."""
+    # joined (m, m): whether two predictors share a term or a structural zero
     return np.flatnonzero(~np.any([side.layout.joined.any(axis=1) for side in sides], axis=0))
 
 
@@ -216,11 +224,11 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
     uncoupled : ndarray of int
         The predictors without interactions.
     """
-    layout, field_positions = comparison.layout, comparison.layout.columns(uncoupled)
+    layout, field_positions = comparison.layout, comparison.layout.columns(uncoupled)  # positions in theta
     cells = np.stack([one[:2], other[:2]])  # (sample, level or reference level, D)
     has_enough_rows = least_cells(*cells) >= CELL
     kind, theta = comparison.kind.copy(), comparison.theta.copy()
-    terms = list(comparison.terms) or [np.full((size, size), np.nan) for size in np.diff(layout.cuts)]
+    terms = list(comparison.terms) or [np.full((size, size), np.nan) for size in np.diff(layout.cuts)]  # by table
     kind[field_positions] = np.where(
         (cells == 0.0).any(axis=(0, 1)), Kind.ABSENT, np.where(has_enough_rows, Kind.WALD, Kind.EXACT)
     )[field_positions]
@@ -228,6 +236,7 @@ def _with_odds_ratios(comparison: Comparison, one: np.ndarray, other: np.ndarray
         log_odds, inverse_counts = np.log(cells[:, 0]) - np.log(cells[:, 1]), 1.0 / cells
         theta[field_positions] = (log_odds[0] - log_odds[1])[field_positions]
         for i in uncoupled:
+            # sums over both samples, each (L_i - 1,): at each level, and at the reference level
             level, reference = inverse_counts[..., layout.start[i] : layout.start[i + 1]].sum(axis=0)
             terms[i] = np.diag(level) + reference  # all log odds of a predictor share the counts of its reference level
     family = partial(_fisher_family, set(field_positions.tolist()), cells, comparison.family)
@@ -244,7 +253,8 @@ def _fisher_family(
     if k not in uncoupled:
         return other_family(k, finite)
     table = cells[..., k]
-    margins = table[0].sum(), table[:, 0].sum(), table.sum()
+    margins = table[0].sum(), table[:, 0].sum(), table.sum()  # of the first sample, of the level, of the table
+    # the largest less the smallest value that the first cell can have
     if not 0 < min(margins[:2]) - max(0.0, margins[0] + margins[1] - margins[2]) < LONGEST_SUPPORT:
         return None
     family = hypergeometric(*(np.array([count]) for count in (table[0, 0], *margins)))
@@ -264,6 +274,7 @@ def _limits_of_shift(
     Both have shape (layout.size,). `counts` (K, 3, D) are `Evidence.counts` of all groups; `field_limits` is None
     without interactions and structural zeros. Couplings with an exact test have no limits (nan).
     """
+    # row 0 of `counts` is at the level, 1 at the reference level, 2 at any level
     field_positions, limits = shift.layout.columns(uncoupled), limits.copy()
     limits[field_positions] = shifts_from_pooled(
         limits[field_positions], counts[:, :2, field_positions], counts[:, 2, field_positions], g

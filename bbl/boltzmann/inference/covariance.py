@@ -1,4 +1,11 @@
-"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the bootstrap."""
+"""Standard errors of all methods that have some, as plain arrays per parameter and table, and the bootstrap.
+
+K is the number of groups, m of predictors. A *table* holds the fields of a predictor, or the couplings of a pair;
+``layout.cuts`` are the positions at which tables start in the parameter vector, and its end. ``layout.of_group(g)`` and
+``layout.of_pooled`` have the structural zeros of a group, or of all rows. ``parameters.theta`` (K, size) and ``pooled``
+(size,), or None, are the fitted parameters. The *influence* of a row on a fit is the derivative of the parameters by
+the row's weight.
+"""
 
 from __future__ import annotations
 
@@ -88,8 +95,8 @@ def sandwich_of_shift(layout: Layout, groups: GroupInfluences, pooled: RowInflue
         pooled_terms.append(pooled_covariances.by_table())
         shift_terms.append(shift_covariances.by_table())
     pooled_total = [sum(terms) for terms in zip(*pooled_terms, strict=True)]
-    # a row inside the group moves both estimates, any other row the pooled one alone: the covariances of the latter are
-    # those of all rows less those of the rows inside
+    # A row of the group moves both estimates, any other row the pooled one alone. So the covariance is that of the
+    # difference, from the group's rows, plus that of the pooled estimate from the other rows: all less the group's.
     return [
         [
             shift_inside + pooled_all - pooled_inside
@@ -126,11 +133,12 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
         influence(group_sample, layout.of_group(g)) for g, group_sample in enumerate(group_samples) if group_sample.n
     ]
     group_terms, shift = [row_influence.terms(rows) for row_influence, rows in groups], None
-    composite = [
+    composite = [  # log pseudo-likelihood and effective number of parameters
         row_influence.composite(rows if rows.complete else rows.complete_rows)
         for row_influence, rows in groups
         if isinstance(row_influence, Influence)
     ]
+    # `_insert_empty_groups`: groups without rows get tables of nan
     if parameters.pooled is not None:
         shift = sandwich_of_shift(layout, groups, influence(sample.pooled, layout.of_pooled)[0])
         shift = _insert_empty_groups(group_samples, shift, [np.full_like(t, np.nan) for t in shift[0]])
@@ -198,9 +206,10 @@ def difference_terms(
     traits = cast(JointTraits, engine.joint)
     traits.check_differences(engine, sample.n)
     layout = estimate.parameters.layout
-    codes, code_positions = np.unique(sample.codes, axis=0, return_inverse=True)
-    weights = np.bincount(code_positions.ravel(), sample.weights, len(codes))
+    codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+    weights = np.bincount(distinct_row.ravel(), sample.weights, len(codes))
     p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(codes)))
+    # covariance (r, r) of the weights of r basis functions; tables (r, size): parameters of each function
     covariance, tables, is_estimable = traits.difference(engine, codes, weights, p, layout, pair)
     terms = [
         tables[:, begin:end].T @ covariance @ tables[:, begin:end]
@@ -254,11 +263,12 @@ def bootstrap(
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(g) for g in range(len(estimate.parameters.theta))]
+    # layout, fields, couplings, higher terms of each group
     models = [(layout.of_group(g), *split(layout, theta)) for g, theta in enumerate(estimate.parameters.theta)]
     # of each group: the number of observations, and which values (observations, m) are missing
     shapes = [(round(s.total), None if s.missing is None else np.repeat(s.missing, s.weights.astype(np.intp), axis=0))
               for s in groups]  # fmt: skip
-    tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]
+    tasks = [(models, shapes, engine, stream) for stream in rng.spawn(nboot)]  # stream: the generator of a replicate
     return np.array(run_tasks(_replicate, tasks, workers))
 
 

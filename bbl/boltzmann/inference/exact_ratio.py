@@ -1,7 +1,8 @@
 """The exact likelihood ratio of nested log-linear models, and the rule by which its chi-square distribution is trusted.
 
 A *term* is a set of interacting predictors. The *margin* of a term is the table of counts of its predictors, summed
-over all other predictors.
+over all other predictors. ``layout.scopes`` lists the predictors of each table of parameters: the m single predictors,
+then the terms; ``layout.support`` is None without structural zeros.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def exact_ratio_test(
     (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the larger model that share a
     predictor with a dropped term; counts are expected by the terms of the smaller model within the margin. No cell of
     the margin of a dropped term is empty where rows are expected. Each predictor of a dropped term has 15 rows for each
-    parameter of the log odds of a level. Of tables of the smaller model, a test at 5 % then rejects up to 6.2 %
+    parameter of the log odds of a level. A test at 5 % then rejects up to 6.2 % of tables from the smaller model
     (`benchmarks.studies.likelihood`). The margins of the dropped terms alone do not suffice: with two rows in each of
     many strata the ratio of a pair is twice too large, however many rows its own margin has (Neyman & Scott 1948,
     Econometrica 16).
@@ -113,13 +114,13 @@ def _find_sparse_margin(rows: Sample, layout: Layout, dropped: list[Term], engin
     the parameters of its distribution given the others.
     """
     tested_predictors = {i for term in dropped for i in term}
-    all_regressors = regressors(layout)
+    all_regressors = regressors(layout)  # mask: which regressors each predictor has; n_levels: levels of regressors
     # of the log odds of one level of each predictor: an intercept, and one for each non-reference level of a regressor
     n_parameters = 1.0 + all_regressors.mask @ (all_regressors.n_levels - 1)
     for i in sorted(tested_predictors):
         if rows.total < ROWS_PER_PARAMETER * n_parameters[i]:
             return (i,)
-    terms = [tuple(int(i) for i in scope) for scope in layout.scopes]
+    terms = [tuple(int(i) for i in scope) for scope in layout.scopes]  # with single predictors
     for scope in _maximal_terms(terms):
         if tested_predictors.isdisjoint(scope):
             continue
@@ -148,7 +149,7 @@ def _fit_margin(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the observed margin of the predictors `scope`, one axis each, and that expected by `terms` within it.
 
-    Cells of the margin that cannot occur are expected to be empty.
+    `terms` hold predictors of `scope`, also single ones. Cells that cannot occur are expected to be empty.
     """
     n_levels = layout.n_levels[list(scope)]
     axis_of = {i: axis for axis, i in enumerate(scope)}
@@ -157,9 +158,9 @@ def _fit_margin(
     codes = np.ascontiguousarray(rows.codes[:, scope])
     margin, table = Sample(codes, rows.weights).collapsed(n_levels), StateTable(model)
     observed = table.counts(margin)
-    expected = observed  # as it is by the term of all predictors
+    expected = observed  # a model with the term of all predictors in `scope` fits every cell
     if scope not in terms:
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
-        expected = margin.total * table.log_partition(theta)[1]
+        expected = margin.total * table.log_partition(theta)[1]  # times the probabilities of all cells
         expected[expected < NO_SHARE * margin.total] = 0.0
     return observed.reshape(table.shape), expected.reshape(table.shape)

@@ -1,6 +1,7 @@
 """Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of freedom, bootstrap.
 
-A *cell* is a state of all predictors; cells are listed with the last predictor running fastest.
+A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A `StateTable` lists
+the n cells of a layout and computes sums over them. ``estimate.fits`` holds the `EngineFit` of each group.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> Grou
     A fit whose rank is not given determines all parameters.
     """
     _, probabilities = table.log_partition(fit.theta)
-    if fit.rank is not None:
+    if fit.rank is not None:  # some parameters are not determined: the fit may be at the boundary
         probabilities[probabilities < NO_PROBABILITY] = 0.0
     return GroupCells(observed, observed.sum() * probabilities, table.layout.size if fit.rank is None else fit.rank)
 
@@ -102,15 +103,17 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     mu = table.moments(p)
     with serial_blas():
         information = table.covariances(p, mu)
-        basis, _ = rank(information)
-        basis_positions = np.flatnonzero(basis)  # of a largest set of parameters that the cells determine
+        basis, _ = rank(information)  # (size,): a largest set of parameters that the cells determine together
+        basis_positions = np.flatnonzero(basis)
         scale = np.sqrt(information.diagonal()[basis_positions])
         inverse = np.zeros_like(information)
         scales = np.outer(scale, scale)
+        # the correlation matrix is inverted, and the scale put back
         inverse[np.ix_(basis_positions, basis_positions)] = (
             np.linalg.inv(information[np.ix_(basis_positions, basis_positions)] / scales) / scales
         )
         weights = inverse @ mu
+    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu, of each cell
     distance = table.quadratic_forms(inverse) - 2.0 * table.energies(weights) + mu @ weights
     return p * (1.0 + distance)
 
@@ -126,11 +129,11 @@ def simulated_statistics(
     groups = [(StateTable(layout.of_group(g)), group) for g, group in enumerate(cells) if group.fitted.any()]
     codes = state_codes(np.arange(len(cells[0].observed)), layout.n_levels)
     statistics = np.zeros((n, 3))
-    for replicate, stream in enumerate(rng.spawn(n)):
+    for replicate, stream in enumerate(rng.spawn(n)):  # stream: the generator of the replicate
         for table, group in groups:
             counts = stream.multinomial(round(group.observed.sum()), group.fitted / group.fitted.sum())
-            drawn = np.flatnonzero(counts)
-            rows = engine.prepare(Sample(codes[drawn], counts[drawn].astype(float)), table.layout)
+            filled_cells = np.flatnonzero(counts)
+            rows = engine.prepare(Sample(codes[filled_cells], counts[filled_cells].astype(float)), table.layout)
             refit = _make_cells(table, counts.astype(float), engine.fit(rows, table.layout))
             statistics[replicate] += goodness_statistics(refit.observed, refit.fitted)
     return statistics

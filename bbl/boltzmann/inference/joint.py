@@ -2,7 +2,10 @@
 
 P(group | row) depends on differences of groups alone: parameters are those of each group less those of the reference
 group, as in multinomial logistic regression. K is the number of groups; a group has one intercept and ``layout.size``
-parameters, so intercepts are column 0 of arrays of ``1 + size`` coefficients.
+parameters, so intercepts are column 0 of arrays of ``1 + size`` coefficients. ``engine.joint`` holds the functions
+(`JointTraits`) of an engine that fits all groups together. A `JointInfluence` has the number `reference` of the
+reference group, `coefficients` (K, 1 + size), a `covariance()` (K, 1 + size, K, 1 + size), and says in
+``determined(a, b)`` (1 + size,) which differences of two groups the rows determine.
 """
 
 from __future__ import annotations
@@ -59,8 +62,9 @@ class JointTests:
         self.influence = fit_unpenalised(sample)
         # (u, K, 1 + size), whose cross-products are the design covariance: see `bbl.boltzmann.inference.survey`
         self._deviations = None if survey is None else joint_deviations(self.influence, fit_unpenalised, sample, survey)
+        # of each group (size,): whether all levels that a parameter compares occur
         self._occurs = [occurring(sample.group(g), layout) for g in range(K)]
-        self._comparisons: dict[tuple[int, int], Comparison] = {}
+        self._comparisons: dict[tuple[int, int], Comparison] = {}  # results of `between`, by (a, b)
 
     def corrected_ratio(self, ratio: float, dropped: np.ndarray) -> CorrectedTest:
         """Return the test of the likelihood ratio `ratio` of the fit against one without some parameters.
@@ -89,11 +93,12 @@ class JointTests:
     def between(self, a: int, b: int) -> Comparison:
         """Return the test of the parameters of group `a` less those of group `b`."""
         if (a, b) not in self._comparisons:
-            difference = self.influence.between(a, b)
+            difference = self.influence.between(a, b)  # theta (size,), determined (size,), covariances by table
             kind = np.where(difference.determined, Kind.WALD, Kind.UNBOUNDED).astype(np.int8)
             kind[~difference.determined & ~(self._occurs[a] & self._occurs[b])] = Kind.ABSENT
             if a == b:
                 kind[:] = Kind.REFERENCE
+            # the last argument says that no parameter has an exact distribution
             test = Comparison(difference.layout, difference.theta, difference.terms(), kind, lambda k, finite: None)
             if self._survey is not None and self._deviations is not None:
                 deviations = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]

@@ -3,7 +3,10 @@
 A *term* is a set of interacting predictors, whose *couplings* are its parameters. K is the number of groups, D the
 number of non-reference levels of all predictors. A *site* is a predictor as the response of a regression on all
 others; a *site solution* (D, 1 + D) holds the intercept and the couplings of each non-reference level, as fitted at the
-site, so that each coupling stands in it twice. q is the number of tested couplings.
+site, so that each coupling stands in it twice. q is the number of tested couplings. ``layout.scopes`` lists the
+predictors of each table of parameters: m tables of fields, then one for each term; ``layout.cuts`` are the positions at
+which tables start in the parameter vector, and its end. An `Evidence` has for one group the `kind` of test (size,) of
+each parameter (larger kinds are more cautious), the fitted `rows`, and the `influence` of rows (None without a fit).
 """
 
 from __future__ import annotations
@@ -86,10 +89,10 @@ def nested_test(
 ) -> RatioTest | TermTests:
     """Test whether the terms that are not `kept` have couplings of zero in all groups.
 
-    The test is a likelihood ratio where there are rows enough: that of the likelihood (`exact_ratio_test`), or for
-    models of pairs that of the pseudo-likelihood (`ratio_test`). Else each term is tested by itself in the larger
-    model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's correction.
-    Arguments are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
+    The test is a likelihood ratio if there are enough rows: of the exact likelihood (`exact_ratio_test`) if the engine
+    has it, else of the pseudo-likelihood for models of pairs (`ratio_test`). Otherwise each term is tested by itself in
+    the larger model, by its joint Wald test or the exact conditional tests of its couplings, with Bonferroni's
+    correction. Arguments are those of `ratio_test`, but `kept` (T,) has an entry for each of the T terms of all orders.
     """
     sparse = None
     if engine.has_likelihood:
@@ -97,7 +100,7 @@ def nested_test(
         exact = exact_ratio_test(rows, layout, kept, engine)
         if isinstance(exact, SparseMargin):
             sparse = exact
-        elif exact.df and groups[0][1] is not None:
+        elif exact.df and groups[0][1] is not None:  # all groups have a sampling design, or none
             return _test_ratio_under_design(groups, layout, theta, kept, engine, exact)
         elif exact.df:
             return RatioTest(exact.statistic, exact.df, exact.p, [])
@@ -111,10 +114,10 @@ def nested_test(
     p, refused = [], []
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_tests = of_group(evidence(sample, layout.of_group(g), group_theta, engine, survey))
-        p_by_term = group_tests.tables()[2][layout.m :]
+        p_by_term = group_tests.tables()[2][layout.m :]  # `tables` returns statistic, df, p, words of each table
         p += [p_by_term[k] for k in dropped if not np.isnan(p_by_term[k])]
         kinds = [group_tests.verdict[layout.cuts[layout.m + k] : layout.cuts[layout.m + k + 1]] for k in dropped]
-        refused += [
+        refused += [  # `initial`: a term with predictors of one level has no parameters
             (g, scopes[k], Kind(int(kind.min(initial=Kind.ABSENT))))
             for k, kind in zip(dropped, kinds, strict=True)
             if np.isnan(p_by_term[k])
@@ -133,7 +136,7 @@ def _test_ratio_under_design(
         group = evidence(sample, layout.of_group(g), group_theta, engine, survey)
         if group.influence is None or group.deviations is None:
             continue
-        # parameters of the later kinds have no finite maximum
+        # parameters of kinds above FEW (unbounded, absent) have no finite maximum
         dropped_positions = np.flatnonzero(is_dropped & (group.kind <= Kind.FEW))
         working.append(group.influence.covariance(group.rows)[np.ix_(dropped_positions, dropped_positions)])
         deviations.append(group.deviations[:, dropped_positions])
@@ -161,7 +164,7 @@ def _correct_ratio(
 
     E = np.hstack(deviations)
     effects = design_effects(E.T @ E, block_diag(*working))
-    rows = np.unique(np.concatenate([survey.rows for survey in surveys]))
+    rows = np.unique(np.concatenate([survey.rows for survey in surveys]))  # positions of all groups' rows in the design
     test = rao_scott(statistic, effects, replace(surveys[0], rows=rows).df)
     return test.statistic, df, test.p
 
@@ -200,7 +203,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
     df = len(groups) * sum(table_slices[pair].stop - table_slices[pair].start for pair in np.flatnonzero(~kept))
     for g, ((sample, survey), group_theta) in enumerate(zip(groups, theta, strict=True)):
         group_evidence = evidence(sample, layout, group_theta, survey=survey)
-        worst_kinds = [
+        worst_kinds = [  # (most cautious kind, number of the pair); WALD for a table without parameters
             (int(group_evidence.kind[table_slices[pair]].max(initial=Kind.WALD)), pair)
             for pair in np.flatnonzero(~kept)
         ]
@@ -210,7 +213,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
             if kind != Kind.WALD
         ]
         influence = group_evidence.influence
-        if refused or not isinstance(influence, Influence):
+        if refused or not isinstance(influence, Influence):  # one refusal, in any group, refuses the whole test
             continue
         rows = group_evidence.rows
         sites = np.unique(layout.pairs[~kept])
@@ -222,6 +225,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
             _pseudo_likelihood(rows, layout, influence.site_theta, sites)
             - _pseudo_likelihood(rows, small_layout, small_site_theta, sites)
         )
+        # columns (D,) of each site; those of its first level are those of all its levels
         couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
         godambe_covariance, working_covariance = influence.site_coupling_covariance(rows, couplings_of_site)
         eigenvalues.append(design_effects(godambe_covariance, working_covariance))
@@ -232,7 +236,7 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         return RatioTest(statistic=np.nan, df=df, p=np.nan, refused=refused)
     if deviations:
         return RatioTest(*_correct_ratio(statistic, df, working, deviations, [survey for _, survey in groups]), [])
-    weights = np.concatenate(eigenvalues)
+    weights = np.concatenate(eigenvalues)  # w chi2_1 is a gamma variable of scale 2 w and shape 1/2
     return RatioTest(statistic, df, tail(2.0 * weights, np.full(len(weights), 0.5), max(statistic, 0.0)), [])
 
 
@@ -241,10 +245,12 @@ def _site_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, q) of tested couplings of the site solution of a group under its sampling design.
 
-    `couplings_of_site` says for each site (D,) which columns of its solution are tested, as in
-    `Influence.site_coupling_covariance`. u is the number of clusters or replicates.
+    `couplings_of_site` says for each site which columns (D,) of its solution are tested, as in
+    `Influence.site_coupling_covariance`. `sample` holds the effective rows; `influence` is that of the fit, whose site
+    solution is ``influence.site_theta``. u is the number of clusters or replicates.
     """
     layout, positions = influence.layout, influence.site_coupling_positions(couplings_of_site)
+    # positions: for each site those of its tested couplings among all its parameters, level after level
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
         """Return the entries (q,) of a site solution that are the couplings in question, site after site."""
@@ -257,6 +263,7 @@ def _site_deviations(
     def estimate(reweighted: Sample) -> np.ndarray:
         """Return these couplings, estimated from a replicate's rows without a penalty."""
         sites = np.array(list(positions), dtype=np.intp)
+        # `unpenalised` returns the site solution, and which of its entries are determined
         return couplings(unpenalised(reweighted.collapsed(layout.n_levels), layout, influence.site_theta, sites)[0])
 
     if survey.replicates is None:
@@ -284,6 +291,8 @@ def _pseudo_likelihood(rows: Sample, layout: Layout, site_theta: np.ndarray, sit
     total = 0.0
     for chunk in rows.blocks(ROWS):
         indicators = one_hot(chunk.codes, layout)
+        # log_normalisers (n, varying predictors); log_weights (n, D): exponents at the observed levels, else 0
+        # np.searchsorted: positions of the sites among the varying predictors
         log_normalisers, _ = conditionals(indicators, layout, site_theta[:, 0], site_theta[:, 1:])
         log_weights = indicators * (indicators @ site_theta[:, 1:].T + site_theta[:, 0])
         total += float(chunk.weights @ log_weights[:, layout.columns(sites)].sum(axis=1))

@@ -1,4 +1,8 @@
-"""Conditional log odds ratios of two predictors with their variances, from the couplings that hold both."""
+"""Conditional log odds ratios of two predictors with their variances, from the couplings that hold both.
+
+A *scope* is the tuple of predictors of a table of parameters; ``layout.table(vector, *scope)`` is the table's view of a
+parameter vector, with one axis of L_i - 1 levels for each predictor.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i
         *(range(layout.n_levels[k]) for k in modifiers),
     ]
     parameter_numbers = np.arange(layout.size)
-    parameters_by_scope = {
+    parameters_by_scope = {  # tables of positions in theta, axes: i, j, modifiers of the scope
         scope: layout.table(parameter_numbers, i, j, *(k for k in scope if k not in (i, j))) for scope in scopes
     }
     used_parameters = np.sort(np.concatenate([parameters.ravel() for parameters in parameters_by_scope.values()]))
@@ -77,15 +81,15 @@ def log_odds_ratios(layout: Layout, theta: np.ndarray, covariance: np.ndarray, i
     # a row for each ratio, with 1 at the parameters whose sum it is; codes less 1 are positions in tables of couplings
     contrasts = np.zeros((len(levels), len(used_parameters)))
     for scope, parameters in parameters_by_scope.items():
-        columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]
+        columns = [modifiers.index(k) + 2 for k in scope if k not in (i, j)]  # of `levels`, after those of i and j
         table_positions = levels[:, [0, 1, *columns]] - 1
-        rows = np.flatnonzero((table_positions >= 0).all(axis=1))
+        rows = np.flatnonzero((table_positions >= 0).all(axis=1))  # couplings of a reference level are 0
         contrasts[rows, np.searchsorted(used_parameters, parameters[tuple(table_positions[rows].T)])] = 1.0
     used_covariance = covariance[np.ix_(used_parameters, used_parameters)]
     is_undetermined = np.isnan(used_covariance.diagonal())
     used_covariance = np.where(np.logical_or.outer(is_undetermined, is_undetermined), 0.0, used_covariance)
     is_known = ~(contrasts[:, is_undetermined] != 0.0).any(axis=1)
-    variance = np.einsum("ij,ij->i", contrasts @ used_covariance, contrasts)
+    variance = np.einsum("ij,ij->i", contrasts @ used_covariance, contrasts)  # c' V c of each row c
     return LogOddsRatios(
         modifiers,
         levels,

@@ -62,6 +62,7 @@ def permutation_tests(
     streams = rng.spawn(len(layout.pairs))
     tasks = [(rows, layout, int(i), int(j), n, stream) for (i, j), stream in zip(layout.pairs, streams, strict=True)]
     test_results = run_tasks(_test_pair, tasks, workers)
+    # one array for each item of the results
     statistic, df, p = (np.array([result[item] for result in test_results]) for item in range(3))
     return statistic, df.astype(np.intp), p
 
@@ -84,17 +85,18 @@ def _test_pair(sample: Sample, layout: Layout, i: int, j: int, n: int, rng: np.r
         return no_test
     rows, columns, total = tables.sum(axis=2), tables.sum(axis=1), tables.sum(axis=(1, 2))
     covariance = _cell_covariance(rows, columns, total)
-    eigenvalues, eigenvectors = eigen.eigenvectors(covariance)
+    eigenvalues, eigenvectors = eigen.eigenvectors(covariance)  # rising; the last one is the largest
     if eigenvalues[-1] <= 0.0:
         return no_test
     # relative rounding errors of eigenvalues are far below 1e-9: directions below it have no variance
     is_positive = eigenvalues > 1e-9 * eigenvalues[-1]
-    inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
+    inverse_root = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])  # times its transpose it is V^-
     expected = (rows[:, 1:, None] * columns[:, None, 1:] / total[:, None, None]).sum(axis=0)
     drawn = sum(
         _draw_tables(row_margins, column_margins, n, rng)
         for row_margins, column_margins in _integer_margins(rows, columns)
     )
+    # row 0 holds the observed counts (L_i - 1, L_j - 1), the others the n drawn ones
     all_counts = np.concatenate([tables[:, 1:, 1:].sum(axis=0)[None], drawn])
     statistic = (((all_counts - expected).reshape(n + 1, -1) @ inverse_root) ** 2).sum(axis=1)
     # 1 - 1e-9: statistics that differ by rounding alone are equal
@@ -109,7 +111,7 @@ def _count_tables(sample: Sample, conditioned: np.ndarray, i: int, j: int, layou
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
     n_strata = int(stratum_of_row.max(initial=-1)) + 1
     tables = np.bincount(cell_of_row, sample.weights, n_strata * shape[0] * shape[1]).reshape(n_strata, *shape)
-    varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]
+    varies = [(tables.sum(axis=k) > 0).sum(axis=1) > 1 for k in (1, 2)]  # of j, of i: two levels occur in a stratum
     return tables[varies[0] & varies[1]]
 
 
@@ -121,7 +123,10 @@ def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        """Return the covariance (strata, L - 1, L - 1) of one draw's non-reference indicators, from a margin."""
+        """Return the covariance (strata, L - 1, L - 1) of the level indicators of one random row of each stratum.
+
+        `counts` (strata, L) are the margin of one predictor; its reference level has no indicator.
+        """
         shares = counts[:, 1:] / total[:, None]
         return shares[:, :, None] * np.eye(shares.shape[1]) - shares[:, :, None] * shares[:, None, :]
 
@@ -152,6 +157,7 @@ def _draw_tables(rows: np.ndarray, columns: np.ndarray, n: int, rng: np.random.G
     from scipy.stats import random_table
 
     if rows.shape[1] == columns.shape[1] == 2 and rows.sum(axis=1).max() < MAX_HYPERGEOMETRIC:
+        # cell (1, 1): of columns[:, 1] draws from the rows of a stratum, those at level 1 of i
         counts = rng.hypergeometric(rows[:, 1], rows[:, 0], columns[:, 1], size=(n, len(rows)))
         return counts.sum(axis=1).astype(float)[:, None, None]
     tables = random_table(rows[0], columns[0]).rvs(size=n, random_state=rng)

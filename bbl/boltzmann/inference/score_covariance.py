@@ -2,7 +2,9 @@
 
 There are K groups of `size` parameters each. The *intercept* of group g is ``ln p_g - ln Z_g``, of its class share p_g
 and the normalising constant Z_g of its model; its 1 + size *coefficients* are the intercept and the parameters.
-Probabilities of groups depend on differences between groups alone.
+Probabilities of groups depend on differences between groups alone. ``engine.joint`` holds the functions (`JointTraits`)
+of an engine that fits all groups together; it is None for engines that fit them one by one. ``engine.errors`` is a
+sentence on where standard errors come from. ``estimate.parameters.theta`` (K, size) are the fitted parameters.
 """
 
 from __future__ import annotations
@@ -71,6 +73,7 @@ class ScoreCovariance:
         rows do not determine.
         """
         leading = gradients.shape[:-2]
+        # (functions, blocks, coefficients of a block)
         by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
         variance, largest_change = np.zeros((2, len(by_block)))
         for k, (block, flat) in enumerate(zip(self.blocks, self.flat, strict=True)):
@@ -125,9 +128,9 @@ def _covariance_of_groups(
 ) -> ScoreCovariance:
     """Return `score_covariance` of groups that were fitted one by one.
 
-    The parameters of a group have the covariance of the fit, its ln Z the moments of the model as derivatives, and the
-    logarithm of its share the variance ``1 / n_g`` of a Poisson count: probabilities have the same variance as with
-    multinomial shares, because a shift of the scores of all groups alike does not change them.
+    The parameters of a group have the covariance of the fit. The derivatives of ln Z are the moments of the model. The
+    logarithm of the group's share has the variance ``1 / n_g`` of a Poisson count: probabilities then have the same
+    variance as with multinomial shares, because they do not change if the scores of all groups shift alike.
     """
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
     check_memory(8.0 * float(layout.size) ** 2, f"A covariance of {layout.size} parameters", "Give se=False.")
@@ -141,7 +144,7 @@ def _covariance_of_groups(
         group_layout = layout.of_group(g)
         influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
         unbounded |= _unbounded_levels(influence)
-        influence, undetermined_directions = influence.of_combinations()
+        influence, undetermined_directions = influence.of_combinations()  # (size, d): moves without a change of fit
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
@@ -180,7 +183,9 @@ def _covariance_of_joint_fit(
     if engine.penalised:
         rows = sample.pooled.collapsed(layout.n_levels)
         traits.check_differences(engine, rows.n)
+        # fitted probabilities (n, K), without the calibration
         p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(rows.codes)))
+        # (K, 1 + size, K, 1 + size) and (1 + size,)
         covariance, is_determined = traits.coefficients(engine, rows.codes, rows.weights, p, layout)
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
@@ -189,6 +194,7 @@ def _covariance_of_joint_fit(
         note = "Standard errors from the penalised multinomial information; they describe the spread, not the bias."
     else:
         influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
+        # (K, 1 + size, K, 1 + size); (K, 1 + size, d), as `ScoreCovariance.flat`; levels
         covariance, flat, unbounded = influence.covariance(), influence.flat, influence.unbounded
         note = engine.errors
     block = covariance.reshape(K * (1 + layout.size), -1).copy()
@@ -218,15 +224,17 @@ def _covariance_under_design(
     if traits:
         fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=estimate.coefficients)
         influence = fit_unpenalised(sample)
+        # of each group (u, 1 + size)
         deviations = [*joint_deviations(influence, fit_unpenalised, sample, survey).transpose(1, 0, 2)]
         flat, unbounded = [influence.flat.reshape(K * n_coefficients, -1)], influence.unbounded
     for g, group_theta in enumerate(theta):
         in_group = sample.response == g
+        # domain: the design, of which the rows of the group are used
         rows, domain, group_layout = sample.group(g), survey.only(in_group), layout.of_group(g)
         log_share_deviations = share_deviations(rows, domain)
         if traits:
             if has_fixed_shares:
-                deviations[g][:, :1] -= log_share_deviations
+                deviations[g][:, :1] -= log_share_deviations  # given shares replace those of the rows
             continue
         row_influence, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
         unbounded |= _unbounded_levels(row_influence)
@@ -234,10 +242,12 @@ def _covariance_under_design(
         theta_deviations = penalised_deviations(row_influence, rows, group_theta, engine, domain)
         is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)
         theta_deviations[:, ~is_known] = 0.0
+        # derivatives (1 + size, size) of the coefficients by the parameters
         jacobian = np.vstack([-moments(group_layout, group_theta), np.eye(layout.size)])
         deviations.append(theta_deviations @ jacobian.T)
         deviations[g][:, :1] += 0.0 if has_fixed_shares else log_share_deviations
         group_flat = np.hstack([jacobian @ undetermined_directions, _unit_vectors(np.append(True, is_known))])
+        # zeros for the coefficients of the groups before and after
         flat.append(np.pad(group_flat, ((g * n_coefficients, (K - 1 - g) * n_coefficients), (0, 0))))
     E = np.hstack(deviations)
     note = f"{engine.errors} They know the sampling design ({survey.text}): t distribution."
@@ -251,10 +261,10 @@ def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
     over all its states if it has structural zeros, else along a junction tree.
     """
     means = np.empty(layout.size)
-    for component in components(layout):
+    for component in components(layout):  # `positions` are those of its parameters in the vector of the whole model
         if component.layout.support is not None:
             table = StateTable(component.layout)
-            _, p = table.log_partition(theta[component.positions])
+            _, p = table.log_partition(theta[component.positions])  # of all states
             means[component.positions] = table.moments(p)
             continue
         elimination_order = tree_order(component.layout)

@@ -1,9 +1,11 @@
 """Tests and intervals that hold their level: the evidence of rows on each parameter, or why there is no test.
 
-A *table* holds the fields of a predictor or the couplings of a term, one after the other in the flat parameter vector,
-where parameter k has position k; D is the number of all fields, which come first. A *site* is a
-predictor as the response of a regression on all others, by which pseudo-likelihood is fitted. A *family* is the exact
-conditional distribution of a parameter, as a function of the parameter's value.
+A *table* holds the fields of a predictor or the couplings of a term. Parameter k has position k in the flat vector of
+all tables, whose first D entries are the fields. A `Layout` has the starts of tables in this vector: ``cuts`` those of
+all tables and the vector's end, ``start`` of fields, ``pair_start`` of pairs; ``pairs`` (P, 2) are the interacting
+pairs, ``support`` is None without structural zeros. A *site* is a predictor as the response of a regression on all
+others, by which pseudo-likelihood is fitted. A *family* is the exact conditional distribution of a parameter, as a
+function of the parameter's value.
 """
 
 from __future__ import annotations
@@ -32,8 +34,7 @@ from bbl.stats.wald import wald
 
 __all__ = ["CELL", "Comparison", "Evidence", "Kind", "evidence", "lacks_exact_test", "of_group", "variances"]
 
-# Rows that a cell must be expected to hold, and information that an estimate must have, for a normal distribution. With
-# 10 rows its tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs.
+# with a CELL of 10, the normal tails are still too thin for Holm's adjustment: 7.5 % in place of 5 over six pairs
 CELL = 20.0  # rows expected in the smallest cell from which on a parameter has a Wald test (benchmarks.coverage)
 INFORMATION = 5.0  # inverse variance of a parameter below which it has an exact test (benchmarks.coverage)
 ROWS_PER_PARAMETER = 10.0  # rows that a site needs for each parameter of the log odds of a level, to be fitted
@@ -113,17 +114,18 @@ class Evidence:
     def counts(self) -> np.ndarray:
         """Rows (3, D) at each non-reference level, at the reference level, and at any level of its predictor."""
         counts = level_counts(self.rows, self.layout.n_levels)
+        # n (L_i,) are the rows at each level of a predictor
         columns = [np.array([n[1:], np.full(len(n) - 1, n[0]), np.full(len(n) - 1, n.sum())]) for n in counts]
         return np.concatenate(columns, axis=1)
 
     @cached_property
     def _families(self) -> dict[int, PowerSeries | None]:
-        """Families of the parameters that were asked for, by number."""
+        """Cache of `family`: families of the parameters that were asked for, by position."""
         return {}
 
     @cached_property
     def _strata(self) -> dict[int, np.ndarray | None]:
-        """`pair_strata` of the pair that was asked for last, by its number."""
+        """Cache of `pair_strata`, by the number of the pair: only the pair that was asked for last."""
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
@@ -138,7 +140,7 @@ class Evidence:
             layout = self.layout
             if k < layout.D:
                 i = int(np.searchsorted(layout.start, k, side="right")) - 1
-                self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)
+                self._families[k] = field_family(self.rows, layout, i, k - int(layout.start[i]) + 1)  # levels from 1
             else:
                 pair_number = int(np.searchsorted(layout.pair_start, k, side="right")) - 1
                 self._families[k] = self._coupling_family(pair_number, k - int(layout.pair_start[pair_number]))
@@ -211,12 +213,12 @@ def evidence(
         deviations = unpenalised_deviations(influence, sample, theta, sites, engine, survey)
         terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     is_site_fitted = np.repeat(has_enough_rows, layout.n_levels - 1).astype(float)
-    # a coupling is a mean over the sites of its term: of 1 where the site is fitted, else 0, it is 1 if all are fitted
+    # `from_sites` averages each coupling over the sites of its term: the mean is 1 if all of them are fitted
     has_all_sites = (
         from_sites(layout, np.broadcast_to(is_site_fitted[:, None], (layout.D, 1 + all_regressors.D))) == 1.0
     )
-    least_expected, is_absent = cell_sizes(rows, layout)
-    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])
+    least_expected, is_absent = cell_sizes(rows, layout)  # (couplings,): least expected count; any cell empty
+    expected_counts = np.concatenate([np.full(layout.D, np.inf), least_expected])  # no limit for fields
     kind[:] = Kind.WALD
     kind[~has_all_sites | (expected_counts < least_cell)] = Kind.EXACT
     if influence:
@@ -227,7 +229,7 @@ def evidence(
         kind[~np.isfinite(deviations).all(axis=0)] = Kind.FEW  # too few replicates have an estimate
     kind[lacks_exact_test(layout) & (kind == Kind.EXACT)] = Kind.FEW
     kind[has_all_sites & ~is_determined] = Kind.UNBOUNDED
-    counts = level_counts(rows, layout.n_levels)
+    counts = level_counts(rows, layout.n_levels)  # n (L_i,) of each predictor; code 0 is the reference level
     kind[np.concatenate([*((n[1:] == 0) | (n[0] == 0) for n in counts), is_absent])] = Kind.ABSENT
     return Evidence(layout, rows, theta, influence, terms, kind, engine, survey, deviations)
 
@@ -240,9 +242,11 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
-    n_neighbours = layout.mask.sum(axis=1)[layout.pairs].min(axis=1, initial=layout.m) - 1
+    n_neighbours = layout.mask.sum(axis=1)  # mask (m, m): whether two predictors share a term
+    # a test conditions on the smaller neighbourhood of the two predictors of a pair, without the other one
+    n_conditioned = n_neighbours[layout.pairs].min(axis=1) - 1
     out = np.zeros(layout.size, dtype=bool)
-    out[layout.D : layout.pair_start[-1]] = np.repeat(n_neighbours > MAX_HELD, np.diff(layout.pair_start))
+    out[layout.D : layout.pair_start[-1]] = np.repeat(n_conditioned > MAX_HELD, np.diff(layout.pair_start))
     out[layout.pair_start[-1] :] = True
     return out
 
@@ -255,10 +259,10 @@ class Comparison:
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
-        Estimates of what is zero if the hypothesis holds.
+        Estimates of the parameters or differences that are zero under the hypothesis.
     terms : list of ndarray
         Covariance of every table; empty where nothing has a normal distribution.
-    kind : ndarray of int8, shape (layout.size,)
+    kind : ndarray of int8, shape (layout.size,), as in `Evidence`
     family : callable
         ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see `Evidence.family`.
     to_limits : callable, optional
@@ -281,11 +285,11 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """Exact distributions of more than one value, by the number of the parameter: of those with an exact test."""
+        """Exact distributions of the parameters of kind EXACT, by position, except those of a single value."""
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
-            family = self.family(int(k), True)
-            if family is not None and len(family.log_c) > 1:
+            family = self.family(int(k), True)  # conditional on a finite estimate
+            if family is not None and len(family.log_c) > 1:  # `log_c` has an entry for each value
                 families[int(k)] = family
         return families
 
@@ -316,7 +320,7 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Estimates without a penalty; nan without a test, or if `theta` only has the sign of what is asked for."""
+        """Unpenalised estimates; nan without a Wald or exact test, or if `to_limits` has to transform `theta`."""
         tested = self.verdict <= Kind.EXACT if self.to_limits is None else np.zeros(self.layout.size, dtype=bool)
         return np.where(tested, self.theta, np.nan)
 
@@ -339,18 +343,18 @@ class Comparison:
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of those parameters of a table that have one; `df` is their number. Where none has one, the
-            smallest exact p-value times the number `df` of exact tests, without a statistic. Exact tests need no finite
-            estimates: rows in which two levels never go together, though expected to, are evidence of an interaction
-            whatever its strength. Under a sampling design it is the Wald test of the `working` covariance, corrected by
-            Rao & Scott.
+            Joint Wald test of those parameters of a table that have a Wald test; `df` is their number. If none has one,
+            `p` is the smallest exact p-value times the number `df` of exact tests, and `statistic` is nan. Exact tests
+            need no finite estimates: if two levels never go together, though rows with both are expected, this is
+            evidence of an interaction, whatever its strength. Under a sampling design the Wald test takes the `working`
+            covariance, and is corrected by Rao & Scott.
         words : ndarray of str
             How each table was tested, or why it was not.
         """
         layout, verdict = self.layout, self.verdict
         cuts = layout.cuts
         is_wald = verdict == Kind.WALD
-        # by table; for a table without parameters reduceat returns an entry of the next table
+        # by table; of an empty table reduceat returns the entry at its start: of the next table, or the appended one
         n_wald = np.add.reduceat(np.append(is_wald, False), cuts[:-1]) * (np.diff(cuts) > 0)
         statistic, p = np.full((2, len(n_wald)), np.nan)
         df = np.zeros(len(n_wald), dtype=np.intp)
@@ -363,10 +367,10 @@ class Comparison:
             statistic[tested], df[tested], p[tested] = rao_scott_wald(estimates, covariances, working, self.df)
         else:
             statistic[tested], df[tested], p[tested] = wald(estimates, covariances)
-        table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))
+        table_of = np.repeat(np.arange(len(n_wald)), np.diff(cuts))  # of each parameter
         exact_p_values: dict[int, list[float]] = {}
         for k in np.flatnonzero((n_wald[table_of] == 0) & ~lacks_exact_test(layout)):
-            family = self.family(int(k), False)
+            family = self.family(int(k), False)  # not conditional on a finite estimate
             if family is not None and len(family.log_c) > 1:
                 exact_p_values.setdefault(int(table_of[k]), []).append(family.p())
         for table, p_values in exact_p_values.items():

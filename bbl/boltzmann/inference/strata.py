@@ -1,7 +1,8 @@
 """Exact conditional distribution of one coupling or field, given the values of other predictors.
 
 A *stratum* is a set of rows that agree in the predictors that are conditioned on. The *neighbours* of a predictor are
-those that share a term with it.
+those that share a term with it; ``layout.mask`` (m, m) says which predictors do. A `PowerSeries` is the distribution of
+a count, as a function of the parameter. ``sample.missing`` (n, m) marks missing values; None without.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
 
     Given these, i and j are independent if and only if ``J_ij = 0`` (the Markov property of eq. 6).
     """
-    is_neighbour = layout.mask[[i, j]]
+    is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False
+    # row 1, the neighbours of j, if i has more of them
     return np.flatnonzero(is_neighbour[int(is_neighbour[0].sum() > is_neighbour[1].sum())])
 
 
@@ -35,8 +37,9 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
     columns = np.ascontiguousarray(codes[:, conditioned])
     n_levels = columns.max(axis=0, initial=0).astype(np.int64) + 1
     if np.log2(n_levels).sum() < 62.0:  # a state has a number of 64 bits, and numbers are sorted faster than bytes
+        # places of a number with mixed radix: products of the numbers of levels of all later predictors
         row_keys = columns @ np.append(np.cumprod(n_levels[:0:-1])[::-1], 1)
-    else:
+    else:  # the bytes of a row as one item
         row_keys = columns.view(np.dtype((np.void, columns.itemsize * columns.shape[1])))[:, 0]
     return np.unique(row_keys, return_inverse=True)[1].astype(np.intp)
 
@@ -45,36 +48,41 @@ def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | 
     """Return the stratum (n,) of each row, within which i and j are independent if they have no coupling; -1 if none.
 
     A row has no stratum if a value that defines it is missing, or if a predictor that shares a term of order three or
-    more with i and j is away from its reference level, where the coupling differs. Returns None for over `MAX_HELD`.
+    more with i and j is away from its reference level, where the coupling differs. Returns None for more than
+    `MAX_HELD` predictors that are conditioned on.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
         return None
     stratum_of_row = strata(sample.codes, conditioned)
-    if layout.order > 2:  # the coupling is defined where the other predictors of such terms are at reference
+    if layout.order > 2:  # beside(i, j): the other predictors of terms of three or more that hold i and j
         stratum_of_row[(sample.codes[:, layout.beside(i, j)] != 0).any(axis=1)] = -1
     if sample.missing is not None:
         stratum_of_row[sample.missing[:, [i, j, *conditioned]].any(axis=1)] = -1
     return stratum_of_row
 
 
-def coupling_family(sample: Sample, number: np.ndarray, i: int, a: int, j: int, b: int) -> PowerSeries | None:
+def coupling_family(sample: Sample, stratum_of_row: np.ndarray, i: int, a: int, j: int, b: int) -> PowerSeries | None:
     """Return the conditional distribution of how often level a of i goes with level b of j.
 
-    Taken over rows in which i is at its reference level or at a, and j at its reference level or at b. In a stratum
-    (`number`, of `pair_strata`) these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all
-    strata. None where no stratum tells anything, or the computation would not end.
+    It uses the rows in which i is at its reference level or at a, and j at its reference level or at b. In each stratum
+    these are a 2 x 2 table whose log odds ratio is ``J_ij(a, b)``, the same in all strata. `stratum_of_row` (n,) comes
+    from `pair_strata`. None where no stratum tells anything, or the computation would not end.
     """
-    at_a, at_b = sample.codes[:, i], sample.codes[:, j]
-    is_used = ((at_a == 0) | (at_a == a)) & ((at_b == 0) | (at_b == b)) & (number >= 0)
-    at_a, at_b, weights, number = at_a[is_used] == a, at_b[is_used] == b, sample.weights[is_used], number[is_used]
+    codes_i, codes_j = sample.codes[:, i], sample.codes[:, j]
+    is_used = ((codes_i == 0) | (codes_i == a)) & ((codes_j == 0) | (codes_j == b)) & (stratum_of_row >= 0)
+    at_a, at_b, weights, strata_used = (
+        codes_i[is_used] == a, codes_j[is_used] == b, sample.weights[is_used], stratum_of_row[is_used]
+    )  # fmt: skip
     if not len(weights):
         return None
-    n_strata = int(number.max()) + 1
+    n_strata = int(strata_used.max()) + 1
+    # of each stratum: the cell of a and b, the margins of a and of b, all rows
     n11, rows, columns, totals = (
-        np.bincount(number, cell_weights, n_strata)
+        np.bincount(strata_used, cell_weights, n_strata)
         for cell_weights in (weights * (at_a & at_b), weights * at_a, weights * at_b, weights)
     )
+    # of each stratum: the number of values that the cell can have, less 1
     support_sizes = np.minimum(rows, columns) - np.maximum(0, rows + columns - totals)
     if not 0 < support_sizes.sum() < MAX_SUPPORT:
         return None
@@ -94,5 +102,5 @@ def field_family(sample: Sample, layout: Layout, i: int, a: int) -> PowerSeries 
     if not 0 < n_rows < MAX_SUPPORT:
         return None
     counts = np.arange(n_rows + 1.0)
-    # logarithms of binomial coefficients, but for a constant
+    # logarithms of binomial coefficients, up to a constant; share=1: tails include all of P(T = t)
     return PowerSeries(-gammaln(counts + 1) - gammaln(n_rows - counts + 1), round(n_at_level), share=1.0)

@@ -3,7 +3,10 @@
 *Deviations* are a matrix E (u, size) such that ``E'E`` is the design covariance of `size` estimates. Its u rows are
 clusters or replicates, the same for all groups of a fit, so that ``E_a'E_b`` is the covariance of the estimates of two
 groups a and b. K is the number of groups. The *influence* of a row on an estimate is the derivative of the estimate by
-the weight of the row. A *survey* has its n rows in the order of the sample.
+the weight of the row. A *survey* is a sampling design: its `rows` (n,) are the positions of the n rows of the sample in
+the design, in the order of the sample; its `plan` sums over ``plan.n_units`` clusters; its `replicates` have weights
+(rows of the design, u) of u replicates, or are None if covariances are linearised. A `RowInfluence` or `JointInfluence`
+returns influences times its `total`, the total weight of the fitted rows.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
     )
     totals, offset = np.zeros((plan.n_units, size)), 0
     for chunk in rows.blocks(max(1, MAX_INFLUENCES // max(size, 1))):
+        # adds to `totals` in place
         plan.totals(influences(chunk) * chunk.weights[:, None], survey.rows[offset : offset + chunk.n], totals)
         offset += chunk.n
     return plan.deviations(totals, survey.rows)
@@ -68,7 +72,7 @@ def replicated(
     survey weights. Replicates without rows, or without an estimate, count nothing, with a DataWarning.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
-    weights = survey.replicates.weights[survey.rows]
+    weights = survey.replicates.weights[survey.rows]  # (n, u)
     estimates = np.full((weights.shape[1], len(full_estimate)), np.nan)
     for replicate in range(len(estimates)):
         reweighted = rows.weighted(weights[:, replicate])
@@ -108,7 +112,8 @@ def unpenalised_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
 
-    `sites` are the predictors whose conditional distributions were fitted; others as in `penalised_deviations`.
+    `sites` are the predictors whose conditional distributions were fitted; the other arguments are those of
+    `penalised_deviations`.
     """
     layout = influence.layout
 
@@ -148,7 +153,7 @@ def joint_deviations(
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
     """Return the deviations (u, 1) of the logarithm of the total weight of `rows`, those of one group."""
-    total = rows.total
+    total = rows.total  # the derivative of its logarithm by the weight of a row is 1 / total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)
     return replicated(lambda reweighted: np.log([reweighted.total]), np.log([total]), rows, survey)

@@ -120,9 +120,10 @@ ESTIMATORS_BY_MODULE = {
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 
     def __getattr__(name: str) -> Any:
-        """Import a public name, or a module of the package, when it is first accessed."""
+        """Import a public name, or a module of the package, when it is first accessed; Python calls this then."""
         for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
+                # stored in the module, so that Python finds it there the next time
                 value = globals()[name] = getattr(import_module(module), name)
                 return value
         if find_spec(f"{__name__}.{name}") is not None:

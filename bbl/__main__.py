@@ -18,7 +18,7 @@ PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit status; errors become one message on standard error, and status 1."""
     args = parse(sys.argv[1:] if argv is None else argv)
-    options = option_names()
+    options = option_names()  # from argument to option: "--lambda" for "lambda_"
     # files on the command line, by the name of the argument in messages
     files = {name: getattr(args, name) for name in ("data", "newdata") if getattr(args, name, None) is not None}
 
@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{severity}: {replace_arguments(str(text), options, files, argument, column)}", file=sys.stderr)
 
     with warnings.catch_warnings():
+        # Python calls this function for each warning
         warnings.showwarning = lambda message, *_, **__: print_message("warning", message)  # type: ignore[assignment]
         try:
             run(args)

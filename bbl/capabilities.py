@@ -1,6 +1,6 @@
 """Capabilities: rows of the table "what works with what"; each kind of model declares those that it lacks.
 
-A *kind of model* is an engine or a class of results. `MethodTraits` say what single fits are like.
+A *kind of model* is an engine or a class of results. `MethodTraits` say what the fits of a method are like.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ def near_match(name: object, known_names: Iterable[object]) -> str:
     Names are compared without case, dots and underscores, so that ``Lambda`` is closer to ``lambda_`` than to
     ``lambdah``. An argument name of the R package matches the argument that has its meaning.
     """
-    # reversed: of several names with one plain form, the dict keeps the first
+    # reversed: of several names with one plain form the dict keeps the one that comes last, the first of `known_names`
     name_by_plain_form = {_plain(known_name): known_name for known_name in reversed(list(known_names))}
     plain_form = _plain(name)
-    if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:
+    if plain_form not in name_by_plain_form and R_NAMES.get(plain_form) in name_by_plain_form:  # a name of R's
         plain_form = R_NAMES[plain_form]
     close_forms = difflib.get_close_matches(plain_form, list(name_by_plain_form), n=1)
     return f"; did you mean {name_by_plain_form[close_forms[0]]!r}?" if close_forms else ""
@@ -122,6 +122,7 @@ def real(
     number = any_real(argument, value)
     is_inside = low < number <= high if open_low else low <= number <= high
     if not is_inside or (finite and math.isinf(number)):
+        # for the message: a round bracket at a bound that is excluded
         left_bracket = "(" if open_low or math.isinf(low) else "["
         right_bracket = ")" if finite and math.isinf(high) else "]"
         raise OptionError(
@@ -139,7 +140,7 @@ def share(argument: str, value: object) -> float:
 
 
 def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
-    """Return a number or a sequence of numbers as a 1-d array of ``check(argument, number)``."""
+    """Return a number or a sequence of numbers as a 1-d array; each is replaced by ``check(argument, number)``."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return np.array([check(argument, value)])
     checked_numbers = [check(argument, v) for v in value]

@@ -49,13 +49,15 @@ def directory(entries: list[Entry]) -> bytes:
     """
     records = []
     offset = 0  # of the member's header
-    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16  # the writer is Unix (3); the member is a regular file
+    # the writer is Unix (3); the member is a regular file, with permissions 644
+    made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16
     for name, crc, size in entries:
         fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _ENTRY_SIZES.size)
         records.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
         records.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size
     entry_bytes, n_entries = b"".join(records), len(entries)
+    # 44: length of the zip64 end after this field
     zip64_end = (b"PK\6\6", 44, made_by, _ZIP64, 0, 0, n_entries, n_entries, len(entry_bytes), offset)
     locator = (b"PK\6\7", 0, offset + len(entry_bytes), 1)
     classic_end = (b"PK\5\6", 0, 0, _SEE64_SHORT, _SEE64_SHORT, _SEE64, _SEE64, 0)
@@ -98,6 +100,7 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
         if len(members[name]) != length or zlib.crc32(members[name]) != crc:
             raise ValueError(f"{name!r} does not have its checksum")
     stored_digest = members.pop("sha256", b"")
+    # all names differ, and one was "sha256"
     if len(members) != len(entries) - 1 or stored_digest != digest([(n, [data]) for n, data in members.items()]):
         raise ValueError("the content does not have its digest")
     return members
@@ -121,6 +124,7 @@ def _read_directory(file: BinaryIO, size: int) -> tuple[list[Entry], bytes]:
         position += _ENTRY.size
         name = directory_and_end[position : position + fields[10]].decode("ascii")
         position += len(name)
+        # [2]: size before compression, which is that in the file, as members are not compressed
         entries.append((name, fields[7], _ENTRY_SIZES.unpack_from(directory_and_end, position)[2]))
         position += _ENTRY_SIZES.size
     return entries, directory_and_end

@@ -1,6 +1,10 @@
 """Cross-validation of models that score rows: fit every fold, pool the validation scores, score each setting.
 
 Letters: S settings (values of a penalty or another option), F folds, K response groups, N validated rows of all folds.
+
+A fold has the methods `training`, which returns its training rows, ``group_totals(sample, K)``, their weights by group,
+and `validation`, which returns the validation rows (with `codes` (n, m), marks `missing` (n, m) or None, and groups
+`response` (n,)), their weights, and their positions in the sample. ``folds.one(f)`` is fold f.
 """
 
 from __future__ import annotations
@@ -66,9 +70,10 @@ class Scored:
 
         `totals` (K,) are the groups' weights in all rows. Each row is validated in one fold and trains all others.
         """
-        K, n_folds = len(totals), self.fold.max(initial=0) + 1
-        # one bin for each fold and group
-        validation_totals = np.bincount(self.fold * K + self.y, self.weights, n_folds * K)
+        K, n_folds = len(totals), self.fold.max(initial=0) + 1  # initial: no row was validated
+        # weights of the validation rows, one bin for each fold and group
+        validation_totals = np.bincount(self.fold * K + self.y, weights=self.weights, minlength=n_folds * K)
+        # maximum: rounding may give differences a little below 0
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
@@ -98,7 +103,7 @@ def _run_fold(
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Fit the models of all settings to the training rows of a fold, and score its n validation rows.
 
-    ``fit(training_rows, *arguments)`` returns the S models, whose method named `judge` scores rows. Returns these
+    ``fit(training_rows, *arguments)`` returns the S models; their method of the name `judge` scores rows. Returns these
     models, their scores (S, n, K), and group, weight and position in `sample` of the validation rows, (n,) each.
     """
     training_rows = fold.training(sample)
@@ -109,6 +114,7 @@ def _run_fold(
         text = f"In the training rows of a fold: {error}"
         raise DataError(text, column=error.column, argument=error.argument) from None
     validation, weights, positions = fold.validation(sample)
+    # each model's method of that name
     scores = np.array([getattr(fold_fit, judge)(validation.codes, validation.missing) for fold_fit in fits])
     return fits, scores, validation.response, weights, positions
 
@@ -144,7 +150,7 @@ def cross_validate(
     tasks = [(sample, folds.one(f), fit, judge, *extra_arguments) for f, extra_arguments in enumerate(fold_arguments)]
     # rows outside of memory are those of an open file or a Dask client, which cannot be pickled for other processes
     fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
-    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)
+    fits, fold_scores, fold_y, fold_weights, fold_rows = zip(*fold_results, strict=True)  # F entries each
     scores = np.concatenate(fold_scores, axis=1)
     y, weights, rows = (np.concatenate(fold_arrays) for fold_arrays in (fold_y, fold_weights, fold_rows))
     fold = np.repeat(np.arange(len(fold_results)), [len(positions) for positions in fold_rows])
@@ -166,7 +172,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
         return scores
     calibrated_scores = np.empty_like(scores)
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
+    fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2  # even and odd rows
     for f in np.unique(fold):
         in_fold, in_other_folds = fold == f, fold != f
         calibration = fit_calibration(
@@ -211,7 +217,7 @@ def one_standard_error(scored: Scored, values: np.ndarray, best: int, calibrate:
         scores = calibrated(scored, setting_scores, calibrate)
         losses.append([scored.log_loss(scores, mask) for mask in fold_masks])
     loss_table = np.array(losses)  # (S, folds)
-    standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
+    standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])  # of the mean over folds
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    return int(candidates[np.argmax(simplicity)]) if len(candidates) else best
+    return int(candidates[np.argmax(simplicity)]) if len(candidates) else best  # none if losses are nan

@@ -55,7 +55,7 @@ def _letter_frame(sequences: pd.Series) -> pd.DataFrame:
 def _image_frame(labels: np.ndarray, pixels: np.ndarray, index: pd.Index | None = None) -> pd.DataFrame:
     """Return labels (n,) and pixels (n, 784) as a frame with the R package's column names: y, X1, X2, ..."""
     frame = pd.DataFrame(pixels, index=index, columns=[f"X{j + 1}" for j in range(pixels.shape[1])])
-    frame.insert(0, "y", labels.astype(np.int64))
+    frame.insert(0, "y", labels.astype(np.int64))  # as the first column
     return frame
 
 
@@ -264,7 +264,7 @@ def _download(name: str) -> Path:
             f"Or: {remedy[0].lower()}{remedy[1:]}."
         ) from error
     log_level = pooch.get_logger().level
-    pooch.get_logger().setLevel("ERROR")
+    pooch.get_logger().setLevel("ERROR")  # no lines about downloads
     try:
         path = pooch.retrieve(remote.url, f"sha256:{remote.sha256}", fname=name, path=pooch.os_cache("bbl"))
     except (OSError, ValueError) as error:  # no network, no such page; another file than expected

@@ -1,6 +1,7 @@
 """Importance of predictors: log-losses of a classifier with one predictor summed out, against those with all.
 
-n rows, m predictors, K classes. The log-loss of a row is ``-ln P(its class | its predictors)``.
+n rows, m predictors, K classes. The log-loss of a row is ``-ln P(its class | its predictors)``. A `Sample` has the
+codes (n, m) of rows, marks `missing` (n, m) or None, and the classes `response` (n,).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def validated_losses(
         fold_model = refit(train, rng)
         return [Without(fold_model, i) for i in range(-1, sample.codes.shape[1])]
 
+    # scored.scores: (1 + m, N, K), of the N validated rows; scored.y, scored.weights: (N,)
     scored = cross_validate(sample, folds, fit, [(rng,) for rng in rngs], workers=workers, progress=progress)
     losses = np.array([row_loss(log_probabilities(class_scores), scored.y) for class_scores in scored.scores])
     return losses, scored.y, scored.weights

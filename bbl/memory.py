@@ -25,7 +25,7 @@ def available_memory() -> int:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
-                free_bytes.append(int(line.split()[1]) * 1024)
+                free_bytes.append(int(line.split()[1]) * 1024)  # the number is in KiB
     except OSError:  # not Linux: all physical memory, where the system tells
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free_bytes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -47,7 +47,7 @@ def available_memory() -> int:
             free_bytes.append(soft_limit - _address_space())
     except ImportError:  # not a Unix
         pass
-    return min(free_bytes, default=2**63)
+    return min(free_bytes, default=2**63)  # by default no limit is known
 
 
 def _address_space() -> int:
@@ -81,7 +81,7 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except MemoryLimitError:
-        raise
+        raise  # it has a message already
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
         raise MemoryLimitError(f"{what} took more memory than there is{reason}. {remedy}") from error

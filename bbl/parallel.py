@@ -52,7 +52,7 @@ def n_workers(n_jobs: int | None) -> int:
         return requested
     from joblib.parallel import get_active_backend
 
-    # without prefer="threads" joblib counts processes, and warns inside a worker of a pool
+    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside a worker of a pool
     return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + requested)
 
 
@@ -67,7 +67,7 @@ def run_tasks(
     """
     stop = stop_flag()
     if workers == 1 or len(tasks) < 2:
-        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)
+        result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)  # computed below
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
@@ -86,7 +86,7 @@ def run_tasks(
     except BaseException:
         stop[0] = 1  # an interrupt is raised in this thread only; tasks of other threads read the flag
         raise
-    if any(result is Stopped for result in results):
+    if any(result is Stopped for result in results):  # `_run_with_flag` returns the class if a task gave up
         raise Stopped
     return results
 
@@ -132,7 +132,7 @@ class Crew:
 
     def __init__(self, workers: int):
         self.workers = workers
-        self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None
+        self._pool = ThreadPoolExecutor(workers - 1) if workers > 1 else None  # the caller's thread works, too
 
     def __enter__(self) -> Crew:
         """Return the pool."""
@@ -146,7 +146,7 @@ class Crew:
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
         """Call ``function(*task)`` for each of `tasks`, which must not write what other tasks read or write."""
         queue = deque(tasks)
-        n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1
+        n_helpers = 0 if self._pool is None else min(self.workers, len(queue)) - 1  # beside the caller's thread
         helpers = [self._pool.submit(_run_queue, function, queue) for _ in range(n_helpers)]  # type: ignore[union-attr]
         try:
             _run_queue(function, queue)
@@ -248,6 +248,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
     from tqdm import tqdm
 
     is_shown = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
+    # disable=None: no bar if stderr is no terminal; delay: no bar in the first second
     with tqdm(total=total, desc=title, disable=None if is_shown else True, delay=1.0, leave=False) as bar:
         yield _Steps(bar)
 
@@ -278,7 +279,8 @@ class _SerialBlas:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all threads that are inside, and their lock; `limits_before` is not read before a thread enters."""
+        """Forget all threads that are inside, and their lock."""
+        # the first thread that enters replaces `limits_before`
         self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:

@@ -151,7 +151,7 @@ def _check_path(path: str | os.PathLike) -> str:
     except ValueError as error:  # a NUL, or what the file system cannot encode
         raise OptionError(f"path={path!r} cannot be a file name: {error}. Give another.", argument="path") from None
     except OSError:
-        mode = stat.S_IFREG  # absent or not accessible: opening the file raises the error
+        mode = stat.S_IFREG  # absent or not accessible: taken for a regular file, as opening it raises the error
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
         raise IsADirectoryError(errno.EISDIR, "this is a folder; add the name of a file", file_name)
     if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
@@ -169,7 +169,7 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     for name, array in plain_arrays.items():
         header = npy_header(array.dtype.str, array.shape)
         members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
-    members.append(("sha256", [digest(members)]))
+    members.append(("sha256", [digest(members)]))  # of the members before
     chunks: list[Any] = []
     entries: list[Entry] = []
     for name, pieces in members:
@@ -245,7 +245,7 @@ def _write_file(target: str, chunks: list[Any]) -> None:
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".bbl-{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb") as file:  # x: the file must not exist
             with suppress(OSError):  # no old file, or a file system without permissions
                 os.chmod(temporary, os.stat(target).st_mode & 0o777)
             for chunk in chunks:
@@ -271,6 +271,7 @@ def _unpack(members: dict[str, bytes], kinds: Collection[str]) -> tuple[str, dic
     """Return (kind, meta, arrays) of the checked members of a file; raise a ValueError if meta.json is not valid."""
     text = members.get("meta.json", b"").decode("ascii")
     _check_json(text)
+    # parse_constant gets NaN and Infinity, which are refused
     document = json.loads(text, object_pairs_hook=_build_dict, parse_float=_parse_finite, parse_constant=_parse_finite)
     if type(document) is not dict or document.get("format") != FORMAT:
         raise ValueError("meta.json is not a model's")
@@ -309,7 +310,7 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
     if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):  # deletes all bytes 0 and 1
         raise ValueError(f"{name!r} has a bool that is neither 0 nor 1")
-    return name, array.astype(dtype.newbyteorder("="), copy=False)
+    return name, array.astype(dtype.newbyteorder("="), copy=False)  # "=": native byte order
 
 
 def _check_json(text: str) -> None:
@@ -318,7 +319,7 @@ def _check_json(text: str) -> None:
         raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
     depth = n_brackets = 0
     for match in _JSON_BRACKET.finditer(text):
-        if match[0][0] != '"':
+        if match[0][0] != '"':  # a bracket, not a string
             depth += 1 if match[1] else -1
             n_brackets += 1
             if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:  # two brackets each

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 __all__ = ["replace_arguments"]
 
-# (pattern, replacement) of remedies that only a Python program has; {column} is the column at fault
+# (pattern, replacement) for advice that only a Python program can follow; {column} is the column at fault
 REMEDIES = (
     (r" Drop these rows: data\.dropna\(.*\); or missing", r" Leave these rows out of the table; or missing"),
     (
@@ -58,11 +58,12 @@ def replace_arguments(
     'use --log-z auto, or raise --lambda.'
     """
     for pattern, replacement in REMEDIES:
+        # backslashes in the name are doubled, as replacements of `re.sub` need
         text = re.sub(pattern, replacement.replace("{column}", str(column).replace("\\", r"\\")), text)
     # messages about a table begin with the name of its argument
     text = re.sub(r"^(data|newdata)\b", lambda match: str(files.get(match[1], match[1])), text)
     if argument in options:
-        text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)
+        text = re.sub(rf"^{argument}\b(?!=)", options[str(argument)], text)  # a message may begin with its argument
     # longest first, as a pattern takes the first name that fits
     names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
     # name='value', name=value or name= becomes --name value

@@ -386,7 +386,8 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def option_names() -> dict[str, str]:
     """Return the option for each argument name: ``--lambda`` for ``lambda_``, ``--jobs`` for ``n_jobs``, ..."""
-    # later actions overrule earlier ones: the parser of fits comes last; the last name of an option is its long one
+    # an action is an argument or option of a parser: `dest` is its name in Python, `option_strings` its names on the
+    # command line, the long one last. The parser of fits comes last, as later actions overrule earlier ones
     actions = [
         action for make_parser in (*SAVED_PARSERS.values(), _make_fit_parser) for action in make_parser()._actions
     ]

@@ -46,7 +46,7 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
 def check_readable(path: Path) -> None:
     """Raise an OSError if a file cannot be opened; standard input and data read in batches are not checked."""
     if path != STDIN and not is_read_in_batches(path):
-        with path.open("rb"):
+        with path.open("rb"):  # raises the error
             pass
 
 

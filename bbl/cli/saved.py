@@ -1,4 +1,10 @@
-"""Sessions with a saved model: predict, evaluate, explain, effects."""
+"""Sessions with a saved model: predict, evaluate, explain, effects.
+
+`args` are the parsed arguments, under the names of options: ``args.newdata`` is the path of the new table,
+``args.keep`` the names of columns that are copied to the result, or None. A model `fit` has a `design`, whose factors
+`predictors` (and `response`) have the `name` and the `levels` of a column, and `labels`, with the `names` of predictors
+and the `groups`.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +58,19 @@ def run_saved(args: argparse.Namespace) -> None:
 def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None) -> None:
     """Print predictions of the rows of --newdata as CSV; log-probabilities if the model has no classes.
 
-    `table` is --newdata where it has been read already: standard input can be read but once.
+    `table` is the table of --newdata, if it has been read already: standard input can be read only once.
     """
     if is_read_in_batches(args.newdata) and isinstance(fit, ClassifierResults):
         if args.keep is not None:
             text = f"keep= is of tables in memory, and {args.newdata} is read in batches. Leave it out."
             raise OptionError(text, argument="keep")
-        header = True  # column names stand before the first batch only
+        header = True  # whether column names are printed: before the first batch only
         for batch in fit.predict_batches(str(args.newdata), type=args.type, unseen=args.unseen):
             batch.to_csv(sys.stdout, index=False, lineterminator="\n", header=header)
             header = False
         return
     table = table or read_new(fit, args)
-    with _marker_remedy(fit, table.rows, args):
+    with _marker_remedy(fit, table.rows, args):  # errors of unknown levels say what may be a missing value
         if isinstance(fit, ClassifierResults):
             result = fit.predict(table.rows, type=args.type, unseen=args.unseen)
         else:
@@ -77,7 +83,7 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
     if not isinstance(fit, ClassifierResults):
         raise OptionError("the model has no response, so that there are no predictions to evaluate.")
     rows = drop_unknown_groups(read_new(fit, args).rows, fit.design.response.name)
-    with _marker_remedy(fit, rows, args):
+    with _marker_remedy(fit, rows, args):  # errors of unknown levels say what may be a missing value
         evaluation = fit.evaluate(rows, args.weights, unseen=args.unseen)
     if args.plot is not None:
         save_figure(lambda: _get_figure(evaluation.plot(args.kind)), args.plot)
@@ -97,7 +103,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
         raise OptionError(f"row must lie in 1, ..., {len(table.rows)}; got {args.row}.", argument="row")
-    with _marker_remedy(fit, table.rows, args):
+    with _marker_remedy(fit, table.rows, args):  # errors of unknown levels say what may be a missing value
         explanation = fit.explain(table.rows, of=group_pair, unseen=args.unseen)  # type: ignore[arg-type]  # a pair
     if args.plot is not None:
         save_figure(lambda: _get_figure(explanation.plot(args.row - 1)), args.plot)
@@ -109,7 +115,7 @@ def _effects(fit: Model, args: argparse.Namespace) -> None:
     row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
         row_options["newdata"] = read_new(fit, args).rows
-    names = {str(name): name for name in fit.labels.names}
+    names = {str(name): name for name in fit.labels.names}  # predictors by their text on the command line
     variables, by = (
         [names.get(text, text) for text in texts] if texts else None for texts in (args.variables, args.by)
     )
@@ -137,11 +143,12 @@ def read_new(fit: Model, args: argparse.Namespace) -> NewTable:
                 f"{args.newdata} has no column {name!r}{near_match(name, rows.columns) or '.'}", column=name
             )
     copied = rows[copied_names]
+    # names in a CSV file are texts; those of the model may be of other types
     return NewTable(rows.rename(columns={str(f.name): f.name for f in (*design.predictors, design.response)}), copied)
 
 
 def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> None:
-    """Print a result as CSV, after the copied columns of its rows; of equal names the later one gets an underscore."""
+    """Print a result as CSV, with the `copied` columns of its rows before it; later equal names get an underscore."""
     frame = result.to_frame() if isinstance(result, pd.Series) else result
     names = distinct_names([*copied.columns, *frame.columns])
     joined = pd.concat([copied.loc[frame.index], frame], axis=1) if len(copied.columns) else frame
@@ -164,8 +171,8 @@ def _get_figure(axes: Any) -> Any:
 def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> Iterator[None]:
     """Look for texts of new data that the model does not know and that usually mean a missing value.
 
-    Predictions in the ``with`` block may raise the error of an unknown level: the first such text is added to it. If
-    they do not, because the model takes unknown levels for its level "(rare)", a warning names it.
+    If predictions in the ``with`` block raise the error of an unknown level, the first such text is added to it. If
+    they raise no error, because the model codes unknown levels as its level "(rare)", a warning names the text.
     """
     column_of_marker: dict[str, str] = {}  # the first column of each marker
     for factor in fit.design.predictors:

@@ -1,4 +1,8 @@
-"""Sessions of the command line: the paper's example, a fit or cross-validation of a table."""
+"""Sessions of the command line: the paper's example, a fit or cross-validation of a table.
+
+`args` are the parsed arguments, under the names of options, such as ``args.newdata``, the path of a table for
+predictions; options that were not given are None or False.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +40,12 @@ __all__ = ["run"]
 
 def run(args: argparse.Namespace) -> None:
     """Check files and options, and run the session that the parsed arguments describe."""
-    if "command" in args:
+    if "command" in args:  # a command on a saved model
         run_saved(args)
         return
     check_writable("save", args.save)
     check_writable("report", args.report)
-    if args.formula is None:
+    if args.formula is None:  # the command line without arguments
         path = args.plot or Path("titanic.png")
         check_figure(path)
         titanic_session(path)
@@ -72,11 +76,11 @@ def user_session(args: argparse.Namespace) -> None:
     if args.cv:
         fit_options |= {name: getattr(args, name) for name in ("nfold", "score") if getattr(args, name) is not None}
         cv = bbl.crossVal(args.formula, data, weights, args.method, shuffle=args.shuffle, **fit_options)
-        fit, shown, plot = cv.model, {"cv": cv}, cv.plot
+        fit, shown, plot = cv.model, {"cv": cv}, cv.plot  # cv.model: the fit with the best setting
     else:
         fit = bbl.bbl(args.formula, data, weights, args.method, **fit_options)
         shown, plot = {"fit": fit, "fit.summary()": fit.summary}, fit.plot
-    # plots return an Axes, or an array of them
+    # plots return an Axes, or an array of them; all are in one figure
     _deliver_results(args, fit, shown, lambda: np.atleast_1d(np.asarray(plot(), dtype=object))[0].figure)
 
 

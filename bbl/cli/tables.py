@@ -1,6 +1,8 @@
 """Tables of the command line: CSV and Parquet files as data frames.
 
-The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain texts.
+The *type* of a column, see `read_table`, says whether its cells become numbers, booleans or remain texts. A `Design`
+has the columns of a model as factors, `predictors` and `response`: `name`, `levels`, their `kinds` ("number", "bool",
+"string", ...), and `binned`, whether the levels are intervals of numbers.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ def read_table(
     if isinstance(source, io.BytesIO):
         source.seek(0)
     names = header.iloc[0].tolist()
+    # for each column, the texts of missing values that are no levels of it
     missing_by_column = {name: sorted(set(missing) - set((levels or {}).get(name, ()))) for name in names}
     table = _read_naming_file(path, lambda: pd.read_csv(source, dtype=str, na_values=missing_by_column, **options))
     table.columns = pd.Index(names, dtype=object)  # read_csv changes names that occur twice
@@ -89,7 +92,7 @@ def read_table(
     if has_unnamed_column or not isinstance(table.index, pd.RangeIndex):  # or as R's write.table does
         message = f"the first column of {path} has no name and is taken for the names of the rows: it is left out."
         warnings.warn(message, DataWarning, stacklevel=2)
-        table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)
+        table = table.iloc[:, int(has_unnamed_column) :].reset_index(drop=True)  # row names are a column or the index
     types = types or {}
     columns = [
         _convert_column(name, table.iloc[:, k], types.get(name, types.get(None)))
@@ -145,7 +148,7 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
 
 def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Series:
     """Return a column of texts (n,) converted to the type `kind`, see `types` of `read_table`; None finds the type."""
-    codes, distinct = pd.factorize(texts)  # only the distinct texts are converted
+    codes, distinct = pd.factorize(texts)  # only the distinct texts are converted; a missing cell has the code -1
     cells = np.asarray(distinct, dtype=object)
     numbers = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce")
     is_number = np.isfinite(numbers.to_numpy(dtype=float))
@@ -160,8 +163,8 @@ def _convert_column(name: Hashable, texts: pd.Series, kind: str | None) -> pd.Se
         values = pd.array(numbers.to_numpy())  # of a type that holds whole numbers beside missing values
     elif kind == "numbers":
         values = cells.copy()
-        values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)
+        values[is_number] = pd.to_numeric(pd.Series(cells[is_number])).astype(object)  # other cells remain texts
     elif kind == "truth":
         values = np.array([TRUTH.get(cell, cell) for cell in cells], dtype=object)
-    expanded = pd.api.extensions.take(values, codes, allow_fill=True)  # code -1 is missing
+    expanded = pd.api.extensions.take(values, codes, allow_fill=True)  # missing where the code is -1
     return pd.Series(expanded, name=name)

@@ -1,4 +1,8 @@
-"""Training tables of the command line: rows without a response, order of levels, bins, rare levels."""
+"""Training tables of the command line: rows without a response, order of levels, bins, rare levels.
+
+`args` are the parsed arguments, under the names of options, such as ``args.data``, the path of the table; options that
+were not given are None. A `Frame` is a table: ``has(name)`` says whether it has a column, ``column(name)`` returns it.
+"""
 
 from __future__ import annotations
 
@@ -36,32 +40,36 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
                 text = f"{name}= is of tables in memory, and {args.data} is read in batches. Prepare the files first."
                 raise OptionError(text, argument=name)
         return str(args.data)
-    types = dict(args.dtype or [])
+    types = dict(args.dtype or [])  # from column to type, of pairs (column, type)
     if args.weights is not None:
         types.setdefault(args.weights, "number")
     table = read_table(args.data, list_missing_texts(args.na), types, sep=args.sep)
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
     if table.columns.is_unique:  # else the fit says which name occurs twice
+        # only the response is needed: formulas are allowed that the fit may refuse
         response = parse(args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True).response
         _warn_of_markers(table)
         table = drop_unknown_groups(table, response)
     table, ordered_names = _order_levels(table, args.levels or [])
     file_order = read_parquet_order(args.data)
-    # the lost order of columns of categories does not matter where --levels has given one
+    # declared: columns of categories in a Parquet file, `lost` those whose order is unknown unless --levels tells it
     frame = replace(to_frame(table), declared=file_order._replace(lost=file_order.lost - ordered_names))
     return _bin_and_lump(args, frame, response)
 
 
 def _bin_and_lump(args: argparse.Namespace, data: Frame, response: Hashable) -> Frame | pd.DataFrame:
-    """Return the table with numbers binned (--bin) and rare levels lumped (--lump); strata and clusters stay."""
+    """Return the table with numbers binned (--bin) and rare levels lumped (--lump), but not those of the `response`.
+
+    Columns of strata and clusters are put back unchanged.
+    """
     table: Frame | pd.DataFrame = data
     design_columns = [name for name in (*(args.strata or ()), *(args.cluster or ())) if data.has(name)]
     if args.bin is not None:
         table = bbl.bin(table, method=args.bin[0], bins=args.bin[1], response=response, weights=args.weights)
     if args.lump is not None:
         table = bbl.lump(table, min_count=args.lump, response=response, weights=args.weights)
-    if design_columns and isinstance(table, pd.DataFrame):
+    if design_columns and isinstance(table, pd.DataFrame):  # `bin` and `lump` return DataFrames
         for name in design_columns:
             table[name] = data.column(name)
     return table
@@ -79,7 +87,11 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
 
 
 def _order_levels(table: pd.DataFrame, level_lists: list[str]) -> tuple[pd.DataFrame, frozenset[Hashable]]:
-    """Return the table with columns as ordered categories, see `_order_column`, and the names of these columns."""
+    """Return the table with columns as ordered categories, see `_order_column`, and the names of these columns.
+
+    `level_lists` are the texts of --levels, ``COL=A,B,...`` or ``A,B,...`` for all columns with these levels. The
+    columns are changed in place.
+    """
     ordered_names: set[Hashable] = set()
     for text in level_lists:
         name, levels = _parse_levels(text, list(table.columns))
@@ -102,6 +114,7 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
         text_before_sign = text.partition("=")[0]
         hint = near_match(text_before_sign, columns) or "."
         raise OptionError(f"levels={text!r}: the table has no column {text_before_sign!r}{hint}", argument="levels")
+    # the reader splits at commas outside of quotes
     levels = [
         level.strip() for level in next(csv.reader([text if name is None else text[sign_positions[-1] + 1 :]]), [])
     ]
@@ -113,7 +126,10 @@ def _parse_levels(text: str, columns: list[str]) -> tuple[str | None, list[str]]
 
 
 def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str) -> list[Hashable]:
-    """Return the columns that hold two or more of the levels, and nothing else; warn of those that hold more."""
+    """Return the columns that hold two or more of the levels, and nothing else; warn of those with other values too.
+
+    `text` is the option's text, for the error if there are no such columns.
+    """
     names: list[Hashable] = []
     for name in table.columns:
         texts = set(table[name].dropna().map(str))

@@ -1,4 +1,9 @@
-"""Cut columns of numbers into intervals (`bin`), and merge rare levels into one (`lump`)."""
+"""Cut columns of numbers into intervals (`bin`), and merge rare levels into one (`lump`).
+
+A `Frame` is a table: `columns` are the names, ``column(name)`` returns a pandas Series, `index` are the row labels. A
+`Column` has `codes` (n,) of the rows into its distinct `values`, the `kinds` of these values ("number", "string", ...),
+and ``missing()``, a mask (n,) of missing values or None. *Cuts* are the boundaries between intervals.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["bin", "find_cuts", "lump"]
 
 
-@verb
+@verb  # unknown keywords are errors
 def bin(  # noqa: A001  # the word of the field
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,
@@ -44,8 +49,9 @@ def bin(  # noqa: A001  # the word of the field
     bins : int, default 5
         Greatest number of intervals. With ``method="mdl"`` it only selects the default `columns`.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        Intervals with about equal numbers of rows; of equal widths; or those of Fayyad & Irani (1993), whose cuts must
-        separate the groups of `response` by more than their description length. They may make no cut.
+        "quantile": intervals with about equal numbers of rows. "width": intervals of equal width. "mdl": the method of
+        Fayyad & Irani (1993), which cuts where that saves more in the description of the groups of `response` than the
+        cut costs; it may make no cut.
     response : name of a column, optional
         The groups for ``"mdl"``.
     weights : column name or array of length n, optional
@@ -93,7 +99,7 @@ def bin(  # noqa: A001  # the word of the field
             raise OptionError("method='mdl' needs the groups to tell apart; give response=.", argument="response")
         column = factorise(response, frame.column(response), "keep")
         is_missing = column.missing()
-        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)
+        y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)  # -1: group unknown
     column_names = _check_column_names(columns, frame, weights_name)
     series_by_name = {name: frame.column(name) for name in frame.columns}
     for name in frame.columns if column_names is None else column_names:
@@ -116,7 +122,7 @@ def bin(  # noqa: A001  # the word of the field
     return _make_table(series_by_name, frame)
 
 
-@verb
+@verb  # unknown keywords are errors
 def lump(
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,
@@ -168,12 +174,13 @@ def lump(
         column = factorise(name, series, "keep")
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
             continue
-        weight_of_value = np.bincount(column.codes, row_weights, len(column.values))
+        weight_of_value = np.bincount(column.codes, weights=row_weights, minlength=len(column.values))
         is_level = np.array([kind != "missing" for kind in column.kinds])
         is_rare = is_level & (
             (weight_of_value < min_count) | np.array([value == RARE_LEVEL for value in column.values])
         )
-        n_rare = int((is_rare & (weight_of_value > 0)).sum())
+        n_rare = int((is_rare & (weight_of_value > 0)).sum())  # that occur
+        # one rare level alone is renamed too, but not that of a column of booleans
         if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
             series_by_name[name] = _merge_rare(series, column, is_rare)
     return _make_table(series_by_name, frame)
@@ -186,7 +193,7 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
     """
     common_positions = [k for k, kind in enumerate(column.kinds) if not is_rare[k] and kind != "missing"]
     if not column.ordered:
-        common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
+        common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))  # else in the declared order
     new_code = np.full(len(column.values), -1)  # of each value; -1 for missing
     new_code[common_positions] = np.arange(len(common_positions))
     new_code[is_rare] = len(common_positions)
@@ -209,7 +216,7 @@ def _check_column_names(
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Sequence) else list(columns)
     for name in names:
         if not frame.has(name):
-            hint = near_match(name, frame.columns) or "."
+            hint = near_match(name, frame.columns) or "."  # "; did you mean ...?"
             raise DataError(f"columns names {name!r}, which is no column of the data{hint}", column=name)
         if weights_name is not None and name == weights_name:
             raise OptionError(f"columns names {name!r}, which holds the weights. Leave it out.", argument="columns")
@@ -220,7 +227,7 @@ def _to_numbers(series: pd.Series) -> np.ndarray | None:
     """Return a column of numbers as floats (n,), nan where missing; None for other types. Refuse infinite numbers."""
     if pd.api.types.is_bool_dtype(series.dtype) or not pd.api.types.is_numeric_dtype(series.dtype):
         return None
-    if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":
+    if isinstance(series.dtype, pd.CategoricalDtype) or getattr(series.dtype, "kind", "") == "c":  # "c": complex
         return None
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():
@@ -229,7 +236,10 @@ def _to_numbers(series: pd.Series) -> np.ndarray | None:
 
 
 def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None) -> np.ndarray:
-    """Return the rising cuts of the numbers `x` (n,) by a method of `bin`; `y` (n,) are groups for "mdl", else None."""
+    """Return the rising cuts of the numbers `x` (n,) by a `method` of `bin`.
+
+    `weights` (n,) are those of the numbers; `y` (n,) are their groups for "mdl", else None. "mdl" ignores `bins`.
+    """
     if not len(x):
         return np.empty(0)
     if y is not None:

@@ -1,6 +1,10 @@
 """Read the columns of a table as factors and codes; refuse columns to which no model can be fitted.
 
-A `Frame` is a table, a `Column` the codes of its rows into distinct values, a `Factor` the name and levels of a column.
+A `Frame` is a table of n rows. A `Column` has `codes` (n,) of the rows into its distinct values, and ``missing()``, a
+mask (n,) or None. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns the
+codes (n,) of a column as numbers of levels, and a mask of values that are no level. `FormulaTerms` has the names
+`response` (or None), `predictors` and `columns` (both), and the terms `interactions` of two or more predictors.
+
 Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, `keep` the
 positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal", and `declared` tells whether
 declared levels count that do not occur.
@@ -42,8 +46,8 @@ __all__ = [
 ]
 
 MAX_UNQUESTIONED_LEVELS = 20  # up to so many distinct values, a column is no identifier, however few the rows
-MANY_LEVELS = 100  # columns of more levels give a warning, if levels have fewer observations on average than
-RARE_BELOW = 6
+MANY_LEVELS = 100  # columns of more levels give a warning if their levels are rare
+RARE_BELOW = 6  # observations of a level, on average over the levels, below which levels are rare
 # response of a formula without one: all rows are one group
 NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
@@ -60,7 +64,7 @@ def read_xlevels(xlevels: Mapping | None, terms: FormulaTerms) -> dict[Hashable,
     formula_columns = terms.columns
     for name in xlevels:
         if name not in formula_columns:
-            hint = near_match(name, formula_columns) or "."
+            hint = near_match(name, formula_columns) or "."  # "; did you mean ...?"
             raise DataError(
                 f"xlevels names {name!r}, which the formula does not use{hint} Leave it out.",
                 column=name,
@@ -94,7 +98,10 @@ def refuse_missing_newdata(column: Column) -> None:
 
 
 def select_rows(frame: Frame, terms: FormulaTerms, counts: np.ndarray, missing: str) -> tuple[np.ndarray, int]:
-    """Return the positions of rows with positive `counts` (n,), and the weight of rows dropped for missing values."""
+    """Return the positions of the used rows, and the weight of rows dropped for missing values.
+
+    Used rows have positive weights `counts` (n,) and, with ``missing="drop"``, no missing value.
+    """
     keep = np.flatnonzero(counts > 0)
     if missing != "drop":
         return keep, 0
@@ -139,10 +146,10 @@ def read_column(
     Arguments after `keep` are as in `column_factor`.
     """
     series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")
-    column = with_order(frame, column)
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")  # keeps missing values
+    column = with_order(frame, column)  # sets `order_problem`, if the declared order of its values is unknown
     factor = column_factor(column, levels_by_name, missing, declared, is_response, sums_out)
-    argument = "xlevels" if name in levels_by_name else "data"
+    argument = "xlevels" if name in levels_by_name else "data"  # named in errors
     codes = factor.encode(column, argument=argument, skip_missing=is_response or missing == "marginal")[0]
     return factor, codes, column.missing()
 
@@ -171,9 +178,9 @@ def column_factor(
             column=name,
         )
     if name in levels_by_name:
-        factor = replace(levels_by_name[name], ordered=column.ordered)  # as R's factor(x, levels)
+        factor = replace(levels_by_name[name], ordered=column.ordered)  # ordered if the column is, as in R
     else:
-        # the declared order is unknown, and these need it
+        # order_problem: why the declared order is unknown; ordered columns, the response and declared levels need it
         if column.order_problem and (column.ordered or is_response or declared):
             raise DataError(
                 f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
@@ -219,7 +226,7 @@ def count_levels(frame: Frame, names: list[Hashable], keep: np.ndarray, xlevels:
                 n_levels = (series.iloc[keep] if len(keep) < frame.n else series).nunique()
         except (TypeError, NotImplementedError):  # values that cannot be levels are refused later
             n_levels = 2
-        counts.append(max(2, n_levels))
+        counts.append(max(2, n_levels))  # a constant predictor gets a second level
     return counts
 
 
@@ -245,9 +252,12 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
 
 
 def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
-    """Refuse terms of three or more predictors that would not fit into memory, before they are listed; K groups."""
+    """Refuse terms of three or more predictors that would not fit into memory, before they are listed.
+
+    `factors` are those of the m predictors; there are K groups.
+    """
     if terms.order > 2:
-        term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
+        term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]  # of orders 2, 3, ...
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
         # bytes: the terms, sorted copies of them, the other predictors of each predictor's terms; couplings, positions
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))

@@ -1,4 +1,7 @@
-"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the K groups."""
+"""Check class shares (priors) and the costs of wrong decisions, and put them into the order of the K groups.
+
+The response is a `Factor`, whose `levels` are the names of the groups.
+"""
 
 from __future__ import annotations
 
@@ -71,12 +74,12 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but of any sum."""
-    values_of_user, groups = values, response.levels
+    values_of_user, groups = values, response.levels  # the former for messages
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, complete=True)
         values = [values[group] for group in groups]
     else:
-        _check_order(argument, values, response, "...")
+        _check_order(argument, values, response, placeholder="...")
     shares = _check_numbers(argument, values, (len(groups),), groups)
     if not shares.any():
         raise OptionError(f"{argument} must not all be zero; got {values_of_user!r}.", argument=argument)
@@ -130,7 +133,7 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
                 table[groups.index(true), groups.index(predicted)] = _check_numbers("costs", cost, (), groups)
         costs = table
     else:
-        _check_order("costs", costs, response, "{...: ...}")
+        _check_order("costs", costs, response, placeholder="{...: ...}")
     return _check_numbers("costs", costs, (K, K), groups)
 
 

@@ -1,7 +1,8 @@
 """`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike.
 
-A `Frame` is a table, a `Factor` the name and levels of a column, a `Sample` encoded rows. *Groups* are the K levels of
-the response. Codes are numbers of levels.
+A `Frame` is a table. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns
+the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels or None. ``column.missing()`` is a mask
+(n,) of missing values or None. A `Sample` has encoded rows. *Groups* are the K levels of the response.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class EncodedTable(NamedTuple):
     design: Design
     sample: Sample  # the n rows of positive weight that are not dropped, in the order of the table
     row_labels: pd.Index  # (n,); positions in the table if it has no index
-    row_positions: np.ndarray  # (n,) int, in the table
+    row_positions: np.ndarray  # (n,) int; positions of the rows in the table
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,19 +219,21 @@ class Design:
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
         flag("declared", declared)
-        weights_name, counts = named_weights(weights, frame, rules.whole_weights)
+        weights_name, counts = named_weights(weights, frame, rules.whole_weights)  # counts: (n,)
         exclude = {} if weights_name is None else {weights_name: "the weights"}
         if rules.marks is not None and frame.has(rules.marks):
             exclude |= {rules.marks: "the marks of structural zeros"}
         terms = parse(
-            formula, frame.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason, rules.aside
-        )
+            formula, frame.columns, exclude, order=rules.order, empty=declared, one_sided=rules.one_sided,
+            reason=rules.order_reason, aside=rules.aside,
+        )  # fmt: skip
         m = len(terms.predictors)
+        # interactions.count(2): number of pairs in the formula
         if rules.check_pairs is not None and m > MAX_UNCHECKED and terms.interactions.count(2) == m * (m - 1) // 2:
             used = np.flatnonzero(counts > 0)
             n_levels = count_levels(frame, terms.columns, used, xlevels)  # the response first, if there is one
             rules.check_pairs(len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:]))
-        keep, incomplete = select_rows(frame, terms, counts, missing)
+        keep, incomplete = select_rows(frame, terms, counts, missing)  # positions of used rows, dropped weight
         index = frame.index
         if len(keep) < frame.n:
             counts, index = counts[keep], index[keep]
@@ -240,7 +243,7 @@ class Design:
             read_column(frame, name, keep, levels_by_name, missing, declared, sums_out=rules.sums_out)
             for name in terms.predictors
         )
-        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
+        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)  # wider if a column needs it
         factors, is_missing = [], None  # is_missing: marks (n, m), or None if no value is missing
         for i, (factor, factor_codes, column_missing) in enumerate(columns):
             if factor_codes.dtype.itemsize > codes.dtype.itemsize:
@@ -307,6 +310,7 @@ class Design:
                 refuse_missing_newdata(column)
             skip_missing = policy != "level"
             codes[:, i], is_unseen = factor.encode(column, unseen, "newdata", skip_missing=skip_missing)
+            # marks of column i: unknown levels, and missing values that are no level
             is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
             is_missing = mark_rows(is_missing, codes.shape, i, column.missing() if skip_missing else None)
         return codes, is_missing
@@ -353,7 +357,7 @@ class Design:
         """
         return {
             "formula": self.terms.text,
-            "response": factor_to_dict(self.response) if self.classes else "none",
+            "response": factor_to_dict(self.response) if self.classes else "none",  # "none": no response
             "predictors": [factor_to_dict(f) for f in self.predictors],
             **terms_to_dict(self.terms.interactions, len(self.predictors)),
             "missing": self.missing,
@@ -367,7 +371,7 @@ class Design:
         try:
             declared = flag("declared", stored.get("declared", False))
             response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])
-            # a predictor has two levels or more, with declared levels perhaps one
+            # a predictor has at least two levels (2 - False), with declared levels one (2 - True)
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))

@@ -1,7 +1,10 @@
 """Store factors, column names and terms as plain values for JSON, and read them; corrupt values are errors.
 
 A `Factor` has the name, the levels and their kinds of a column. A *term* of order k is a set of k predictors; T terms
-are an array (T, k). A `Cube` is the set of all terms of order 2 to k of some predictors.
+are an array (T, k). ``Cube(columns, k)`` is the set of all terms of order 2 to k of the predictors `columns`, and
+``Interactions(cube, added)`` that of a cube and further terms, by order. ``count(k)`` is the number of terms of order
+k, ``list_terms(k)`` the array of them, `order` the highest order. ``term_keys(terms)`` returns a list of one array (T,)
+of integers, which rise if the terms are in lexicographic order.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
         flag("ordered", stored["ordered"]),
         flag("declared", stored.get("declared", False)),
     )
+    # fewer distinct levels than levels, or than `min_levels`
     if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(len(kind_value_pairs), min_levels):
         raise ValueError(f"{factor.name!r} has too few levels, or one twice")
     return factor
@@ -73,13 +77,13 @@ def name_from_list(stored: Any) -> Hashable:
 
 
 def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
-    """Return ``{"pairs": order 2, "terms": [order 3, ...]}`` of terms of `m` predictors.
+    """Return terms of `m` predictors as ``{"pairs": terms of order 2, "terms": [terms of order 3, ...]}``.
 
-    Each order is a list of terms, lists of positions of predictors, or ``"all"``.
+    The terms of an order are a list of lists of positions of predictors; or ``"all"``, if they are all that there are.
     """
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
-        for k in range(2, max(terms.order, 2) + 1)
+        for k in range(2, max(terms.order, 2) + 1)  # "pairs" is stored even if there are no terms
     ]
     return {"pairs": terms_by_order[0]} | ({"terms": terms_by_order[1:]} if len(terms_by_order) > 1 else {})
 

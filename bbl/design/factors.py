@@ -1,4 +1,9 @@
-"""`Factor`: the levels of a categorical column, and the coding of values as numbers of levels."""
+"""`Factor`: the levels of a categorical column, and the coding of values as numbers of levels.
+
+A `Column` has `codes` (n,) of the rows into its distinct `values`, and the `kinds` of these values, see `Factor`;
+missing values are its last value. `used()` marks the values that occur, `declared` and `ordered` are as in `Factor`. A
+`Counted` is the same with counts of the values in place of codes.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +58,7 @@ class Factor:
 
     @cached_property
     def _intervals(self) -> list[tuple[Ends, int]]:
-        """The ends and the code of each level, if the levels are intervals of numbers; else empty."""
+        """The `Ends` and the code of each level, if the levels are intervals of numbers; else empty."""
         return interval_codes(self.levels, self.kinds)
 
     @property
@@ -90,7 +95,9 @@ class Factor:
         LevelError
             If the column holds a boolean and its number, or another value and its text.
         """
+        # of the values that become levels: all, or those that occur
         positions = np.arange(len(column.values)) if unused and column.declared else np.flatnonzero(column.used())
+        # pairs (kind, value)
         levels = [(column.kinds[k], column.values[k]) for k in positions if column.kinds[k] != "missing"]
         _check_distinguishable(column.name, levels, "data")
         if not column.declared:
@@ -119,7 +126,7 @@ class Factor:
             raise LevelError(f"xlevels[{name!r}] holds a missing value. Leave it out.", column=name, argument="xlevels")
         typed_levels = [plain_level(name, v, True) for v in values]  # (kind, value)
         factor = cls(name, tuple(v for _, v in typed_levels), tuple(kind for kind, _ in typed_levels), declared=True)
-        if len(factor._codes) < len(typed_levels):
+        if len(factor._codes) < len(typed_levels):  # equal levels have one key
             raise LevelError(
                 f"xlevels[{name!r}] gives a level twice: {values!r}. Name each level once.",
                 column=name,
@@ -137,7 +144,7 @@ class Factor:
         return self._extended("missing", "missing")
 
     def _extended(self, word: str, kind: str) -> Factor:
-        """Return the factor with one more level ``"(word)"``, or ``"(word 2)"``, ... if that is a level already."""
+        """Return the factor with one more level of a `kind`: ``"(word)"``, or if that is a level ``"(word 2)"``, ..."""
         labels = itertools.chain([f"({word})"], (f"({word} {k})" for k in itertools.count(2)))
         label = next(label for label in labels if label not in self.levels)
         return replace(self, levels=(*self.levels, label), kinds=(*self.kinds, kind))
@@ -188,11 +195,15 @@ class Factor:
         if np.array_equal(code_of_value, np.arange(len(code_of_value))):  # values are levels in order: no lookup
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
+            # values that are no level (-1) are coded 0
             codes = np.maximum(code_of_value, 0).astype(code_dtype(len(self.levels)))[column.codes]
         return codes, value_is_unseen[column.codes] if value_is_unseen.any() else None
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
-        """Return the code of a value: that of its level, of its interval, or of the level ``"(rare)"``; else -1."""
+        """Return the code of a value: that of its level, of its interval, or of the level ``"(rare)"``; else -1.
+
+        With `skip_missing`, missing values do not become ``"(rare)"``.
+        """
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind == "number" and self._intervals:
             code = next((a for ends, a in self._intervals if ends.contains(value)), -1)
@@ -218,14 +229,18 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
 
     `argument` is "xlevels" if the user lists the levels there, for the message.
     """
-    # a value of kind "other" is compared with strings by its text; a boolean equals its number in a dict
-    values_of_kind = {kind: {v: v for k, v in levels if k == kind} for kind in ("number", "string")}
+    numbers = [value for kind, value in levels if kind == "number"]
+    strings = {value for kind, value in levels if kind == "string"}
     for kind, value in levels:
-        label, other_kind = (str(value), "string") if kind == "other" else (value, "number")
-        if kind in ("bool", "other") and label in values_of_kind[other_kind]:
+        twin = None  # the level that looks the same
+        if kind == "bool":
+            twin = next((number for number in numbers if number == value), None)  # True equals 1, and False 0
+        elif kind == "other" and str(value) in strings:  # shown by its text
+            twin = str(value)
+        if twin is not None:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
             raise LevelError(
-                f"{where} holds both {value!r} and {values_of_kind[other_kind][label]!r}, which cannot be told apart "
+                f"{where} holds both {value!r} and {twin!r}, which cannot be told apart "
                 "as labels. Write them as different strings, or one of them as the other.",
                 column=name,
                 argument=argument,
@@ -237,4 +252,4 @@ def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
     except TypeError:
-        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))
+        return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))  # by text

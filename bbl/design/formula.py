@@ -1,8 +1,9 @@
 """Parse a formula into the response, the predictors and their interaction terms of any order.
 
 formulaic's lexer and operator grammar give a syntax tree, which this file evaluates over sets of numbered columns and
-their interactions (`TermSet`). No model matrix is built, and no part of a formula runs as code: text is checked against
-a closed alphabet before formulaic sees it, and names in backticks are replaced by aliases.
+their interactions (`TermSet`). An inner node has its operands in `args`; a leaf has a text `token`, and ``kind.value``,
+"name" for columns and "value" for the intercept. No model matrix is built, and no part of a formula runs as code: text
+is checked against a closed alphabet before formulaic sees it, and names in backticks are replaced by aliases.
 """
 
 from __future__ import annotations
@@ -180,14 +181,14 @@ def _parse(
         )
     text, aliases = sanitise(formula)
     tree = syntax_tree(formula, text)
-    # two sides, or one where a formula may be without a response
+    # two sides; one side is allowed where a formula may be without a response
     if symbol_of(tree) != "~" or len(tree.args) != 2 - (one_sided and len(tree.args) == 1):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", EXAMPLE)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     if len(tree.args) == 2:
         numbered_columns.response = _find_response(tree.args[0], numbered_columns)
     term_set = _evaluate(tree.args[-1], numbered_columns)
-    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()
+    predictor_numbers, interactions = term_set.predictors(), term_set.interactions()  # terms of column numbers
     predictors = tuple(numbered_columns.columns[k] for k in predictor_numbers)
     numbered_columns.check_predictors(predictors, empty)
     position_of_number = np.zeros(numbered_columns.width, dtype=np.intp)  # position in `predictors` by column number
@@ -259,7 +260,7 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
 
 def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     """Raise the error of a term of more than `order` predictors; `reason` is why the engine takes none, or empty."""
-    term = terms.interactions.find_term(order + 1) or ()
+    term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
     names = [str(terms.predictors[i]) for i in term][: order + 1]
     count, why, allowed = f"{order + 1}", f"the method takes at most {order}", f"terms of up to {order}"
     if order == 2:
@@ -299,7 +300,7 @@ class _Columns:
         """Return the column that a word of the syntax tree names; refuse a word that names none."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
-        if len(matches) != 1:
+        if len(matches) != 1:  # of several columns with this text, a string is meant
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
             shown = ", ".join(map(str, self.available[:10])) + (", and more" if len(self.available) > 10 else "")
@@ -362,11 +363,11 @@ def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
         node, has_operands = nodes.pop()
         symbol = symbol_of(node)
         if symbol is None:
-            is_intercept = node.kind.value == "value"
+            is_intercept = node.kind.value == "value"  # 0 or 1
             results.append(
                 None if is_intercept else columns.make_set(np.array([columns.number(columns.find(node.token))]))
             )
-        elif symbol == ".":
+        elif symbol == ".":  # an operator without operands
             results.append(columns.make_set(columns.dot_numbers()))
         elif not has_operands:
             nodes.append((node, True))
@@ -377,11 +378,11 @@ def _evaluate(tree: ASTNode | Token, columns: _Columns) -> TermSet:
             results.append(base if exponent == 1 else columns.require_factor(base).power(exponent))
         elif len(node.args) == 1:  # a sign in front
             if symbol == "-":
-                results[-1] = columns.make_set()
+                results[-1] = columns.make_set()  # there is nothing before it to drop from
         else:
             right, left = results.pop(), results.pop()
             results.append(_combine(symbol, left, right, columns))
-    return results[0] or columns.make_set()
+    return results[0] or columns.make_set()  # None: the formula has the intercept alone
 
 
 def _combine(symbol: str, left: TermSet | None, right: TermSet | None, columns: _Columns) -> TermSet:

@@ -1,6 +1,7 @@
 """`Frame`: a table of any kind (pandas, polars, pyarrow, dict) as named pandas columns.
 
-A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas declared.
+A pyarrow *dictionary* column stores codes into distinct values; these may be categories that pandas declared. narwhals
+gives data frames of many libraries the same methods.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Frame:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
             return ""
-        chunks = getattr(self.arrow.column(name), "chunks", ())
+        chunks = getattr(self.arrow.column(name), "chunks", ())  # columns of a RecordBatch have none
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
         other = next((dictionary for dictionary in dictionaries if not dictionary.equals(dictionaries[0])), None)
         if other is None:
@@ -112,7 +113,7 @@ class Frame:
         """Return a column, or raise a DataError that names it."""
         if name not in self._position:
             shown = ", ".join(map(str, self.columns[:10])) + (", and more" if len(self.columns) > 10 else "")
-            hint = near_match(name, self.columns) or "."
+            hint = near_match(name, self.columns) or "."  # "; did you mean ...?"
             raise DataError(
                 f"{self.argument} has no column {name!r}{hint} Its columns are: {shown}.",
                 column=name,
@@ -224,7 +225,7 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
 
     `partition_keys` are columns whose values are the names of folders.
     """
-    column_metadata = (schema.pandas_metadata or {}).get("columns", ())
+    column_metadata = (schema.pandas_metadata or {}).get("columns", ())  # a dict for each column of the DataFrame
     by_pandas = {  # categories by pandas: whether each column's are ordered
         column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
         for column in column_metadata
@@ -271,7 +272,7 @@ def _plain_column(column: Any) -> Any:
         return column.array
     if type(column).__module__.partition(".")[0] == "pyarrow" and hasattr(column, "to_pandas"):
         return decode_arrow(column).array
-    series = nw.from_native(column, series_only=True, pass_through=True)
+    series = nw.from_native(column, series_only=True, pass_through=True)  # lists and arrays are passed through
     return _to_pandas(series).array if isinstance(series, nw.Series) else column
 
 

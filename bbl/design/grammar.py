@@ -1,4 +1,8 @@
-"""Turn a formula into formulaic's syntax tree; refuse code. An *alias* is a word that replaces a name in backticks."""
+"""Turn a formula into formulaic's syntax tree; refuse code. An *alias* is a word that replaces a name in backticks.
+
+A token of formulaic has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator", "context" (a
+parenthesis) or "python" (code).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ def fail(formula: str, what: str, remedy: str, column: Hashable = None) -> NoRet
 
 
 def sanitise(formula: str) -> tuple[str, dict[str, str]]:
-    """Return the formula with aliases for names in backticks, and the names by alias; refuse code."""
+    """Return the formula with aliases for names in backticks, and a dict from aliases to names; refuse code."""
     aliases: dict[str, str] = {}
 
     def replace_by_alias(match: re.Match) -> str:
@@ -51,7 +55,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
     remedy = "Formulas are not evaluated: compute the column first, and put unusual column names in backticks"
     if ALIAS_PREFIX in QUOTED.sub("", formula):
         fail(formula, f"the character {ALIAS_PREFIX!r} cannot be read", remedy)
-    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
+    text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))  # C(a) and factor(a) become a
     if foreign_match := FOREIGN.search(text):
         fail(formula, f"the character {foreign_match[0]!r} has no meaning", remedy)
     for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
@@ -74,6 +78,7 @@ def syntax_tree(formula: str, text: str) -> ASTNode | Token:
     except FormulaError:
         raise
     except Exception as error:  # formulaic raises errors of many types
+        # the first line of its message, without the codes of colours
         reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split("\n")[0].rstrip(".")
         fail(formula, f"it cannot be read ({reason or type(error).__name__})", EXAMPLE)
 
@@ -101,7 +106,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(formula, f"{word!r} is no name", f"Put a column of that name in backticks: `{word}`")
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
             fail(formula, f"{word!r} has no meaning", EXAMPLE)
-        depth += (word == "(") - (word == ")") if kind == "context" else 0
+        depth += (word == "(") - (word == ")") if kind == "context" else 0  # of parentheses
         if depth > MAX_DEPTH:
             fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
         if word in (")", "^", "**") or (starts_operand and word != "("):

@@ -53,9 +53,10 @@ class Cube(NamedTuple):
         for _ in range(order - 1):  # extend every term by each number above its last one
             n_extensions = n - 1 - terms[:, -1]
             terms = np.repeat(terms, n_extensions, axis=0)
+            # 0, 1, ... within each term: position of the row less that of the term's first row
             extension = np.arange(len(terms)) - np.repeat(np.cumsum(n_extensions) - n_extensions, n_extensions)
-            terms = np.column_stack([terms, terms[:, -1] + 1 + extension])  # extension: 0, 1, ... within each term
-        return self.columns[terms]
+            terms = np.column_stack([terms, terms[:, -1] + 1 + extension])
+        return self.columns[terms]  # from positions in `columns` to numbers of predictors
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ class Interactions:
     @cached_property
     def order(self) -> int:
         """The highest order of a term; 1 if there are no terms."""
-        bound = max([self.cube.order, *self.added])
+        bound = max([self.cube.order, *self.added])  # no term has a higher order
         return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 
     def are_all_pairs(self, m: int) -> bool:
@@ -93,9 +94,9 @@ class Interactions:
         """Return the number of couplings: the sum over terms of the product of (levels - 1) of their predictors."""
         # the sum over all terms of order k of a cube is the elementary symmetric polynomial of degree k
         n_free_levels = [int(L) - 1 for L in n_levels]
-        polynomials = [1] + [0] * self.cube.order  # polynomials[k]: of degree k, over the cube's columns so far
+        polynomials = [1] + [0] * self.cube.order  # polynomials[k]: of degree k, in the cube's columns so far
         for i in self.cube.columns:
-            for k in range(self.cube.order, 0, -1):
+            for k in range(self.cube.order, 0, -1):  # falling, so that polynomials[k - 1] is still without column i
                 polynomials[k] += polynomials[k - 1] * n_free_levels[i]
         total = sum(polynomials[2:])
         for sign, terms_by_order in ((1, self.added), (-1, self.removed)):
@@ -107,7 +108,7 @@ class Interactions:
         """Return one term of the lowest order from `order` on; None if there is none."""
         for k in range(order, self.order + 1):
             removed = set(map(tuple, self.removed[k].tolist())) if k in self.removed else set()
-            if self.cube.count(k) > len(removed):
+            if self.cube.count(k) > len(removed):  # a term of the cube is left
                 return next(term for term in combinations(self.cube.columns.tolist(), k) if term not in removed)
             if k in self.added:
                 return tuple(self.added[k][0].tolist())
@@ -137,7 +138,7 @@ class Interactions:
                 terms = terms[~np.isin(keys, removed_keys)]
             if order in self.added:
                 terms = np.concatenate([terms, self.added[order]])
-                terms = terms[np.argsort(term_keys(terms)[0])]
+                terms = terms[np.argsort(term_keys(terms)[0])]  # [0]: keys of the one array
             terms.setflags(write=False)
             self._terms_by_order[order] = terms
         return self._terms_by_order[order]
@@ -156,14 +157,22 @@ class _Step(NamedTuple):
     cube: Cube
     added: TermsByOrder
     removed: TermsByOrder  # empty but in the first step of a set
-    used: np.ndarray = NO_PREDICTORS  # predictors of added terms; they remain when all their terms are dropped again
+    used: np.ndarray = NO_PREDICTORS  # predictors of added terms; they remain if all their terms are dropped again
 
 
 class TermSet:
     """A set of predictors and terms, kept as steps that add or drop them, so that long sums take linear time.
 
-    The predictors `singles` are rising numbers below `width`. ``spend(n)`` is called before n terms are made; it
-    raises an error if they are too many. A *step* (`_Step`) adds or drops some predictors and terms.
+    A *step* (`_Step`) adds or drops some predictors and terms.
+
+    Parameters
+    ----------
+    width : int
+        A number above those of all predictors.
+    spend : callable
+        ``spend(n)`` is called before n terms are made; it raises an error if they are too many.
+    singles : ndarray of int, optional
+        Rising numbers of the predictors of the new set; it has no interactions.
     """
 
     def __init__(self, width: int, spend: Callable[[int], None], singles: np.ndarray = NO_PREDICTORS):
@@ -188,9 +197,9 @@ class TermSet:
             self.steps.extend(other.steps)  # steps that only add need not be resolved
             return self
         step = other.resolve()
-        # only a first step has removed terms, and a step that drops has no cube: such steps list all of their terms
         if sign < 0 and np.isin(step.cube.columns, step.singles).all():
             step = step._replace(cube=Cube(), removed={})  # the cube's terms are dropped with their predictors
+        # only the first step of a set may have removed terms, and steps that drop have no cube: their terms are listed
         if step.removed or sign < 0:
             step = step._replace(cube=Cube(), added=self._list_step(step), removed={})
         self.steps.append(step._replace(sign=sign))
@@ -240,15 +249,17 @@ class TermSet:
         removed: TermsByOrder = {}
         for k, order_changes in changes.items():
             order_changes.sort(key=lambda change: -change[0])  # latest first: np.unique finds the last change of a term
-            terms = np.concatenate([terms for _, _, terms in order_changes])
-            lengths = [len(terms) for _, _, terms in order_changes]
+            terms = np.concatenate([change_terms for _, _, change_terms in order_changes])
+            lengths = [len(change_terms) for _, _, change_terms in order_changes]
             _, last_change = np.unique(term_keys(terms)[0], return_index=True)  # of each distinct term
             terms = terms[last_change]
-            times = np.repeat([time for time, _, _ in order_changes], lengths)[last_change]
-            is_added = np.repeat([is_added for _, is_added, _ in order_changes], lengths)[last_change]
+            # of each term: when it was last changed, and whether it was added then
+            times = np.repeat([change_time for change_time, _, _ in order_changes], lengths)[last_change]
+            is_added = np.repeat([adds for _, adds, _ in order_changes], lengths)[last_change]
             in_cube = cube.contains(terms)
             is_removed = in_cube & ~is_added & (times > cube_time)
             is_extra = ~in_cube & is_added & (times[:, None] > drop_time[terms]).all(axis=1)
+            # of order k: terms that the result's cube lacks, and terms beside the cube
             removed |= {k: terms[is_removed]} if is_removed.any() else {}
             added |= {k: terms[is_extra]} if is_extra.any() else {}
         return _Step(1, np.flatnonzero(is_single), cube, added, removed, np.flatnonzero(is_used))
@@ -261,7 +272,7 @@ class TermSet:
         cubes = []
         for time, step in zip(range(0, 2 * len(self.steps), 2), self.steps, strict=True):
             columns = step.cube.columns[drop_time[step.cube.columns] < time]
-            if len(columns) > 1:
+            if len(columns) > 1:  # else the cube has no terms
                 cubes.append((time, Cube(columns, min(step.cube.order, len(columns)))))
         cube_time, cube = max(cubes, key=lambda pair: (pair[1].n_terms, pair[0]), default=(-1, Cube()))
         for time, other in cubes:
@@ -283,7 +294,7 @@ class TermSet:
         """Return ``self:other``: the unions of each predictor or term of one set with each of the other."""
         self.spend(PRODUCT_COST)
         a, b = self.resolve(), other.resolve()
-        if _complete_order(a) and _complete_order(b):
+        if _complete_order(a) and _complete_order(b):  # both have all terms of their predictors up to an order
             if np.array_equal(a.singles, b.singles):
                 return self._from_predictors(a.singles, _complete_order(a) + _complete_order(b))
             if len(a.singles) == len(b.singles) == 1:  # short cut: long sums consist of pairs
@@ -295,11 +306,12 @@ class TermSet:
         for k, left in terms_a.items():
             for q, right in terms_b.items():
                 self.spend(len(left) * len(right) * max(1, (k + q) // 2))  # larger terms count as several
+                # each term of `left` beside each of `right`; they may share predictors
                 rows = np.column_stack([np.repeat(left, len(right), axis=0), np.tile(right, (len(left), 1))])
                 for terms in _drop_repeats(rows, self.width):
                     terms_by_size.setdefault(terms.shape[1], []).append(terms)
         terms_by_order = {k: _union(arrays) for k, arrays in terms_by_size.items()}
-        singles = terms_by_order.pop(1, NO_PREDICTORS[:, None])[:, 0]
+        singles = terms_by_order.pop(1, NO_PREDICTORS[:, None])[:, 0]  # (T, 1) to (T,)
         return self._from_step(_Step(1, singles, Cube(), terms_by_order, {}))
 
     def power(self, exponent: int) -> TermSet:
@@ -346,10 +358,10 @@ def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1
-    keys, key_bound = terms[:, 0], base
+    keys, key_bound = terms[:, 0], base  # the first digit
     for column in terms.T[1:]:
         if key_bound > 2**62 // base:  # all keys are below `key_bound`
-            keys = np.unique(keys, return_inverse=True)[1].ravel()
+            keys = np.unique(keys, return_inverse=True)[1].ravel()  # ranks
             key_bound = len(keys) + 1
         keys, key_bound = keys * base + column, key_bound * base
     return np.split(keys, np.cumsum([len(array) for array in arrays])[:-1])
@@ -358,6 +370,7 @@ def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
 def _union(arrays: list[np.ndarray]) -> np.ndarray:
     """Return the distinct terms of some arrays (T, k) of one order, in lexicographic order."""
     terms = np.concatenate(arrays)
+    # the position of the first of equal terms, for each distinct key
     return terms[np.unique(term_keys(terms)[0], return_index=True)[1]]
 
 

@@ -50,7 +50,10 @@ def interval_ends(level: object) -> Ends | None:
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals."""
+    """Return (ends, code) of each level by rising lower end; [] unless all levels (but "missing") are intervals.
+
+    `kinds` has the kind of each level; an interval, or its text that was stored, has the kind "other".
+    """
     candidates = [
         (interval_ends(level), code)
         for code, (level, kind) in enumerate(zip(levels, kinds, strict=True))

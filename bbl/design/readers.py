@@ -1,4 +1,8 @@
-"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns (`removeConst`)."""
+"""Read FASTA files (`readFasta`), expand frequency tables (`freq2raw`), drop constant columns (`removeConst`).
+
+A `Frame` is a table of any kind: `columns` are the names, `n` is the number of rows, ``get(k)`` returns column k as a
+Series, `index` are the row labels, and `has_index` says whether these are those of a pandas DataFrame.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
 
-@verb
+@verb  # unknown keywords are errors
 def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) -> pd.DataFrame:
     """Read aligned sequences from a FASTA file, one column per position.
 
@@ -71,7 +75,7 @@ def readFasta(file: str | os.PathLike[str] | IO[str], rownames: bool = False) ->
     """
     flag("rownames", rownames)
     names, sequences = _parse_records(_read_lines(file))
-    m = next((len(s) for s in sequences if s), 0)
+    m = next((len(s) for s in sequences if s), 0)  # length of the first sequence that is not empty
     if not m:
         raise DataError(f"{_name_file(file)} holds no sequences. Give a FASTA file: lines '>name', then the sequence.")
     lengths = np.array([len(s) for s in sequences])
@@ -141,7 +145,7 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
     return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)  # a tuple is one name
 
 
-@verb
+@verb  # unknown keywords are errors
 def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     """Repeat each row by its frequency.
 
@@ -178,7 +182,7 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
         raise BBLTypeError("freq must be a column name or an array of counts; got None.", argument="freq")
     else:
         counts = check_weights(freq, frame.n, "freq", frame.index if frame.has_index else None)
-    row_bytes = table.memory_usage(index=False).sum() / max(1, frame.n)
+    row_bytes = table.memory_usage(index=False).sum() / max(1, frame.n)  # mean over the rows
     check_memory(
         counts.sum() * (float(row_bytes) + 16.0),  # 16: index and positions
         f"A table of {counts.sum():.0f} rows",
@@ -187,7 +191,7 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     return table.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
-@verb
+@verb  # unknown keywords are errors
 def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 
@@ -215,7 +219,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     frame = to_frame(data)
     table = _to_pandas(data, frame)
     if response is not None:
-        frame.column(response)
+        frame.column(response)  # raises the error if there is no such column
     is_kept = [
         (response is not None and name == response) or not _is_constant(frame.get(k))
         for k, name in enumerate(frame.columns)
@@ -226,7 +230,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 def _is_constant(series: pd.Series) -> bool:
     """Return whether all rows have the same value; missing is a value."""
     try:
-        codes = find_distinct(series)[0]
+        codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
     except (TypeError, NotImplementedError):  # lists and other nested values are compared by their text
         codes = pd.factorize(series.map(repr))[0]
     return len(codes) > 0 and bool((codes == codes[0]).all())

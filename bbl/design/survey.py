@@ -1,4 +1,8 @@
-"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read against a table."""
+"""Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read against a table.
+
+A *stage* of sampling draws units: clusters, then units within them, and so on. `SamplingPlan` has the weights, strata
+and clusters of all N rows, as numbers from 0; it tells what is wrong with a design. A `Frame` is the table.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +64,7 @@ class SurveyDesign:
         """
         weights = self._read_positive(frame, self.weights, "weights")
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
+        # outer_codes (N, k): equal names in rows with different codes are different clusters
         clusters, outer_codes = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
@@ -68,6 +73,7 @@ class SurveyDesign:
         if clusters and not self.nested:
             self._check_nested(frame, strata, clusters[0])
         population = tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
+        # without clusters each row is one
         plan = SamplingPlan(weights, strata, tuple(clusters) or (np.arange(frame.n),), population, self.lonely)
         self._check_plan(plan, labels)
         rows = np.arange(frame.n)
@@ -118,13 +124,13 @@ class SurveyDesign:
                     argument="design",
                 )
             code_columns.append(codes)
-        if not code_columns:
+        if not code_columns:  # no strata: all rows are one stratum
             return np.zeros(frame.n, dtype=np.intp), [""]
         combined_codes = code_columns[0].astype(np.int64)
         for codes in code_columns[1:]:  # renumbered each time, so that products stay small
             combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[0]
         combined_codes = pd.factorize(combined_codes)[0]
-        first_rows = np.unique(combined_codes, return_index=True)[1]
+        first_rows = np.unique(combined_codes, return_index=True)[1]  # position of the first row of each number
         texts = (
             [":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows] if names else [""]
         )
@@ -162,9 +168,9 @@ class SurveyDesign:
                 column=self.fpc[k],
                 argument="fpc",
             )
-        stage = plan.oversampled_stage
-        if stage is not None:
-            k, row = stage
+        oversampled = plan.oversampled_stage
+        if oversampled is not None:
+            k, row = oversampled  # number of the stage, and a row
             raise DataError(
                 f"column {self.fpc[k]!r} has the population {plan.population[k][row]:g} in row {row}, but more units "  # type: ignore[index]
                 "were drawn there. fpc holds how many units (clusters, or rows) the stratum or cluster has in the "
@@ -172,25 +178,25 @@ class SurveyDesign:
                 column=self.fpc[k],
                 argument="fpc",
             )
-        stage_number, lonely = plan.lonely_strata
-        if self.lonely == "error" and len(lonely) and not self.replicates:
-            self._refuse_lonely(stage_number, [labels[h] for h in lonely] if stage_number == 0 else lonely.tolist())
+        stage, numbers = plan.lonely_strata  # of strata in stage 0, of clusters in later stages
+        if self.lonely == "error" and len(numbers) and not self.replicates:
+            self._refuse_lonely(stage, [labels[h] for h in numbers] if stage == 0 else numbers.tolist())
 
-    def _refuse_lonely(self, stage: int, lonely: list) -> None:
+    def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
         """Raise a DataError about strata, or clusters of a stage, from which one unit was drawn.
 
-        `stage` is 0 for strata, whose texts are in `lonely`; else it counts stages, and `lonely` has cluster numbers.
+        If `stage` is 0, `sampled_once` has the texts of strata, else the numbers of clusters of that stage.
         """
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
             remedy = "If rows were drawn one by one, leave out cluster." if self.cluster else "Give more rows."
             raise DataError(f"the design has one {noun}, which tells no variance. {remedy}", argument="cluster")
         choices = "'adjust' (the distance from the mean of all counts), 'average' (the variance of others) or "
-        is_one = len(lonely) == 1
-        units, similar = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, lonely[:5]))}", "strata"
-        units += f" and {len(lonely) - 5} more" if len(lonely) > 5 else ""
+        is_one = len(sampled_once) == 1
+        units, similar = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}", "strata"
+        units += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
-            count = "one cluster" if is_one else f"{len(lonely):,} clusters"
+            count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
             units, similar, choices = f"{count} of column {self.cluster[stage - 1]!r}", "clusters", ""
         predicate = f"has one {noun}" if is_one else f"have one {noun} each"
         raise DataError(
@@ -227,13 +233,13 @@ class SurveyDesign:
                 for name in self.replicates
             ]
             scale, rscales = self.scale, self.rscales
-            if self.type != "JKn":  # whose factors depend on the strata of replicates, and are always given
+            if self.type != "JKn":  # factors of JKn depend on the strata of replicates; `survey` requires them
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
             rscales = (1.0,) * len(columns) if rscales is None else rscales
             return Replicates(np.column_stack(columns), 1.0 if scale is None else scale, np.array(rscales), self.mse)
-        # number of clusters that were drawn from each stratum
+        # number of clusters that were drawn from each stratum; [1] are the positions of a row of each cluster
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
             raise OptionError("type='JK1' is of designs without strata; take 'JKn'.", argument="type")

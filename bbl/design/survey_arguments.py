@@ -17,7 +17,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
     """Return `value`, a column name or a list of them, as a tuple; None gives the empty tuple."""
     if value is None:
         return ()
-    if isinstance(value, str | tuple | int | np.integer):
+    if isinstance(value, str | tuple | int | np.integer):  # a tuple is one name
         return (value,)
     if not isinstance(value, Sequence | pd.Index) or not all(isinstance(name, Hashable) for name in value):
         raise BBLTypeError(
@@ -43,7 +43,7 @@ def check_replicates(
 ) -> None:
     """Raise an OptionError if arguments of replicates do not go together.
 
-    `n_given` is the number of columns of replicate weights, `kind` the argument `type`.
+    `n_given` is the number of columns of replicate weights, `kind` the argument `type`; others are as in `bbl.survey`.
     """
     if n_given and kind is None:
         raise OptionError(f"replicates need their type: one of {', '.join(map(repr, KINDS))}.", argument="type")

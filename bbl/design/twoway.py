@@ -1,8 +1,8 @@
 """Read two-way tables: the observed cells and the names of rows and columns.
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a *matrix* has all cells.
-A `Factor` has the names of the I rows, or of the J columns, as its levels; codes are their numbers. What cells hold is
-one of `CELL_KINDS`, the argument `holds`.
+A `Factor` has the names of the I rows, or of the J columns, as its levels; ``encode(column)`` returns the codes of a
+`Column`, numbers of levels, and a mask of unknown names. What cells hold is one of `CELL_KINDS`, the argument `holds`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Entries", "TwoWay"]
 
 PRESENT = "(present)"  # name of the response of a formula without one
-CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered ones; codes of categories; 1 or nothing
+CELL_KINDS = ("numeric", "ordinal", "levels", "rated")  # numbers; ordered numbers; codes of categories; rated or not
 
 
 class Entries(NamedTuple):
@@ -38,7 +38,7 @@ class Entries(NamedTuple):
     row: np.ndarray  # int, 0..I-1
     column: np.ndarray  # int, 0..J-1
     value: np.ndarray  # float; codes of categorical cells
-    weight: np.ndarray  # how often the value was observed in the cell
+    weight: np.ndarray  # float; how often the value was observed in the cell
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TwoWay:
         frame = to_frame(data)
         weights_name, row_weights = named_weights(weights, frame)
         response, rows, columns = _parse_names(formula, frame, weights_name)
-        keep = np.flatnonzero(row_weights > 0)
+        keep = np.flatnonzero(row_weights > 0)  # positions of the used rows
         factors, codes = [], []
         for name in (rows, columns):
             column = factorise(name, frame.column(name).iloc[keep], "keep")
@@ -351,9 +351,10 @@ def _check_table(
     if min(shape) < 2:
         raise DataError(f"the table is {shape[0]} x {shape[1]}. Give at least two rows and two columns.")
     is_observed = ~np.isnan(entries.value)
-    entries = Entries(*(column[is_observed] for column in entries))
+    entries = Entries(*(array[is_observed] for array in entries))
     if holds == "rated":
         entries = _rated_pairs(response, entries, shape)
+    # observations less distinct cells (I * J numbers)
     repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
@@ -385,7 +386,7 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
             "unrated and rated. Leave the response out ('~ user*movie') if all pairs in the data are rated.",
             column=response,
         )
-    cell = entries.row * np.int64(shape[1]) + entries.column
+    cell = entries.row * np.int64(shape[1]) + entries.column  # number of each pair in the table, row by row
     rated, unrated = np.unique(cell[entries.value == 1.0]), np.unique(cell[entries.value == 0.0])
     if len(np.intersect1d(rated, unrated)):
         raise DataError(f"the response {response!r} is both 0 and 1 for a pair. Keep one of the rows.", column=response)

@@ -1,6 +1,9 @@
 """Read columns as codes into their distinct values; find missing values and refuse values that cannot be levels.
 
-Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values.
+Each value has a *kind*, one of `KINDS`. The categories of pandas and Arrow are *declared* values. An Arrow *dictionary*
+has codes (`indices`) into its distinct values (`dictionary`). A `Frame` is a table; its attribute `arrow` has the same
+columns as Arrow arrays, or is None, and `declared` (a `DeclaredOrder`) has the names of its columns of categories and
+of ordered ones.
 """
 
 from __future__ import annotations
@@ -125,7 +128,7 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
     NotImplementedError.
     """
     if isinstance(series.dtype, pd.ArrowDtype) and str(series.dtype).startswith("dictionary"):
-        series = decode_arrow(series.array.__arrow_array__())
+        series = decode_arrow(series.array.__arrow_array__())  # categorical only if the dictionary is ordered
     if isinstance(series.dtype, pd.CategoricalDtype):
         return series.cat.codes.to_numpy(), series.cat.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
@@ -181,6 +184,7 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
 def with_order(frame: Frame, column: Column) -> Column:
     """Return a column of `frame` with its `order_problem` set, if its declared order is unknown."""
     problem = frame.order_problem(column.name)
+    # without the dictionaries, only the schema (`declared`) tells whether the categories are ordered
     return column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered) if problem else column
 
 
@@ -212,7 +216,10 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
 
 
 def refuse_missing_training(name: Hashable, count: int, sums_out: bool = True) -> None:
-    """Raise the error of `count` missing values in a column of training data with ``missing="raise"``."""
+    """Raise the error of `count` missing values in a column of training data with ``missing="raise"``.
+
+    `sums_out` is as in `missing_remedy`.
+    """
     raise DataError(
         f"column {name!r} has {count} missing value{'s' * (count > 1)}. {missing_remedy(sums_out)}", column=name
     )

@@ -1,4 +1,9 @@
-"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where they count rows."""
+"""Check weights of rows, given as a column name or an array: finite, not negative, and whole where they count rows.
+
+A `Frame` is a table: `n` is the number of rows, `columns` are the names, ``column(name)`` returns a Series, `index` are
+the row labels; `has_index` says that these are a pandas index, which a Series of weights must share. `argument` is the
+table's name in messages.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +38,7 @@ def named_weights(
     if weights is not None and frame.has(weights):
         return weights, check_weights(frame.column(weights), frame.n, whole=whole)
     if isinstance(weights, str):
-        hint = near_match(weights, frame.columns) or "."
+        hint = near_match(weights, frame.columns) or "."  # "; did you mean ...?"
         raise DataError(
             f"weights={weights!r} is not a column of the data{hint} Give the name of one, or an array.",
             argument="weights",
@@ -118,7 +123,7 @@ def check_weights(
         if other_objects:
             fail(f"hold {other_objects[0]!r}, which is no real number", BBLTypeError)
         array = np.where(is_missing, np.nan, array).astype(float)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf":  # booleans, integers, floats
         fail(f"are of type {array.dtype}, not numbers", BBLTypeError)
     if len(array) != n:
         fail(f"have length {len(array)}, but there are {n} rows")

@@ -1,4 +1,10 @@
-"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column that marks rows."""
+"""Read structural zeros: combinations of levels that cannot occur, from a table of them or a column that marks rows.
+
+A `Design` has the `Factor` `response` (`classes` says whether there is one), the m factors `predictors`, and the option
+`missing` of the fit. A factor's ``encode(column, unseen)`` returns the codes (n,) of a `Column` as numbers of levels,
+and a mask (n,) of unknown levels, None without any. A `Column` has `codes` (n,) of rows into its distinct `values`, of
+some `kinds`; ``missing()`` is a mask (n,) or None, `used()` marks the values that occur.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +104,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):
         column = frame_column(table, names[i])
-        if design.missing != "level":
+        if design.missing != "level":  # else missing values are a level
             _refuse_missing(column, np.ones(table.n, dtype=bool))
         codes[:, position] = design.predictors[i].encode(column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL)[0]
     groups = None
@@ -110,9 +116,9 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
 
 
 def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
-    """Return the cells of the rows that a column marks.
+    """Return the cells of the rows that the column `marks` of the data `frame` marks.
 
-    Marked rows with a level that no other row has, which the design does not know, need no zeros and are left out.
+    A level that only marked rows have is unknown to the design. Cells with such a level need no zeros and are left out.
     """
     _refuse_missing(marks, np.ones(frame.n, dtype=bool))
     occurring = marks.used()
@@ -126,7 +132,7 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
             )
     is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
     codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
-    is_known = is_marked.copy()
+    is_known = is_marked.copy()  # marked rows whose levels are all known
     for i, factor in enumerate(design.predictors):
         column = frame_column(frame, factor.name)
         if design.missing != "level":

@@ -1,6 +1,8 @@
 """Weighted counts of the levels of every predictor, for rows in memory, in a file or on a cluster.
 
-n rows, m predictors, K response groups, L_i levels of predictor i. A *block* is a `Sample` of some of the rows.
+n rows, m predictors, K response groups, L_i levels of predictor i. A *block* is a `Sample` of some of the rows:
+codes (n, m), weights (n,), groups `y` (n,) or None, `response` (n,) with zeros for None, marks of missing values
+`missing` (n, m) or None.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ def level_counts(
     list of m ndarrays, shape (L_i,), or (K, L_i) if the sample has a response
     """
     count_block = partial(_block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps)
+    # rows outside of memory store the sums of their blocks under this key
     return sample.grouped_sums(("levels", gaps), count_block, K)
 
 
@@ -50,6 +53,7 @@ def _block_level_counts(sample: Sample, n_levels: list[int], K: int | None, gaps
     column_edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))  # of each predictor's columns in `counts`
     counts = np.zeros((K, column_edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
+    # adds the weights to `counts`, in place
     kernel.level_counts(sample.codes, sample.y, sample.weights, missing, gaps, column_edges, counts)
-    count_table = counts[0] if sample.y is None else counts
+    count_table = counts[0] if sample.y is None else counts  # without a response K is 1
     return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]

@@ -3,6 +3,9 @@
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *State*: a combination of
 levels of all m predictors. *Sink*: a store of encoded rows while it is filled. F is the number of folds, K that of
 response groups. A `Sample` has the codes (n, m) and weights (n,) of n rows. To *deal* rows is to assign them to folds.
+
+A `StoredSample` holds rows in a file or on a cluster: ``fold(f)`` are the validation rows of fold f, ``without(f)`` its
+training rows; ``draw(size, rng)`` returns random rows as a `Sample`; `complete` says that no value is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["Sink", "AnyFolds", "Deal", "Dealer", "FileSink", "StoredFolds", "TableSink", "make_sink"]
 
-DEALT_ROWS = 4096  # rows of a chunk: those of one group that are dealt together, where all are too many for that
+# rows of a chunk: so many rows of a group are dealt together if the folds of all rows are not drawn at once
+DEALT_ROWS = 4096
 MAX_TABLE_CELLS = 4_000_000  # cells of a table of state counts: groups x folds x states; 8 bytes each
 MAX_VALIDATED_ROWS = 2**20  # validation rows that are scored, all folds together
 
@@ -61,7 +65,7 @@ class Dealer:
             raise OptionError(
                 f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
-        # of each group: copies that each fold has yet to get from chunks (F,)
+        # of each group: number of copies (F,) that each fold has yet to get; at first R's sizes of the folds
         self.copies_left = [fold_sizes(float(n), deal.nfold) for n in n_copies]
         # of each group (F + 1,): consecutive fold f has the copies fold_edges[f] to fold_edges[f + 1]
         self.fold_edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
@@ -73,6 +77,7 @@ class Dealer:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
                 one_copy_each = np.ones(int(n), dtype=np.int64)
+                # `deal_copies` returns an array (F, n) with 1 in the fold of each row
                 group_folds[:] = deal_copies(one_copy_each, sizes.astype(np.int64), self.rng).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
@@ -105,12 +110,13 @@ class Dealer:
         """
         dealers, n_copies_before = [], np.zeros(len(self.copies_left))
         for n_rows, total in zip(rows, totals, strict=True):
-            dealer, n_copies = copy(self), total if self.whole else n_rows
+            n_copies = total if self.whole else n_rows  # (K,), of the part
+            dealer = copy(self)
             dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
             if self.fold_of_row is not None:
                 group_slices = zip(self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True)
                 dealer.fold_of_row = [group_folds[start : start + size] for group_folds, start, size in group_slices]
-                dealer.n_dealt = np.zeros(len(n_rows))
+                dealer.n_dealt = np.zeros(len(n_rows))  # its `fold_of_row` begins with the part
             elif self.rng is not None:
                 # draw how many copies of the part each fold gets; the other copies are left for later parts
                 dealer.copies_left = [
@@ -119,7 +125,7 @@ class Dealer:
                 ]
                 copies_by_group = zip(self.copies_left, dealer.copies_left, strict=True)
                 self.copies_left = [group_copies - part_copies for group_copies, part_copies in copies_by_group]
-                dealer.rng = self.rng.spawn(1)[0]
+                dealer.rng = self.rng.spawn(1)[0]  # an independent generator
             dealers.append(dealer)
             n_copies_before += n_copies
         return dealers
@@ -138,6 +144,7 @@ class Dealer:
         copy_ends = self.n_dealt[y] + np.cumsum(copies)
         self.n_dealt[y] = copy_ends[-1]
         edges = self.fold_edges[y]
+        # (F, n): copies of row k that lie between the edges of fold f; negative if they are disjoint
         overlap: np.ndarray = np.minimum(copy_ends, edges[1:, None]) - np.maximum(copy_ends - copies, edges[:-1, None])
         return np.maximum(overlap, 0.0)
 
@@ -157,7 +164,7 @@ class Dealer:
 
         Whole weights become the numbers of copies in the fold; other weights stay.
         """
-        for f, fold_copies in enumerate(copies):
+        for f, fold_copies in enumerate(copies):  # fold_copies: (n,)
             positions = np.flatnonzero(fold_copies > 0)
             if len(positions):
                 fold_rows = rows.rows(positions)
@@ -166,7 +173,7 @@ class Dealer:
 
 
 class Sink(Protocol):
-    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's."""
+    """A store of encoded rows while it is filled: `TableSink`, `FileSink` or a cluster's, which has no `put`."""
 
     def finish(self, nfold: int) -> tuple[Rows, Folds | StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
@@ -176,9 +183,19 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """Writes rows to a `CodeFile`, whose class describes `weighted`, `masked` and `buckets`.
+    """Writes rows to a `CodeFile`, a temporary file.
 
-    About `n` rows are expected, of predictors with `n_levels` (m,) levels.
+    Parameters
+    ----------
+    n : int
+        Number of rows that are expected; an error is raised if the disk has no room for them.
+    n_levels : ndarray of int, shape (m,)
+    weighted : bool
+        Whether rows have weights other than 1.
+    masked : bool
+        Whether values may be missing.
+    buckets : int
+        Greatest number of buckets; a bucket has the rows of one group that one fold validates.
     """
 
     def __init__(self, n: int, n_levels: np.ndarray, weighted: bool, masked: bool, buckets: int):
@@ -187,7 +204,7 @@ class FileSink:
 
     def put(self, y: int, f: int, rows: Sample) -> None:
         """Store rows of group `y` that fold `f` validates."""
-        self.file.append((y, f), rows)
+        self.file.append((y, f), rows)  # (y, f) is the bucket
 
     def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:
         """Return all rows, and their folds; None if `nfold` is 0."""
@@ -209,7 +226,7 @@ class TableSink:
     masked: bool  # whether values may be missing; a missing value is then one more level
     K: int
     nfold: int
-    # (K + 1, nfold + 1, states); the last group, of index -1, is the unknown one, the last fold that of rows in no fold
+    # (K + 1, nfold + 1, states); index -1 is the unknown group, and stands for no fold
     counts: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -222,23 +239,26 @@ class TableSink:
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
             codes = np.where(rows.missing, self.n_levels, codes)  # missing is the level after the last
+        # without predictors there is one state
         state_of_row = np.ravel_multi_index(tuple(codes.T), self.shape) if self.shape else np.zeros(rows.n, np.intp)
         state_weights = np.bincount(state_of_row, rows.weights)  # up to the greatest state of the rows
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
         """Return one row for each state and group that occurs, and its folds as weights (None if `nfold` is 0)."""
-        weight_by_state = self.counts.sum(axis=1)
+        weight_by_state = self.counts.sum(axis=1)  # (K + 1, states)
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
+        # state_codes: codes of predictor i, one for each row
         for i, state_codes in enumerate(np.unravel_index(state_of_row, self.shape) if self.shape else ()):
-            missing[:, i] = state_codes == self.n_levels[i]
+            missing[:, i] = state_codes == self.n_levels[i]  # the level after the last
             codes[:, i] = np.where(missing[:, i], 0, state_codes)
         y = np.where(group_of_row == self.K, -1, group_of_row)
         sample = Sample(codes, weight_by_state[group_of_row, state_of_row], y, missing if missing.any() else None)
         if not nfold:
             return sample, None
+        # (nfold, rows): weight of each row that each fold validates
         held_weights = np.ascontiguousarray(self.counts[group_of_row, :nfold, state_of_row].T)
         return sample, Folds(sample.weights - held_weights, held_weights)
 
@@ -261,8 +281,8 @@ def make_sink(
     weights other than 1, `masked` whether values may be missing. `make_store` is called with `n`, `n_levels` (m,),
     `weighted`, `masked` and the number of buckets (group, fold).
     """
-    states = math.prod(int(L) + masked for L in n_levels)
-    if states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
+    n_states = math.prod(int(L) + masked for L in n_levels)
+    if n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
     return make_store(n, n_levels, weighted, masked, K * max(1, nfold))
 
@@ -271,7 +291,7 @@ def make_sink(
 class StoredFolds:
     """The folds of a `StoredSample`, which stores the validation rows of each fold apart."""
 
-    nfold: int
+    nfold: int  # number of folds
 
     def __len__(self) -> int:
         """Return the number of folds."""
@@ -286,8 +306,8 @@ class StoredFolds:
 class StoredFold(Fold[StoredSample]):
     """Fold `f` of a `StoredSample`: its training rows are the rows of all other folds."""
 
-    f: int
-    nfold: int
+    f: int  # number of the fold, from 0
+    nfold: int  # number of folds
 
     def training(self, sample: StoredSample) -> Rows:
         """Return the training rows."""

@@ -2,7 +2,8 @@
 
 *Copy*: a row of whole weight w stands for w copies, which may fall into different folds. *Held* rows are those that a
 fold validates. F is the number of folds, K that of response groups. A `Sample` has the codes (n, m), weights (n,) and
-groups (n,) of n rows.
+groups `response` (n,) of n rows, zeros if there is one group; `whole` says that all weights are whole numbers,
+`complete` that no value is missing.
 """
 
 from __future__ import annotations
@@ -84,16 +85,16 @@ class WeightedFold(Fold[Sample]):
     def validation(self, sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
         """Return the validation rows, group by group, their weights (n,), and their positions in the sample (n,)."""
         positions = np.flatnonzero(self.held > 0)
-        positions = positions[np.argsort(sample.response[positions], kind="stable")]
+        positions = positions[np.argsort(sample.response[positions], kind="stable")]  # group by group
         return sample.rows(positions), self.held[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
         """Return the weight (K,) of each group among the training rows."""
-        return np.bincount(sample.response, self.train, K)
+        return np.bincount(sample.response, weights=self.train, minlength=K)
 
     def held_counts(self, sample: Sample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
         """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
-        positions = np.flatnonzero(self.held)
+        positions = np.flatnonzero(self.held)  # of the validation rows
         weights = self.held[positions] if sample.whole else np.ones(len(positions))
         return level_counts(replace(sample.rows(positions), weights=weights), n_levels, K, gaps=not sample.complete)
 
@@ -102,7 +103,8 @@ class WeightedFold(Fold[Sample]):
 class Folds:
     """Folds as weights: in fold f, row k has weight ``train[f, k]`` in training, and ``held[f, k]`` in validation.
 
-    The copies of a row may fall into different folds. A row has no copies if weights are not whole numbers.
+    A row may have both weights in one fold, as its copies may fall into different folds. A row has no copies if
+    weights are not whole numbers.
     """
 
     train: np.ndarray  # (F, n)
@@ -140,7 +142,7 @@ def _deal_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
-        """Return the folds of the rows as one copy each, multiplied by their weights, unless weights are whole."""
+        """Return the folds; weights that are not whole are set to 1 for it, and then multiply the folds' weights."""
         if sample.whole:
             return make_folds(sample, *args)
         folds = make_folds(replace(sample, weights=np.ones(sample.n)), *args)
@@ -158,7 +160,9 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
         copies = sample.weights[rows]
         # row k has the copies copy_ends[k] - copies[k] to copy_ends[k] of its group
         copy_ends = np.cumsum(copies)
+        # a group may have no rows: 0 copies
         fold_edges = np.concatenate(([0.0], np.cumsum(fold_sizes(copy_ends[-1] if len(copy_ends) else 0.0, nfold))))
+        # (nfold, rows): copies of row k that lie between the edges of fold f; negative if they are disjoint
         overlap = np.minimum(copy_ends, fold_edges[1:, None]) - np.maximum(copy_ends - copies, fold_edges[:-1, None])
         held[:, rows] = np.maximum(overlap, 0.0)
     return Folds(sample.weights - held, held)
@@ -178,7 +182,7 @@ def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fold
 def cluster_folds(
     sample: Sample, strata: np.ndarray, clusters: np.ndarray, nfold: int, rng: np.random.Generator | None = None
 ) -> Folds:
-    """Return folds of whole clusters, of each stratum equally many up to a difference of one.
+    """Return folds of whole clusters: the folds' numbers of clusters of a stratum differ by at most one.
 
     Parameters
     ----------
@@ -192,6 +196,7 @@ def cluster_folds(
     """
     held = _no_held_weights(sample, nfold)
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
+    # clusters are numbered from 0 here; `first_row` is the position of the first row of each
     cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
     dealt_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]  # stratum by stratum
     # folds take turns, so that their numbers of clusters of a stratum differ by at most one
@@ -202,9 +207,10 @@ def cluster_folds(
 
 
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds with equally many validation rows of each response group, up to a difference of one.
+    """Return random folds whose numbers of validation rows of a response group differ by at most one.
 
-    The folds that are larger by one are drawn, too. Rows of an unknown group (y = -1) are in no fold's validation rows.
+    The folds that are larger by one are drawn at random, group by group. No fold validates rows of an unknown group
+    (y = -1).
     """
     held = _no_held_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
@@ -222,13 +228,13 @@ def deal_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator)
     Of more copies only the count of each row is drawn, fold by fold, so that memory grows with rows, not copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
-        order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
-        rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])
+        order = rng.permutation(np.repeat(np.arange(len(copies)), copies))  # row of each copy, shuffled
+        rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])  # split at the inner edges of the folds
         return np.array([np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold])
     dealt = np.empty((len(sizes), len(copies)), dtype=np.int64)
     for f, size in enumerate(sizes):
         dealt[f] = draw_copies(copies, int(size), rng)
-        copies = copies - dealt[f]
+        copies = copies - dealt[f]  # the copies that are left for the next folds
     return dealt
 
 
@@ -236,14 +242,14 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     """Draw `size` of the `copies` (n,) of n rows without replacement; return the number drawn from each row (n,).
 
     This is a multivariate hypergeometric draw, exact for any total (numpy's ends at 1e9): first each copy is taken with
-    probability size / total, independently; then surplus copies are drawn and put back, or lacking ones are added.
+    probability size / total, independently; then surplus copies are drawn and put back, or lacking ones are drawn.
     """
     total = int(copies.sum())
     if 2 * size > total:  # draw the copies that stay
         return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
-        drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
-        rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
+        drawn_copies = rng.choice(total, size, replace=False, shuffle=False)  # numbers of copies, from 0 to total - 1
+        rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")  # the rows that these copies belong to
         return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)
     n_lacking = size - int(drawn.sum())
@@ -272,7 +278,7 @@ def splitter_folds(
         If `cv` gives no such pairs or fewer than two, no validation rows, or a fold without training rows.
     """
     all_rows = np.arange(len(weights))
-    fold_weights: tuple[list, list] = ([], [])  # of training and of validation rows
+    fold_weights: tuple[list, list] = ([], [])  # one array (n,) for each fold: of training, and of validation rows
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
             for weights_by_fold, selection in zip(fold_weights, pair, strict=True):
@@ -287,7 +293,7 @@ def splitter_folds(
             "of folds nfold=.",
             argument="cv",
         ) from error
-    train, held = map(np.array, fold_weights)
+    train, held = map(np.array, fold_weights)  # (F, n) each
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")
     folds_without_training = np.flatnonzero(~train.any(axis=1))

@@ -3,6 +3,7 @@
 A *part* holds rows of one part of the data, on one worker. A *bucket* has the rows of one response group and fold; a
 *block* is a chunk of one bucket of one part. A *future* is Dask's handle of a value on a worker. A `Sample` has the
 codes (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of rows in memory.
+`BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of the work on a block.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Part(dict[Bucket, Sample]):
     """The rows of a part, by bucket, with a cache of results of its blocks; copies of a part have an empty cache."""
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
-        super().__init__(rows)
+        super().__init__(rows)  # a Part is a dict of samples by bucket
         self.cache = BlockCache(_free_cache_bytes)
 
     def __reduce__(self) -> tuple:
@@ -85,9 +86,9 @@ def call(client: Client, function: Callable, *arguments: object) -> Future:
 
 def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
     """Submit ``function(columns[0][k], columns[1][k], ...)`` for all k in one message; return the futures, by k."""
-    with warnings.catch_warnings():  # about large arguments, which are sent on purpose: see `call`
+    with warnings.catch_warnings():  # no warnings about large arguments, which are sent on purpose: see `call`
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        return client.map(function, *columns, pure=False)
+        return client.map(function, *columns, pure=False)  # not pure: equal arguments are computed again
 
 
 def remote_value(client: Client, value: object) -> Future:
@@ -161,7 +162,19 @@ class _BucketSize:
 
 @dataclass(frozen=True, eq=False)
 class ClusterSample(StoredSample):
-    """Encoded rows on the workers of a cluster."""
+    """Encoded rows on the workers of a cluster.
+
+    Attributes
+    ----------
+    file : CodeParts
+        The parts, with the rows of all buckets.
+    buckets : tuple of Bucket
+        The buckets that are rows of this sample, in their order.
+    grouped : bool
+        Whether rows have a response; else they are one group.
+    extra : Sample or None
+        A few more rows in memory, of one group, that follow those of the buckets.
+    """
 
     file: CodeParts
 
@@ -187,16 +200,17 @@ class ClusterSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, computed on their workers."""
+        """Return the sum of ``function(block)`` over all blocks, computed on the cluster; `workers` is not used."""
         total = self.file.sum_blocks(function, self.buckets, self.grouped)
         self._count_pass()
         return total if self.extra is None else add_sums(total, function(self.extra))
 
     def rows(self, index: np.ndarray) -> Sample:
         """Return the rows at rising positions `index` in the order of `blocks`."""
-        # by part and bucket: the wanted positions among the rows of the bucket in the part
+        # by number of the part and by bucket: wanted positions among the rows of that bucket in that part
         positions: dict[int, dict[Bucket, np.ndarray]] = {}
         for bucket, k, start, n in self._spans():
+            # the wanted rows that the n rows from `start` on hold
             in_span = slice(np.searchsorted(index, start), np.searchsorted(index, start + n))
             positions.setdefault(k, {})[bucket] = index[in_span] - start
         selected = calls(self.client, _select_rows, [self.file.parts[k] for k in positions], list(positions.values()))
@@ -216,7 +230,7 @@ class ClusterSample(StoredSample):
         spans, start = [], 0
         for bucket in self.buckets:
             for k, part_sizes in enumerate(self.file.sizes):
-                n_rows = part_sizes.get(bucket, (0,))[0]
+                n_rows = part_sizes.get(bucket, (0,))[0]  # 0 if the part has no rows of the bucket
                 if n_rows:
                     spans.append((bucket, k, start, n_rows))
                 start += n_rows
@@ -229,7 +243,10 @@ class ClusterSample(StoredSample):
     def _bucket_sums(
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
-        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, on the cluster."""
+        """Return the sum of ``function(block)`` over the blocks of each of the `buckets`.
+
+        The cluster computes it on all of its workers; `workers` is not used.
+        """
         return self.file.sum_blocks(function, buckets, self.grouped, per_bucket=True)
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
@@ -238,7 +255,7 @@ class ClusterSample(StoredSample):
         parts, buckets = [self.file.parts[k] for _, k, *_ in spans], [bucket for bucket, *_ in spans]
         rare_rows = self.client.gather(calls(self.client, _find_rare, parts, buckets, [remote_levels] * len(spans)))
         positions = [start + span_rows for (_, _, start, _), span_rows in zip(spans, rare_rows, strict=True)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *positions])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *positions])  # empty if there are no spans
 
 
 @dataclass(frozen=True)
@@ -272,7 +289,7 @@ def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket
     bucket_sums: dict[Bucket, Any] = {}
     total = None
     for bucket in buckets:
-        total = None if per_bucket else total
+        total = None if per_bucket else total  # each bucket begins with an empty sum
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
             total = add_sums(total, part.cache.apply(function, (bucket, k), rows))
@@ -284,18 +301,18 @@ def _sum_part(part: Part, arguments: tuple[Callable[[Sample], Any], tuple[Bucket
 def _free_cache_bytes(cached_bytes: int) -> float:
     """Return the bytes that this worker may still cache.
 
-    The `cached_bytes` are not needed: they are in the memory of its process, which is counted.
+    Argument `cached_bytes`, the bytes that it has cached, is not used: they are in the memory of the worker's process.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    limit = worker.memory_manager.memory_limit
+    limit = worker.memory_manager.memory_limit  # bytes; None for no limit
     free = CACHE_SHARE * available_memory()
     return free if limit is None else min(free, CACHE_SHARE * limit - worker.monitor.get_process_memory())
 
 
 def _add_parts(*sums: Any) -> Any:
-    """Return the sum of results of `_sum_part`, sums or dicts of sums by bucket; None is an empty sum."""
+    """Return the sum of results of `_sum_part`: all sums, or all dicts of sums by bucket. None is an empty sum."""
     if isinstance(sums[0], dict):
         return {bucket: _add_parts(*(part_sum[bucket] for part_sum in sums)) for bucket in sums[0]}
     total = None
@@ -305,7 +322,7 @@ def _add_parts(*sums: Any) -> Any:
 
 
 def _select_rows(part: Part, positions: dict[Bucket, np.ndarray]) -> dict[Bucket, Sample]:
-    """Return the rows at some positions in each bucket of a part."""
+    """Return the rows at the `positions` in each bucket of a part, by bucket."""
     return {bucket: part[bucket].rows(bucket_positions) for bucket, bucket_positions in positions.items()}
 
 

@@ -2,6 +2,9 @@
 
 A *bucket* has the rows of one response group and fold, stored in *chunks* of equal length. A `Sample` has the codes
 (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of n rows in memory.
+
+`BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of the work on a block.
+``read_ahead(function, blocks, workers)`` yields ``function(block)`` of each block in order, computed by threads.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
 BUFFER_BYTES = 2**25  # of rows that wait to be written, all buckets together
-CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read them, and
+CACHE_BYTES = 2**29  # greatest size of the cache of blocks as the kernels read them
 CACHE_SHARE = 0.5  # greatest share of the available memory that a new block in the cache may take
 MIN_CHUNK_ROWS = 1024  # least number of rows of a full chunk, even if many buckets share the buffer
 REMEDY = "Point the environment variable TMPDIR to a folder with room for them, or use fewer predictors."
@@ -72,6 +75,7 @@ class CodeFile:
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
         self.mask_bytes = (m + 7) // 8 if masked else 0  # of a row: one bit for each value, in whole bytes
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
+        # rows of a full chunk, so that the waiting rows of all buckets fit into the buffer
         self.chunk_rows = int(np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
         self.buckets: dict[Bucket, _BucketChunks] = {}
         self.sums: dict[tuple[Hashable, Bucket], Any] = {}  # results of `StoredSample.sums`
@@ -136,9 +140,9 @@ class CodeFile:
 
     def _write_bytes(self, data: np.ndarray) -> None:
         """Append an array of uint8 to the file; if that fails, close the file and raise a DataError."""
-        unwritten = data.data
+        unwritten = data.data  # memoryview of the bytes
         try:
-            while len(unwritten):
+            while len(unwritten):  # one call may write a part only
                 n_written = self._file.write(unwritten)
                 unwritten = unwritten[n_written:]
         except OSError as error:
@@ -158,7 +162,7 @@ class CodeFile:
         unfilled = target.reshape(-1).view(np.uint8).data
         with self._lock:
             self._file.seek(offset)
-            while len(unfilled):
+            while len(unfilled):  # one call may read a part only
                 n_bytes = self._file.readinto(unfilled)
                 if not n_bytes:
                     raise DataError("the temporary file of codes is shorter than it was written.", argument="data")
@@ -177,10 +181,10 @@ class CodeFile:
             out_rows = slice(n_read, min(n, n_read + chunk_size - skipped_rows))
             offset = chunks.offsets[k]
             self._read_into(codes[out_rows], offset + skipped_rows * self.m * itemsize)
-            offset += chunk_size * self.m * itemsize
+            offset += chunk_size * self.m * itemsize  # the weights of a chunk follow its codes
             if self.weighted:
                 self._read_into(weights[out_rows], offset + 8 * skipped_rows)
-                offset += 8 * chunk_size
+                offset += 8 * chunk_size  # the bits of missing values follow the weights
             if self.masked:
                 self._read_into(packed_missing[out_rows], offset + skipped_rows * self.mask_bytes)
             n_read = out_rows.stop
@@ -195,7 +199,19 @@ class CodeFile:
 
 @dataclass(frozen=True, eq=False)
 class FileSample(StoredSample):
-    """Encoded rows in a `CodeFile`."""
+    """Encoded rows in a `CodeFile`.
+
+    Attributes
+    ----------
+    file : CodeFile
+        The file, with the rows of all buckets.
+    buckets : tuple of Bucket
+        The buckets that are rows of this sample, in their order.
+    grouped : bool
+        Whether rows have a response; else they are one group.
+    extra : Sample or None
+        A few more rows in memory, of one group, that follow those of the buckets.
+    """
 
     file: CodeFile
 
@@ -207,7 +223,7 @@ class FileSample(StoredSample):
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
         """Yield the rows, up to `size` at a time, each block from one bucket."""
         for bucket in self.buckets:
-            y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n
+            y, n = bucket[0] if self.grouped else None, self.file.buckets[bucket].n  # bucket[0] is the group
             for start in range(0, n, size):
                 yield self.file.read(bucket, start, min(n, start + size), y)
         if self.extra is not None:
@@ -216,7 +232,7 @@ class FileSample(StoredSample):
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks, in order; `workers` threads share the pass."""
         total: Any = None
-        stop = stop_flag()
+        stop = stop_flag()  # shape (1,); not 0 if another thread of the same call was interrupted or failed
         for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
                 raise Stopped
@@ -242,6 +258,7 @@ class FileSample(StoredSample):
         blocks, start = [], 0  # start: position of the bucket's first row
         for bucket in self.buckets:
             n = self.file.buckets[bucket].n
+            # wanted positions among the rows of the bucket
             positions = index[np.searchsorted(index, start) : np.searchsorted(index, start + n)] - start
             y = bucket[0] if self.grouped else None
             chunk_of_position = positions // self.file.chunk_rows
@@ -269,7 +286,7 @@ class FileSample(StoredSample):
 
     def _find_rare_rows(self, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Return the rising positions of rows with a rare level, given as pairs (predictor, its rare levels)."""
-        positions, start = [np.zeros(0, dtype=np.int64)], 0
+        positions, start = [np.zeros(0, dtype=np.int64)], 0  # start: position of the block's first row
         for block in self.blocks(self.file.chunk_rows):
             positions.append(start + np.flatnonzero(has_rare_level(block, rare_levels)))
             start += block.n
@@ -277,5 +294,5 @@ class FileSample(StoredSample):
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return the bytes that may be cached of a file's blocks beside the `cached_bytes` that already are."""
+    """Return how many more bytes of a file's blocks may be cached; `cached_bytes` are cached already."""
     return min(CACHE_BYTES - cached_bytes, CACHE_SHARE * available_memory())

@@ -29,7 +29,7 @@ MAX_EXACT = 2.0**FLOAT_BITS  # float64 holds all whole numbers up to here
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
     """Return the narrowest type of the kernels' codes (uint8, uint16 or int32) for the greatest of `n_levels`."""
-    most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
+    most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))  # 2: no predictors
     return np.dtype(np.uint8 if most_levels <= 256 else np.uint16 if most_levels <= 65536 else np.int32)
 
 
@@ -228,7 +228,7 @@ class Sample(Rows):
         """Do nothing: rows in memory need no passes."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
-        """Return the rows with other `weights` (n,), without those of weight 0."""
+        """Return the rows with `weights` (n,) in place of theirs; rows of weight 0 are left out."""
         return replace(self, weights=weights).rows(weights > 0)
 
     @property
@@ -244,7 +244,7 @@ class Sample(Rows):
         if self.n <= size:
             return self
         draws = (np.arange(size) + 0.5) * (self.total / size)  # in 0..total
-        rows = np.searchsorted(np.cumsum(self.weights), draws, side="right")
+        rows = np.searchsorted(np.cumsum(self.weights), draws, side="right")  # row of each draw
         return self.weighted(np.bincount(rows, minlength=self.n).astype(float))
 
     @property
@@ -259,7 +259,7 @@ class Sample(Rows):
     def group_totals(self, K: int) -> np.ndarray:
         """Return the sum of weights (K,) of each response group; rows of an unknown group do not count."""
         has_group = self.response >= 0
-        return np.bincount(self.response[has_group], self.weights[has_group], K)
+        return np.bincount(self.response[has_group], weights=self.weights[has_group], minlength=K)
 
     def by_state(self, n_levels: Sequence[int] | np.ndarray, K: int) -> Sample:
         """Return one row per distinct state of each of K groups, group by group, states in a fixed order."""
@@ -275,7 +275,7 @@ class Sample(Rows):
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
-        # bytes of a sorted copy of the codes and of row positions, or of the number of each row's state
+        # estimate of the bytes: copies of the codes, and for each row its position or the number of its state
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
             f"Looking for equal ones among {self.n:,} rows",
@@ -291,15 +291,15 @@ class Sample(Rows):
             return self._sort_states(n_levels)
         shape = tuple(int(L) for L in n_levels)
         state_of_row = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
-        weights = np.bincount(state_of_row, self.weights)
-        states = np.flatnonzero(weights)
+        weights = np.bincount(state_of_row, self.weights)  # of each state
+        states = np.flatnonzero(weights)  # the states that occur
         codes = np.column_stack(np.unravel_index(states, shape)).astype(self.codes.dtype)
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows, none with missing values, by sorting them: by numeric keys, else by their bytes.
+        """Return `collapsed` rows by sorting them: by numeric keys, else by their bytes. No value may be missing.
 
-        Keys are for codes of one byte, whose order they share; see `_sort_by_key`.
+        Keys are used if codes have one byte each: then both orders are the same, see `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
@@ -308,7 +308,7 @@ class Sample(Rows):
                 return Sample(codes[sorted_rows], self.weights[sorted_rows])
             if covers_all:
                 state_of_row = np.empty(self.n, dtype=np.intp)
-                state_of_row[sorted_rows] = np.cumsum(is_new) - 1
+                state_of_row[sorted_rows] = np.cumsum(is_new) - 1  # states are numbered in sorted order
                 return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
         # each row as one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
@@ -332,8 +332,8 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
 def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sort rows by a float64 key: the number of the state of their first predictors.
 
-    There are as many of these as keep keys below `MAX_EXACT`, so that each key is exact. Keys rise in lexicographic
-    order of the codes, which is the order of their bytes if codes are single bytes.
+    Keys use as many predictors as possible without exceeding `MAX_EXACT`, so that each key is exact. Keys rise in
+    lexicographic order of the codes, which is the order of their bytes if codes are single bytes.
 
     Returns
     -------
@@ -344,10 +344,12 @@ def _sort_by_key(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> tuple[
     covers_all : bool
         Whether keys cover all predictors, so that rows with equal keys are equal.
     """
-    n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))  # of the first 1, 2, ... predictors
+    # number of states of the first 1, 2, ... predictors; with two levels each, no more than FLOAT_BITS of them fit
+    n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))
     n_first = int(np.count_nonzero(n_states <= MAX_EXACT))
     # key of a row: the sum of codes times place values, as the digits of a number of mixed bases
     place_values = n_states[n_first - 1] / n_states[:n_first]
+    # block by block, so that only the codes of a block are converted to floats at a time
     keys = np.concatenate([block.codes[:, :n_first] @ place_values for block in sample.blocks()])
     order = np.argsort(keys)
     keys = keys[order]

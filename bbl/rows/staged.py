@@ -31,7 +31,10 @@ class Staged:
 class BlockCache:
     """Cached results of the first stage of `Staged` functions, by function and block; safe with threads.
 
-    ``free_bytes(cached_bytes)`` returns the bytes that may still be cached beside those that are.
+    Parameters
+    ----------
+    free_bytes : callable
+        ``free_bytes(cached_bytes)`` returns how many more bytes may be cached, if `cached_bytes` are.
     """
 
     def __init__(self, free_bytes: Callable[[int], float]):

@@ -58,7 +58,7 @@ class StoredSample(Rows):
     """The rows of some buckets of a store, read block by block."""
 
     file: RowStore
-    buckets: tuple[Bucket, ...]  # in the order of the rows
+    buckets: tuple[Bucket, ...]  # whose rows are in the sample, in their order
     grouped: bool = True  # whether rows have a response; else they are one group
     extra: Sample | None = None  # a few more rows in memory, of one group, that follow those of the store
 
@@ -161,6 +161,7 @@ class StoredSample(Rows):
 
         The sum of each bucket is stored under `name`, so that sums over other groups and folds need no further pass.
         """
+        # sums of blocks with and without a response are stored apart
         stored_sums, total, key = self.file.sums, None, (name, self.grouped)
         unread_buckets = [bucket for bucket in self.buckets if (key, bucket) not in stored_sums]
         if unread_buckets:
@@ -177,7 +178,7 @@ class StoredSample(Rows):
         """Return `sums` as lists of arrays; with a response, arrays of shape (K, ...), one entry for each group."""
         if not self.grouped:
             return self.sums(name, function)
-        K = K or 1 + max((y for y, _ in self.buckets), default=-1)
+        K = K or 1 + max((y for y, _ in self.buckets), default=-1)  # by default the greatest group that occurs, + 1
         groups = [self.group(y).sums(name, function) for y in range(K)]
         return [np.stack(group_sums) for group_sums in zip(*groups, strict=True)]
 
@@ -199,7 +200,7 @@ class StoredSample(Rows):
             Exactly `size` rows, or all rows if there are fewer; more if over half of `size` rows have rare levels.
         """
         if size >= self.n:
-            return self._concatenate(list(self.blocks(self.file.chunk_rows)))
+            return self._concatenate(list(self.blocks(self.file.chunk_rows)))  # all rows
         if self.extra is not None:
             return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
         rare_levels = [(i, levels) for i, levels in enumerate(rare or ()) if len(levels)]
@@ -215,6 +216,7 @@ class StoredSample(Rows):
         if rare is None:
             return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
+        # max(1, ...): with no common row drawn, the quotient is used for no row
         return replace(sample, weights=sample.weights * np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn)))
 
     def close(self) -> None:
@@ -236,10 +238,13 @@ class StoredSample(Rows):
 
 
 def add_sums(total: Any, term: Any) -> Any:
-    """Return ``total + term`` of numbers, arrays, or lists or tuples of them, as a new object; None is an empty sum."""
+    """Return ``total + term`` as a new object; a `total` of None is an empty sum.
+
+    Both are numbers or arrays, or lists or tuples of these, which are added entry by entry.
+    """
     if isinstance(term, list | tuple):
         return type(term)(add_sums(None if total is None else total[k], element) for k, element in enumerate(term))
-    return term + 0.0 if total is None else total + term
+    return term + 0.0 if total is None else total + term  # + 0.0 makes a copy of an array
 
 
 def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> np.ndarray:
@@ -253,9 +258,9 @@ def has_rare_level(rows: Sample, rare_levels: list[tuple[int, np.ndarray]]) -> n
 def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Return `size` of the positions 0..n-1, drawn without replacement, rising.
 
-    Up to n / 2 of them, memory grows with `size` only.
+    If `size` is at most n / 2, memory grows with `size` only.
     """
-    if 2 * size > n:
+    if 2 * size > n:  # draw the positions that are left out
         return np.setdiff1d(np.arange(n), _draw_positions(n, n - size, rng), assume_unique=True)
     candidates = np.zeros(0, dtype=np.int64)
     while len(candidates) < size:  # the distinct values of independent draws are a random set

@@ -1,6 +1,11 @@
 """Base classes of the estimators: X and y become a table with named columns, predictions become arrays.
 
-A *Frame* is a lazy view of a table: column names, and a function that returns column k. n rows, m columns, K classes.
+A *Frame* is a lazy view of a table: `columns`, the names, ``get(k)``, which returns column k, and `n`, the number of
+rows. n rows, m columns, K classes.
+
+Results (`result`, ``result_``) are those of `bbl.bbl` or another function of the package: ``labels.groups`` are the K
+classes as plain Python objects, `class_shares` (K,) their shares in the training rows, and ``_new_scores(table,
+unseen)`` the class scores (n, K) of new rows.
 """
 
 from __future__ import annotations
@@ -56,11 +61,14 @@ class TrainingTable(NamedTuple):
 
 
 class TableEstimator(ResultState, BaseEstimator):
-    """Base of estimators of categorical X and classes y; subclasses have `missing` and `unseen`, and `_fit_model`."""
+    """Base of estimators of categorical X and classes y.
 
-    missing: MissingPolicy
-    unseen: Unseen
-    result_: Any
+    Subclasses have the parameters `missing` and `unseen`, and define `_fit_model`.
+    """
+
+    missing: MissingPolicy  # treatment of missing values of X
+    unseen: Unseen  # whether unknown levels of new rows are an error
+    result_: Any  # the fitted model
 
     def __sklearn_tags__(self):
         """Return scikit-learn's description of the inputs: categorical, and with missing values if allowed."""
@@ -113,7 +121,7 @@ class TableEstimator(ResultState, BaseEstimator):
         '`Survived` ~ .^2'
         """
         training = self._read_training(X, y, sample_weight, whole=self._needs_counts)
-        with table_errors():
+        with table_errors():  # errors about the type of a column name the argument X
             result = self._fit_model(training)
         self._store_result(result, training)
         return self
@@ -150,6 +158,7 @@ class TableEstimator(ResultState, BaseEstimator):
         response = response_name(y_name, table.columns)
         # categorical columns of an array were made from all rows; categories of rows of weight 0 alone are no levels
         if as_frame(X) is None and len(weighted_rows) < table.n:
+            # its ``get(k)`` is then ``column_of_used_categories(table, weighted_rows, k)``
             table = replace(table, get=partial(column_of_used_categories, table, weighted_rows))
         data = with_response(table, response, y, classes)
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
@@ -164,9 +173,10 @@ class TableEstimator(ResultState, BaseEstimator):
         `reset` (in `fit`) stores number and names of the columns; otherwise they are checked against the stored ones.
         """
         frame = as_frame(X)
-        if frame is None:
+        if frame is None:  # an array or nested lists
             finite = True if self.missing == "raise" else "allow-nan"
             array = validate_data(self, keep_numbers(X), reset=reset, dtype=None, ensure_all_finite=finite)
+            # numbers of new data need not be categories: they are looked up among the levels
             frame = to_frame(fractions_as_categories(array) if reset else pd.DataFrame(array), "X")
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
@@ -184,6 +194,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
     def _store_result(self, result: Any, training: TrainingTable) -> None:
         """Set ``result_`` and ``classes_``; a class without rows, because missing="drop" removed them, is left out."""
         fitted_classes, classes = set(result.labels.groups), training.classes
+        # tolist: plain Python objects, as in `fitted_classes`
         self.classes_ = classes[[c in fitted_classes for c in pd.Index(classes).tolist()]]
         self.result_ = result.with_priors(_make_priors(self.class_weight, classes, result))
 
@@ -216,8 +227,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         ['No', 'No']
         """
         scores = self._class_scores(X)
-        predicted = self.classes_[first_largest(scores)]
-        dropped = np.isnan(scores).any(axis=1)
+        predicted = self.classes_[first_largest(scores)]  # of equal scores the first class
+        dropped = np.isnan(scores).any(axis=1)  # rows with missing values, if missing="drop"
         if dropped.any():  # nan needs floats or objects
             predicted = predicted.astype(float if predicted.dtype.kind in "iuf" else object)
             predicted[dropped] = np.nan
@@ -294,7 +305,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):
         >>> model.decision_function(X.head(2)).round(3).tolist()
         [-1.946, -1.946]
         """
-        scores = link(self._class_scores(X))
+        scores = link(self._class_scores(X))  # log-odds (n, K)
         return scores[:, 1] if len(self.classes_) == 2 else scores
 
 
@@ -320,7 +331,7 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
         raise DataError(f"y has {is_missing.sum()} missing values (NaN). Drop these rows.", argument="y")
     check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=0, input_name="y")  # refuses infinite and complex
     try:
-        np.unique(y)
+        np.unique(y)  # sorts the labels, which fails if they have several types
     except TypeError:
         type_names = ", ".join(sorted({type(label).__name__ for label in y}))
         raise BBLTypeError(
@@ -339,7 +350,7 @@ def _make_priors(
     """
     if class_weight is None:
         return None
-    class_names = pd.Index(classes).tolist()
+    class_names = pd.Index(classes).tolist()  # also classes whose rows were dropped
     if isinstance(class_weight, Mapping):
         for name, weight in class_weight.items():
             if name not in class_names:

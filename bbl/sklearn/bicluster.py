@@ -30,7 +30,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     n_clusters : int, (int, int) or None, default 3
         Numbers of row groups and of column groups; one number for both; None to choose them.
     metric : {"squared", "pearson"}, default "squared"
-        Distance of a row or column from a prototype, see `bbl.bicluster`.
+        Distance of a row or column from a prototype: the sum of squared differences, or 1 less the correlation.
     move : {"all", "one"}, default "all"
         Whether an iteration moves all rows at once, or one row after the other.
     n_init : int, default 10
@@ -40,6 +40,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     n_jobs : int, optional
         Threads; None means 1, -1 all cores. Results do not depend on it.
     random_state : int, RandomState instance or None, default None
+        For the random starts.
 
     Attributes
     ----------
@@ -48,11 +49,15 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
     columns_ : ndarray of bool, shape (a * b, n_features)
         Which columns are in each block.
     row_labels_ : ndarray of int32, shape (n_samples,)
+        Row group of each row.
     column_labels_ : ndarray of int32, shape (n_features,)
+        Column group of each column.
     block_means_ : ndarray, shape (a, b)
+        Mean of the observed cells of each block.
     inertia_ : float
         Sum of squared differences of the observed cells from their block means.
     n_iter_ : int
+        Number of iterations.
     n_features_in_ : int
         Number of columns of `X`.
     feature_names_in_ : ndarray of str, shape (n_features,)
@@ -133,6 +138,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2, ensure_min_features=2
         )
         n_clusters = self.n_clusters
+        # None, a pair (row groups, column groups), or one number for both
         groups: Any = (
             n_clusters
             if n_clusters is None or isinstance(n_clusters, tuple | list | np.ndarray)
@@ -146,8 +152,8 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         )  # fmt: skip
         self.row_labels_, self.column_labels_ = self.result_.rows, self.result_.columns
         self.block_means_ = self.result_.block_means.to_numpy()
-        self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter
-        a, b = self.result_.groups
+        self.inertia_, self.n_iter_ = self.result_.wcss, self.result_.n_iter  # wcss: within-block sum of squares
+        a, b = self.result_.groups  # numbers of row groups and of column groups
         # block r * b + c has the rows of row group r and the columns of column group c
         self.rows_ = np.repeat(self.row_labels_ == np.arange(a)[:, None], b, axis=0)
         self.columns_ = np.tile(self.column_labels_ == np.arange(b)[:, None], (a, 1))

@@ -22,10 +22,11 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     bins : int, default 5
-        Largest number of bins of a column; ``"mdl"`` ignores it.
+        Largest number of bins of a column; ``method="mdl"`` ignores it.
     method : {"quantile", "width", "mdl"}, default "quantile"
-        Bins of about equally many rows; bins of equal width; or up to 32 bins whose cuts separate the classes by more
-        than the cuts cost to describe (minimum description length, Fayyad & Irani 1993).
+        "quantile": bins with about equal numbers of rows. "width": bins of equal width. "mdl": up to 32 bins; a cut is
+        made if it saves more in the description of the classes than it costs (minimum description length, Fayyad &
+        Irani 1993).
 
     Attributes
     ----------
@@ -100,7 +101,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     f"{type(self).__name__} requires y to be passed, but the target y is None.", argument="y"
                 )
             check_consistent_length(array, y)
-            class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]
+            class_codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)[1]  # (n,), 0 to K - 1
         row_weights = None if sample_weight is None else column_or_1d(sample_weight)
         weights = check_weights(row_weights, len(array), "sample_weight", whole=False)
         self.cuts_ = []

@@ -66,11 +66,11 @@ class BBLClassifier(TableClassifier):
     options : dict, optional
         Further options of the method by name, such as ``{"symmetrize": False}``.
     unseen : {"ignore", "raise"}, default "ignore"
-        A level that was not in the training data is summed out of its row, or is an error. A row without any known
-        level gets the shares of the classes.
+        Whether a level that was not in the training data is summed out of its row, or is an error. A row without any
+        known level gets the shares of the classes.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Missing values (None, nan, NA, NaT) of `X` are an error; or their rows are dropped in `fit`, and get no
-        prediction (nan); or they are a level; or they are summed out. See `bbl.bbl`.
+        Treatment of missing values (None, nan, NA, NaT) of `X`. "raise": an error. "drop": rows are dropped in `fit`,
+        and get no prediction (nan). "level": they are a level. "marginal": they are summed out. See `bbl.bbl`.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the rows of each class; 1 for classes that a dict leaves out. Each class is fitted to its own rows
         only, so weights only change class shares in predictions; "balanced" makes all shares equal.
@@ -163,11 +163,13 @@ class BBLClassifier(TableClassifier):
     @property
     def _needs_counts(self) -> bool:
         """Whether the method requires weights that are whole numbers."""
+        # the average ("auto") takes counts only; an engine's `weights` is "counts" or "real"
         return is_auto(self.method) or engine_class(self.method).weights == "counts"
 
     def _fit_model(self, training: TrainingTable) -> Any:
         """Return the results of `bbl.bbl` for checked training data."""
         formula = _make_formula(training.response, self.pairs, self.order, training.features)
+        # novarOk: predictors with one level are allowed; testNull: no test against the model without predictors
         return bbl(
             _remove_constants(formula, training.data, training.weighted_rows, self.missing),
             training.data, training.weights, self.method, novarOk=True, testNull=False, missing=self.missing,
@@ -175,12 +177,13 @@ class BBLClassifier(TableClassifier):
         )  # fmt: skip
 
     def _engine_options(self) -> dict[str, Any]:
-        """Return the options of the method by name: `options` over parameters that are not None, over defaults.
+        """Return the options of the method by name.
 
-        Defaults are those of the method for classifiers, which differ from those of `bbl.bbl`.
+        The parameter `options` overrules parameters that are not None, and these overrule defaults for classifiers.
         """
         options = {name: getattr(self, name) for name in ENGINE_PARAMETERS if getattr(self, name) is not None}
         if isinstance(self.method, str) and not is_auto(self.method):
+            # an engine's `classifier` holds defaults for this class, where they differ from those of `bbl.bbl`
             options = {**engine_class(self.method).classifier, **options}
         if not isinstance(self.options, dict | None):
             raise BBLTypeError(
@@ -190,10 +193,13 @@ class BBLClassifier(TableClassifier):
 
 
 def _make_formula(response: str, pairs: str | Sequence | np.ndarray, order: int, names: Sequence[Hashable]) -> str:
-    """Return the formula of the parameters `pairs` and `order`; `names` are the columns of X."""
+    """Return the formula that the parameters `pairs` and `order` of `BBLClassifier` describe.
+
+    `response` is the name of the column of classes, `names` are the columns of X.
+    """
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):
-        right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)
+        right_side = {"all": f".^{max_order}", "none": "."}.get(pairs, pairs)  # other texts are the right side
     elif isinstance(pairs, Sequence | np.ndarray):
         right_side = " + ".join([".", *(_write_term(term, names) for term in pairs)])
     else:
@@ -205,8 +211,9 @@ def _make_formula(response: str, pairs: str | Sequence | np.ndarray, order: int,
 
 
 def _write_term(term: object, names: Sequence[Hashable]) -> str:
-    """Return the text ``a:b`` of a term, a sequence of names or positions of columns."""
+    """Return the text ``a:b`` of a term, a sequence of names or positions of columns; `names` are all columns of X."""
     columns = list(term) if isinstance(term, Sequence | np.ndarray) and not isinstance(term, str) else []
+    # positions become names; anything else stays, and is refused unless it is a name
     columns = [
         names[int(column)] if isinstance(column, int | np.integer) and 0 <= column < len(names) else column
         for column in columns
@@ -222,14 +229,18 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
 
 
 def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
-    """Return the formula less the predictors that are constant in the rows at `rows`; if all are, the first stays."""
+    """Return the formula less the predictors that are constant in the rows at `rows`; if all are, the first stays.
+
+    `missing` is the parameter of `BBLClassifier`.
+    """
     predictors = parse(formula, data.columns, order=None).predictors
     if missing == "drop":
-        rows = rows[~missing_rows(data, predictors)[rows]]
+        rows = rows[~missing_rows(data, predictors)[rows]]  # `missing_rows` returns a mask (n,)
     constant_names = []
     for name in predictors:
         column = factorise(name, data.column(name).iloc[rows], "keep")
         has_missing = column.missing() is not None
+        # `used` marks the distinct values that occur; missing values are one of them, but no level if summed out
         n_used = column.used().sum() - (missing == "marginal" and has_missing)
         if n_used < 2 and not (missing == "raise" and has_missing):  # the fit raises the error of missing values
             constant_names.append(name)

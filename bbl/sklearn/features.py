@@ -1,7 +1,7 @@
 """ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
 
 *Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. n rows, m columns, K
-classes.
+classes. With method="conjugate" (`NUMERIC`) columns are numbers; with all other methods they are categories.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     classes_ : ndarray, shape (K,)
         Class labels, sorted; there is one feature for each.
-    model_ : BBLClassifier, or tuple
-        The model that was fitted to all rows. Under ``"conjugate"`` (classes, list of (rows, c) of each class).
+    model_ : BBLClassifier, or tuple (classes, rows_and_c)
+        The model that was fitted to all rows. Under ``"conjugate"`` a tuple: the class labels (K,), and for each class
+        the pair of its rows (n_k, m) and its constant c.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, shape (m,)
         Names of the columns of `X`, if all of them are strings.
@@ -175,7 +176,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                 "Scores of method='conjugate' have no normaliser; leave normalised=None.", argument="normalised"
             )
         if self._numeric:
-            self.model_: Any = self._fit_conjugate(X, y, reset=True)
+            self.model_: Any = self._fit_conjugate(X, y, reset=True)  # also sets n_features_in_ and feature names
         else:
             self.model_ = self._fit_classifier(X, y)
             self.n_features_in_ = self.model_.n_features_in_
@@ -239,9 +240,11 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         if self.cv is None:
             return self.transform(X)
         y = column_or_1d(y)
-        X = X if hasattr(X, "__getitem__") else np.asarray(X)
+        X = X if hasattr(X, "__getitem__") else np.asarray(X)  # rows of X are selected below
         scores = np.full((len(y), len(self.classes_)), np.nan)
+        # a generator whose seed is drawn from `random_state`
         rng = np.random.RandomState(check_random_state(self.random_state).randint(2**31 - 1))
+        # more folds than rows of the largest class would be an error
         folds = StratifiedKFold(min(self.cv, self._count_largest_class(y)), shuffle=True, random_state=rng)
         with warnings.catch_warnings():
             # the fit to all rows has warned already; classes with fewer rows than folds are handled below
@@ -256,10 +259,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
                     if self._numeric
                     else self._fit_classifier(rows, labels)
                 )
-                # positions of the fold's classes among all, which are sorted
+                # positions of the classes that the fold's model knows among all classes, which are sorted
                 columns = np.searchsorted(self.classes_, self._model_classes(model))
                 scores[np.ix_(validation, columns)] = self._score_rows(model, _safe_indexing(X, validation))
-        lowest = np.nanmin(scores, axis=1, keepdims=True)
+        lowest = np.nanmin(scores, axis=1, keepdims=True)  # nan: the class is unknown to the model of the fold
         return self._transform_scores(np.where(np.isnan(scores), lowest, scores))
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
@@ -328,7 +331,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
             return np.column_stack(
                 [conjugate_scores(group_rows, np.ones(len(group_rows)), c, X) for group_rows, c in rows_and_c]
             )
+        # In the ``with`` block errors about the type of a column name the argument X. The other calls need no such
+        # block: scikit-learn checks columns of numbers, and `BBLClassifier.fit` has one.
         with table_errors():
-            table = model._read_features(X, reset=False)
+            table = model._read_features(X, reset=False)  # X as a table, after a comparison with the columns of `fit`
             normalised = True if self.normalised is None else flag("normalised", self.normalised)
+            # unseen: rows of a fold may have levels that no training row of its model has; they are summed out
             return log_scores(model.result_, table, normalised, prior=False, unseen="ignore").to_numpy(float)

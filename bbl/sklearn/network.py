@@ -26,15 +26,25 @@ class BNClassifier(TableClassifier):
     Parameters
     ----------
     learner : {"nb", "tan_cl", "tan_hc", "tan_hcsp", "fssj", "bsej", "kdb", "aode"}, default "tan_cl"
-        Algorithm that learns the structure.
+        Algorithm that learns the structure, a function of `networks`: naive Bayes ("nb"); tree-augmented naive Bayes by
+        Chow and Liu's algorithm ("tan_cl"), by hill climbing ("tan_hc"), or with super-parents ("tan_hcsp"); searches
+        that join features ("fssj", "bsej"); k-dependence ("kdb"); averaged one-dependence estimators ("aode").
     smooth : float, default 1.0
         Prior count of every cell of every table.
     dag_args : dict, optional
         Options of the learner, such as ``{"score": "bic"}`` or ``{"k": 5}``.
-    manb_prior, wanbia, awnb_trees, awnb_bootstrap
-        Averaging or weighting of features, see `networks.lp`.
+    manb_prior : float in [0, 1], optional
+        Average naive Bayes over all subsets of features (MANB); the number is the prior probability of each arc.
+    wanbia : bool or dict of feature to weight, default False
+        Raise the probabilities of each feature to a weight in [0, 1]. True: weights that maximise the conditional
+        likelihood under naive Bayes (WANBIA); a dict: these weights.
+    awnb_trees : int, optional
+        Number of decision trees. A feature is weighted by the depth at which trees first split by it (AWNB). 10 if only
+        `awnb_bootstrap` is set.
+    awnb_bootstrap : float, optional
+        Share of the rows that each tree is grown on, drawn with replacement; 0.5 if only `awnb_trees` is set.
     unseen : {"ignore", "raise"}, default "ignore"
-        A level that was not in the training data is summed out of its row, or is an error.
+        Whether a level that was not in the training data is summed out of its row, or is an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values of `X`. "marginal": each count uses the rows in which its variables are known, and
         predictions sum over missing features. "raise": an error. "drop": rows are dropped in `fit`, and get no
@@ -107,6 +117,7 @@ class BNClassifier(TableClassifier):
 
     def _fit_model(self, training: TrainingTable) -> NetworkResults:
         """Return the results of `bnc` for checked training data."""
+        # the formula: the column of classes, and all other columns of the table as features
         return bnc(
             self.learner, f"{quoted(training.response)} ~ .", training.data, self.smooth, dag_args=self.dag_args,
             manb_prior=self.manb_prior, wanbia=self.wanbia, awnb_trees=self.awnb_trees,

@@ -44,16 +44,27 @@ class ShooterClassifier(TableClassifier):
     ----------
     order : int, default 3
         Largest number of columns in a term; if `X` has fewer columns, their number.
-    lambda_, penalty, refit, screen, scale, nfold
-        As in `bbl.shooter`.
+    lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
+        Penalty of each order. "ebic" and "cv" choose one penalty for all orders, by the extended BIC of the refitted
+        terms, or by the loss of held-out rows.
+    penalty : {"group", "l1"}, default "group"
+        Whether the weights of a term are chosen as a whole (by their norm), or one by one (by their absolute values).
+    refit : "auto", True or False, default "auto"
+        Whether the chosen terms are refitted without penalty; "auto" decides by the loss on held-out rows.
+    screen : {"heredity", "all"}, default "heredity"
+        Which pairs are candidates: pairs with a chosen column, or all pairs.
+    scale : {"sum", "mean"}, default "sum"
+        Whether numbers in `lambda_` are penalties on the sum of the losses of all rows, or on their mean.
+    nfold : int, default 5
+        Number of folds for ``lambda_="cv"`` and ``refit="auto"``.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the classes; 1 for classes that a dict leaves out. They only change class shares in predictions;
         "balanced" makes all shares equal.
     unseen : {"ignore", "raise"}, default "ignore"
-        With a level that was not in the training data, the terms of its column are 0 in the row, or it is an error.
+        Whether a level that was not in the training data makes the terms of its column 0 in the row, or is an error.
     missing : {"raise", "drop", "level"}, default "raise"
-        Missing values of `X` are an error; or their rows are dropped in `fit`, and get no prediction (nan); or they are
-        a level.
+        Treatment of missing values of `X`. "raise": an error. "drop": rows are dropped in `fit`, and get no prediction
+        (nan). "level": they are a level.
     random_state : int, numpy.random.Generator or None, default 0
         For the folds.
     n_jobs : int, optional
@@ -225,8 +236,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         """
         check_is_fitted(self)
         design, table = self.result_.design, self._read_features(X, reset=False)
-        codes, missing = design.encode(table, self.unseen)
-        # result_.chosen: from each chosen term to the weights of its features
+        codes, missing = design.encode(table, self.unseen)  # (n, m) each: level codes, and marks of unknown values
+        # result_.chosen: weights (d, K - 1) of the d features of each chosen term, a tuple of positions of columns
         features = term_features(codes, design.n_levels, list(self.result_.chosen), missing)
         if (dropped := design.dropped(table)) is not None:  # which rows missing="drop" drops
             features[dropped] = np.nan
@@ -253,7 +264,8 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         check_is_fitted(self)
         names = self._column_names(input_features)
         feature_names: list[str] = []
-        for term, weights in self.result_.chosen.items():  # term: positions of columns; weights: one row per feature
+        # term: a tuple of positions of columns; weights: (d, K - 1), of its d features
+        for term, weights in self.result_.chosen.items():
             term_text = ":".join(names[i] for i in term)
             feature_names += (
                 [term_text] if len(weights) == 1 else [f"{term_text}[{k}]" for k in range(1, len(weights) + 1)]
@@ -262,7 +274,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
 
     def _column_names(self, input_features: Sequence[str] | np.ndarray | None) -> list[str]:
         """Check `input_features`, and return the names of the columns of `X` as text."""
-        predictor_names = [label_text(name) for name in self.result_.labels.names]
+        predictor_names = [label_text(name) for name in self.result_.labels.names]  # columns of X in `fit`
         if input_features is None:
             return predictor_names
         if hasattr(self, "feature_names_in_") and list(input_features) != list(self.feature_names_in_):

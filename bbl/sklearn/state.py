@@ -20,7 +20,7 @@ class ResultState:
         if "result_" in state:
             result = state["result_"]
             try:
-                meta, arrays = result.pack(store_data=True)
+                meta, arrays = result.pack(store_data=True)  # a dict of plain values, and arrays by name
             except BBLTypeError:  # an engine that a user defined: pickled as an object
                 return state
             state["result_"] = {"kind": result.kind, "meta": meta, "arrays": arrays}
@@ -29,5 +29,5 @@ class ResultState:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the attributes that `__getstate__` returned."""
         if isinstance(state.get("result_"), dict):
-            state = {**state, "result_": restored(**state["result_"])}
+            state = {**state, "result_": restored(**state["result_"])}  # the object of the model file's content
         super().__setstate__(state)  # type: ignore[misc]

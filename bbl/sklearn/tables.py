@@ -1,4 +1,7 @@
-"""Tables of estimators: X and y as a *Frame*, a lazy view of a table, with named columns; n rows, m columns."""
+"""Tables of estimators: X and y as a *Frame*, a lazy view of a table, with named columns; n rows, m columns.
+
+A Frame has the names `columns` (m,), the row labels `index` (n,), and ``get(k)``, which returns column k as a Series.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def keep_numbers(X: Any) -> Any:
     """Return nested lists with strings as an object array; numpy would turn the numbers in them into strings."""
     if isinstance(X, list | tuple):
         try:
-            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X
+            return np.array(X, dtype=object) if np.asarray(X).dtype.kind == "U" else X  # "U": strings
         except ValueError:  # ragged; scikit-learn raises the error
             return X
     return X
@@ -56,8 +59,9 @@ def fractions_as_categories(array: np.ndarray) -> pd.DataFrame:
     if array.dtype.kind != "f":
         return data
     continuous = []
+    # columns with a fractional number
     for k in np.flatnonzero((np.isfinite(array) & (array != np.floor(array))).any(axis=0)):
-        column = factorise(k, data[k], "keep")
+        column = factorise(k, data[k], "keep")  # its distinct values; missing values are kept
         try:
             Factor.collect(column)  # refuses continuous columns
         except DataError:
@@ -83,13 +87,14 @@ def column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Seri
 
 
 def response_name(name: object, columns: Sequence[Hashable]) -> str:
-    """Return the name of the Series y, else "y", followed by underscores if a column of X has that name."""
+    """Return the name of the column of classes: that of the Series y, else "y"; underscores make it distinct from X."""
     return distinct_names([*columns, name if isinstance(name, str) and name else "y"])[-1]
 
 
 def with_response(table: Frame, response: str, y: np.ndarray, classes: np.ndarray) -> Frame:
     """Return the table with y as a further, categorical column; labels that are not among `classes` are missing."""
     class_index = pd.Index(classes)
+    # get_indexer returns -1, the code of a missing value, for labels that are not among the classes
     y_column = pd.Series(pd.Categorical.from_codes(class_index.get_indexer(y), class_index), index=table.index)
     m = len(table.columns)
     return replace(table, columns=(*table.columns, response), get=lambda k: y_column if k == m else table.get(k))

@@ -1,7 +1,10 @@
 """Turn data that are read in batches into a `Source`: Arrow streams, DuckDB, polars, Dask, callables.
 
-Every function `read` yields the batches of its source with the columns `wanted`. DuckDB's lazy tables are *relations*;
-its categorical type is *enum*.
+``Source(columns, read, text, parts, distributed)`` has the names of the columns, a function `read` that yields batches
+with the columns `wanted`, and the name of the data in messages; `parts`, see `Source.parts`, lets the workers of a
+cluster read, and `distributed` says that the data are there already. ``Batch(frame, place)`` is a table and its place
+in messages; ``arrow_batch(batch, place, declared)`` makes one of an Arrow batch, whose columns of categories `declared`
+names. DuckDB's lazy tables are *relations*; its categorical type is *enum*.
 """
 
 from __future__ import annotations
@@ -59,9 +62,9 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
     if module == "pyarrow" and kind == "RecordBatchReader":
         spool = _Spool(data)
         return Source(tuple(data.schema.names), spool.read, spool.text)
-    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):
+    if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__len__"):  # tables in memory have a length
         return _stream_source(data)
-    if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):
+    if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):  # relations have a length, too
         return _stream_source(data)
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)
@@ -76,7 +79,7 @@ def _stream_source(data: ArrowStream) -> Source:
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
     types = getattr(data, "types", ())  # only a relation has types
-    # other objects have no types, so that this list is empty
+    # empty for other objects, as they have no types
     enum_columns = [name for name, type_ in zip(names, types, strict=False) if getattr(type_, "id", "") == "enum"]
     text = f"the {type(data).__name__}"
 
@@ -84,6 +87,7 @@ def _stream_source(data: ArrowStream) -> Source:
         """Yield the batches of a new stream; columns of enums are marked as ordered."""
         projected = data
         if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
+            # in SQL, a name is quoted, and a quote in it is doubled
             projected = data.project(", ".join('"' + name.replace('"', '""') + '"' for name in wanted))
         stream = pa.RecordBatchReader.from_stream(projected)
         ordered_columns = [name for name in stream.schema.names if name in enum_columns]
@@ -106,7 +110,10 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 
 
 class _Spool:
-    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its wanted columns."""
+    """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its wanted columns.
+
+    Attribute `pa` is the module pyarrow, `file` the temporary file after the first `read`.
+    """
 
     text = "the RecordBatchReader"
 
@@ -118,7 +125,7 @@ class _Spool:
         """Yield all rows from the file, to which the first call copies the wanted columns."""
         if self.names is None:
             self._spool(wanted)
-        if not set(wanted) <= set(self.names or ()):
+        if not set(wanted) <= set(self.names or ()):  # the copy lacks a column
             raise DataError(
                 f"{self.text} has been read, and cannot be read again. Give what it was made from, or a callable that "
                 "returns a new one.",
@@ -131,7 +138,7 @@ class _Spool:
     def _spool(self, wanted: list) -> None:
         """Copy the wanted columns to the temporary file."""
         self.file = tempfile.TemporaryFile(prefix="bbl-")  # noqa: SIM115
-        weakref.finalize(self, self.file.close)
+        weakref.finalize(self, self.file.close)  # at the latest with the last reference to this object
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
         writer = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
@@ -145,7 +152,7 @@ class _Spool:
 
 @contextmanager
 def _explain_write_errors() -> Iterator[None]:
-    """Turn an OSError into a DataError that names the folder of the temporary file."""
+    """Turn an OSError in the ``with`` block into a DataError that names the folder of the temporary file."""
     try:
         yield
     except OSError as error:
@@ -194,7 +201,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
 
     def parts(names: list, client: Client) -> list[tuple]:
         """Return (function, *arguments) for the source of each partition; see `Source.parts`."""
-        partitions = client.compute(data[names].to_delayed())  # futures of pandas DataFrames
+        partitions = client.compute(data[names].to_delayed())  # futures of pandas DataFrames, one for each partition
         places = (f"partition {k} of the Dask DataFrame" for k in range(len(partitions)))
         return [(_partition_source, partition, place) for partition, place in zip(partitions, places, strict=True)]
 

@@ -2,6 +2,11 @@
 
 A *future* is Dask's handle of a value on a worker. A *sink* stores encoded rows; a *dealer* assigns rows to folds. K is
 the number of groups, m that of predictors.
+
+A `Reader` has the `source`, the `terms` of the formula with the names `columns`, the name of the column `weights` or
+None, the `cached_batches` of an earlier pass, and ``step(1.0, text)`` or None, which reports progress. A
+`SourceSummary` has the number `n` of used rows, the sum `total` of their weights, and for each name in `columns` the
+values and counts of a column; ``by_level(factor, ...)`` returns the rows (L,) and the weight (L,) of each level.
 """
 
 from __future__ import annotations
@@ -58,14 +63,14 @@ class OnCluster:
 
     def summarise(self, reader: Reader) -> SourceSummary:
         """Make the first pass over each part; return the summaries merged in the order of the parts."""
-        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
+        names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]  # may repeat a name
         assert reader.source.parts is not None  # noqa: S101  # checked by choose_cluster()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
         remote_reader = remote_value(self.client, _without_source(reader))
         argument_columns = map(list, zip(*parts, strict=True))  # functions, first arguments, second arguments, ...
         self.first_passes = calls(self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns)
         self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
-        merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
+        merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))  # a copy, as `_join` changes it
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
         return merged_summary
@@ -85,15 +90,15 @@ class OnCluster:
         table_sink = sink if isinstance(sink, TableSink) else None
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
         parts = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
-        self.first_passes = []
+        self.first_passes = []  # the workers may forget the batches
         if isinstance(sink, TableSink):
-            part_tables = self.client.gather(parts)
+            part_tables = self.client.gather(parts)  # of each part: number of rows, counts of states
             for _, counts in part_tables:
                 sink.counts += counts
             return sum(n for n, _ in part_tables)
         sink.parts = parts
         sink.sizes = self.client.gather(calls(self.client, _bucket_sizes, parts))
-        return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())
+        return sum(n for part_sizes in sink.sizes for n, _, _ in part_sizes.values())  # see `_bucket_sizes`
 
     def _group_sizes(self, design: Design) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return, for each part, the number of rows (K,) of each group, and their weights (K,)."""
@@ -169,7 +174,7 @@ def _encode_part(
     `arguments` are (reader, design, the `TableSink` or None).
     """
     reader, design, table_sink = arguments
-    sink = _PartSink() if table_sink is None else replace(table_sink)
+    sink = _PartSink() if table_sink is None else replace(table_sink)  # `replace` makes an empty table
     n = encode_rows(replace(reader, cached_batches=first_pass[1]), design, dealer, sink)
     return sink.finish() if isinstance(sink, _PartSink) else (n, sink.counts)
 
@@ -181,6 +186,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary to which others can be joined."""
+    # joined to an empty summary, whose columns are made by their class from their name
     return _join(SourceSummary({name: type(column)(name) for name, column in summary.columns.items()}), summary)
 
 

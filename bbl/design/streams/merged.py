@@ -1,6 +1,9 @@
 """`Merged`: the distinct values of a column and their counts, merged over the batches of a source.
 
-A `Column` has the codes of n rows into distinct values; a `Factor` has the name and the L levels of a column.
+A `Column` has `codes` (n,) of rows into its distinct `values`, and the `kinds` of these values ("number", ...,
+"missing"). It says whether these are declared categories, whether these are ordered, and why that order is unknown, if
+it is (`order_problem`). A `Factor` has the name and the L levels of a column; ``encode(column)`` returns the codes of a
+column as numbers of levels, and a mask of unknown values. `level_key` returns a key that is equal for equal values.
 """
 
 from __future__ import annotations
@@ -36,25 +39,25 @@ class Merged:
     def add(self, column: Column, weights: np.ndarray | None) -> None:
         """Add the rows of a batch with `weights` (n,), None for ones; refuse columns with too many values."""
         codes = column.codes
-        counts = np.bincount(codes, minlength=len(column.values))
+        counts = np.bincount(codes, minlength=len(column.values))  # of the batch's values
         self._merge_declarations(column)
         positions = np.empty(len(counts), dtype=np.intp)  # of the batch's values in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
             positions[k] = self._position.setdefault(level_key(kind, value), len(self.values))
-            if positions[k] == len(self.values):
+            if positions[k] == len(self.values):  # a new value
                 self.values.append(value)
                 self.kinds.append(kind)
         n_new = len(self.values) - len(self.counts)
         self.counts = np.append(self.counts, np.zeros(n_new, dtype=np.int64))
         self.totals = np.append(self.totals, np.zeros(n_new))
-        np.add.at(self.counts, positions, counts)
+        np.add.at(self.counts, positions, counts)  # several values of the batch may have one position
         np.add.at(self.totals, positions, counts if weights is None else np.bincount(codes, weights, len(counts)))
         if len(self.values) > self._next_check_at and not self.declared:
             self._check()
 
     def _merge_declarations(self, column: Column) -> None:
         """Update `declared`, `ordered` and `order_problem`: all batches must declare the same categories and order."""
-        if set(column.kinds) <= {"missing"}:
+        if set(column.kinds) <= {"missing"}:  # no values, so nothing is declared
             return
         categories = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
         if self.declared is None:
@@ -79,7 +82,7 @@ class Merged:
         """Return the values that occur, and all declared values; the missing value is last, and only if it occurs."""
         candidates = range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         kept_positions = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
-        kept_positions.sort(key=lambda k: self.kinds[k] == "missing")
+        kept_positions.sort(key=lambda k: self.kinds[k] == "missing")  # moves it to the end, and keeps the order
         values, kinds = [self.values[k] for k in kept_positions], [self.kinds[k] for k in kept_positions]
         declarations = bool(self.declared), self.ordered, self.order_problem
         return Counted(self.name, self.counts[kept_positions], values, kinds, *declarations)
@@ -91,8 +94,10 @@ class Merged:
         """
         kept_positions = [k for k in np.flatnonzero(self.counts) if not (skip_missing and self.kinds[k] == "missing")]
         values, kinds = [self.values[k] for k in kept_positions], [self.kinds[k] for k in kept_positions]
+        # a column with one row for each value that occurs
         column = Column(self.name, np.arange(len(kept_positions)), values, kinds, bool(self.declared), self.ordered)
         codes, L = factor.encode(column, argument=argument)[0], len(factor.levels)
+        # sums of the counts, and of the weights, of the values of each level
         return np.bincount(codes, self.counts[kept_positions], L), np.bincount(codes, self.totals[kept_positions], L)
 
     def join(self, other: Merged) -> None:
@@ -101,6 +106,6 @@ class Merged:
         no_rows = np.zeros(0, dtype=np.intp)  # a batch without rows adds the values; their counts follow
         self.add(Column(self.name, no_rows, other.values, other.kinds, *declarations), weights=None)
         keys = (level_key(kind, value) for kind, value in zip(other.kinds, other.values, strict=True))
-        positions = [self._position[key] for key in keys]
+        positions = [self._position[key] for key in keys]  # of the values of `other` in `self.values`
         np.add.at(self.counts, positions, other.counts)
         np.add.at(self.totals, positions, other.totals)

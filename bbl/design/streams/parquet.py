@@ -1,7 +1,10 @@
 """Sources of Parquet files and pyarrow Datasets, read fragment by fragment, without reading ahead.
 
 A *fragment* is one file of a Dataset; a Parquet file consists of *row groups*. *Partition keys* are columns whose
-values are in the names of folders.
+values are in the names of folders. ``Source(columns, read, text, parts)`` has the names of the columns, a function that
+yields batches, the name of the data in messages, and `parts`, see `Source.parts`. A `DeclaredOrder` (`declared`) has
+the names of columns of categories: `categories` are stored as dictionaries, the order of `lost` ones is unknown, and
+`ordered` ones were declared to be in order.
 """
 
 from __future__ import annotations
@@ -102,6 +105,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
     def read(names: list) -> Iterator[Batch]:
         """Yield the batches of all fragments with the columns `names`."""
         k, row_groups = (0, None) if only is None else only
+        # all fragments, or the one at position k
         for fragment in islice(data.get_fragments(), k, None if only is None else k + 1):
             if row_groups is not None:
                 fragment = fragment.subset(row_group_ids=row_groups)
@@ -127,12 +131,13 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             # a file that has no dictionary of a column does not tell the order of its categories
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(categories=declared.categories - lost, lost=declared.lost | lost)
+            # the same fragment with options: texts become dictionaries, and the file is read piece by piece
             options = ds.ParquetReadOptions(dictionary_columns=texts)
             scan = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False)
             file_format = ds.ParquetFileFormat(read_options=options, default_fragment_scan_options=scan)
-            row_groups = [row_group.id for row_group in fragment.row_groups]
+            row_groups = [row_group.id for row_group in fragment.row_groups]  # the fragment may have a part of them
             fragment = file_format.make_fragment(fragment.path, fragment.filesystem, row_groups=row_groups)
-        row_filter = getattr(data, "_scan_options", {}).get("filter")  # of Dataset.filter()
+        row_filter = getattr(data, "_scan_options", {}).get("filter")  # None, or that of Dataset.filter()
         one_at_a_time = {"batch_size": BATCH_ROWS, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
         for batch in fragment.to_batches(columns=file_columns, filter=row_filter, **one_at_a_time):
             for name in names:
@@ -154,7 +159,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
     """Return the columns among `names` that a Parquet file stores without dictionaries, so without declared order."""
     column_paths = set()
-    for row_group in fragment.row_groups if names else ():
+    for row_group in fragment.row_groups if names else ():  # without names the metadata need not be read
         metadata = fragment.metadata.row_group(row_group.id)
         columns = (metadata.column(j) for j in range(metadata.num_columns))
         column_paths |= {column.path_in_schema for column in columns if not column.has_dictionary_page}
@@ -193,7 +198,10 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema: Schema, names: list) -> None:
-    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the source's `schema`."""
+    """Refuse a file that lacks one of the columns `names`, or has one of another kind than the source's `schema`.
+
+    `place` is the file's name in messages; `partition_keys` are the columns that its path holds, with their values.
+    """
     for name in names:
         if name in partition_keys:
             continue
@@ -204,6 +212,7 @@ def _check_schema(place: str, file_schema: Schema, partition_keys: dict, schema:
                 argument="data",
             )
         file_type, source_type = file_schema.field(name).type, schema.field(name).type
+        # a column of nulls ("none") goes with any other
         if _kind(file_type) != _kind(source_type) and "none" not in (_kind(file_type), _kind(source_type)):
             raise DataError(
                 f"column {name!r} is of type {file_type} in {place}, and of type {source_type} elsewhere: values could "

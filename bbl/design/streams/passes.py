@@ -1,7 +1,10 @@
 """Two passes over a `Source`: the first collects levels and counts, the second encodes rows by group and fold.
 
-A *dealer* assigns rows to folds; a *sink* stores encoded rows. A `Factor` has the name and levels of a column. K:
-number of groups.
+A *dealer* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and its rows, and may keep rows back, which
+`deal_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)`` adds rows of group y that fold f validates,
+``finish(nfold)`` returns all rows and their folds, `close` removes them. A `Factor` has the name and levels of a
+column; ``encode(column)`` returns the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels. A
+`Merged` has the values and counts of a column over all batches. K: number of groups.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class Encoded:
 class SourceSummary:
     """Values and counts of the used rows of a source; `rows` and `dropped` count other rows, too."""
 
-    columns: dict[Hashable, Merged]
+    columns: dict[Hashable, Merged]  # of the formula, by name
     n: int = 0  # used rows
     total: float = 0.0  # sum of weights
     incomplete: float = 0.0  # weight of rows with a missing predictor
@@ -128,20 +131,24 @@ def encode_source(
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
     declared = rules.declared  # whether declared levels that do not occur count
-    terms = parse(formula, source.columns, exclude, rules.order, declared, rules.one_sided, rules.order_reason)
+    terms = parse(
+        formula, source.columns, exclude, order=rules.order, empty=declared, one_sided=rules.one_sided,
+        reason=rules.order_reason,
+    )  # fmt: skip
     _check_names(source, terms)
     levels_by_name = read_xlevels(xlevels, terms)
     reader = Reader(source, terms, weights_name, missing, rules.whole_weights, step, workers=workers)
     summary = _check_summary(summarise(reader) if cluster is None else cluster.summarise(reader), reader)
+    # rows, totals (K,): number of rows and weight of each group
     response, factors, rows, totals = _make_factors(summary, terms, levels_by_name, missing, declared, rules.sums_out)
     if not (novarOk or declared):
         check_variable(factors)
     if not declared:
         check_levels(factors, summary.total)
     m, K = len(factors), len(response.levels)
-    predictors = tuple(factors if declared else [f.padded() for f in factors])
+    predictors = tuple(factors if declared else [f.padded() for f in factors])  # to two levels or more
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
-    has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2
+    has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2  # count(2): number of pairs
     if rules.check_pairs is not None and m > MAX_UNCHECKED and has_all_pairs:
         rules.check_pairs(summary.n, K, n_levels)
     check_size(terms, factors, K)
@@ -149,7 +156,7 @@ def encode_source(
     dealer = None if deal is None else Dealer(deal, rows, totals, summary.whole)
     nfold = 0 if deal is None else deal.nfold
     masked = missing == "marginal" and summary.has_missing
-    make_empty_sink = make_sink if cluster is None else cluster.make_sink
+    make_empty_sink = make_sink if cluster is None else cluster.make_sink  # with the same arguments
     sink = make_empty_sink(summary.n, n_levels, K, nfold, not summary.unit, masked)
     try:
         n = (encode_rows if cluster is None else cluster.encode_rows)(reader, design, dealer, sink)
@@ -171,7 +178,7 @@ def _find_weights_name(weights: Hashable | ArrayLike | None, source: Source) -> 
             f"{type(weights).__name__}. Put them into the data.",
             argument="weights",
         )
-    hint = near_match(weights, source.columns) or "."
+    hint = near_match(weights, source.columns) or "."  # "; did you mean ...?"
     raise DataError(
         f"weights={weights!r} is not a column of the data{hint} Give the name of one.",
         argument="weights",
@@ -195,10 +202,10 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
     summary = SourceSummary({name: Merged(name) for name in terms.columns})
     for batch in reader.batches("pass 1"):
         if cache is not None:
-            cache.append(batch.narrow())
+            cache.append(batch.narrow())  # with codes of the narrowest type
         summary.rows += batch.rows
-        has_missing = np.zeros(batch.n, dtype=bool)
-        with place_in_errors(batch.place):
+        has_missing = np.zeros(batch.n, dtype=bool)  # which rows have a missing predictor
+        with place_in_errors(batch.place):  # errors name the file or partition
             for name, column in batch.columns.items():
                 summary.columns[name].add(column, batch.weights)
                 if name != terms.response and (is_missing := column.missing()) is not None:
@@ -257,16 +264,16 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
     n = 0
     dtype = code_dtype(design.n_levels)
     for batch in reader.batches("pass 2"):
-        with place_in_errors(batch.place):
+        with place_in_errors(batch.place):  # errors name the file or partition
             try:
                 rows, y = _encode_batch(design, batch, dtype)
             except LevelError as error:  # the first pass has seen all levels
                 place = f" (in {batch.place})" if batch.place else ""
-                text = CHANGED.format(place, str(error).partition(";")[0])
+                text = CHANGED.format(place, str(error).partition(";")[0])  # without the advice after ";"
                 raise DataError(text, column=error.column, argument="data") from error
         n += rows.n
         for group in np.unique(y):
-            group_rows = rows.rows(y == group) if (y != group).any() else rows
+            group_rows = rows.rows(y == group) if (y != group).any() else rows  # no copy if all are of the group
             # without folds all rows are in the bucket of fold 0
             for f, fold_rows in [(0, group_rows)] if dealer is None else dealer.put(int(group), group_rows):
                 sink.put(int(group), f, fold_rows)
@@ -276,7 +283,7 @@ def encode_rows(reader: Reader, design: Design, dealer: Dealer | None, sink: Any
 
 
 def _encode_batch(design: Design, batch: UsedRows, dtype: np.dtype) -> tuple[Sample, np.ndarray]:
-    """Return the encoded rows with codes of type `dtype`, and their groups (n,), -1 where the response is missing."""
+    """Return the rows of a batch with codes of type `dtype`, and their groups (n,); -1 for a missing response."""
     codes, missing = np.empty((batch.n, len(design.predictors)), dtype=dtype), None
     skip_missing = design.missing == "marginal"
     for i, factor in enumerate(design.predictors):
@@ -300,6 +307,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     pooled = sample.pooled
     for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
         merged = summary.columns[factor.name]
+        # by_level returns rows and weights of the levels
         expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
         if not np.allclose(counts, expected, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"

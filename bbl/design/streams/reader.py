@@ -1,6 +1,7 @@
 """Reads the used rows of a `Source` batch by batch, as codes and distinct values of columns.
 
-A *place* is the file or partition of a batch. A `Column` has the codes of rows into distinct values.
+A *place* is the file or partition of a batch, `frame` its table. A `Column` has `codes` (n,) of rows into its distinct
+`values`; ``missing()`` is a mask (n,) of missing values, or None.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bbl.rows.sample import code_dtype
 __all__ = ["Reader", "UsedRows", "place_in_errors"]
 
 MAX_AHEAD = 2  # batches that are coded at once, to bound their memory
-MAX_COLUMNS_AHEAD = 100  # of sources with more columns one batch is coded at a time
+MAX_COLUMNS_AHEAD = 100  # if a source has more columns, one batch is coded at a time
 
 
 class UsedRows(NamedTuple):
@@ -52,9 +53,13 @@ class Reader:
     Attributes
     ----------
     source : Source
+        The data; ``batches(names)`` yields all rows with these columns.
     terms : FormulaTerms
+        The formula; its `columns` are the names of response and predictors.
     weights : column name or None
+        Column of the weights of rows.
     missing : {"raise", "drop", "level", "marginal"}
+        Treatment of missing values; here it only matters whether rows are dropped for them.
     whole : bool
         Whether weights have to be whole numbers.
     step : callable or None
@@ -80,7 +85,7 @@ class Reader:
             yield from self.cached_batches
             return
         n_read, columns = 0, [*self.terms.columns, *([] if self.weights is None else [self.weights])]
-        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)
+        batches = (batch for batch in self.source.batches(columns) if batch.frame.n)  # without empty ones
         n_threads = min(self.workers, MAX_AHEAD) if len(columns) <= MAX_COLUMNS_AHEAD else 1
         for used_rows in read_ahead(self._code_batch, batches, n_threads):
             yield used_rows
@@ -90,10 +95,11 @@ class Reader:
 
     def _code_batch(self, batch: Batch) -> UsedRows:
         """Return the used rows of a batch, with columns as codes and distinct values."""
-        with place_in_errors(batch.place):
+        with place_in_errors(batch.place):  # errors name the file or partition
             weights = None
             if self.weights is not None:
                 series = batch.frame.column(self.weights)
+                # part: all weights of a batch may be 0
                 weights = check_weights(series, batch.frame.n, whole=self.whole, part=True)
             columns = {name: frame_column(batch.frame, name) for name in self.terms.columns}
         return self._select_used_rows(batch, columns, weights)
@@ -116,7 +122,7 @@ class Reader:
 
 @contextmanager
 def place_in_errors(place: str) -> Iterator[None]:
-    """Add the place of the batch to the message of an error."""
+    """Add the place of the batch to the message of an error that the ``with`` block raises."""
     try:
         yield
     except (DataError, TypeError) as error:

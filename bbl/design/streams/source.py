@@ -26,12 +26,15 @@ BUFFER_BYTES = 2**20  # of a column that are read at a time
 class Batch(NamedTuple):
     """Some rows of a source."""
 
-    frame: Frame
+    frame: Frame  # the rows as a table
     place: str  # the file or partition of the rows, for messages; may be empty
 
 
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
-    """Return a pyarrow RecordBatch as a batch; `declared` are the categories of its source's schema."""
+    """Return a pyarrow RecordBatch as a batch.
+
+    `declared` has the names of columns that the source's schema declares as categories (`categories`) or as ordered.
+    """
     names = tuple(batch.schema.names)
 
     def get(k: int) -> pd.Series:
@@ -48,6 +51,7 @@ class Source:
     Attributes
     ----------
     columns : tuple of column names
+        All columns of the data.
     read : callable
         From a list of column names to an iterator of batches with these columns.
     text : str
@@ -76,7 +80,7 @@ class Source:
     def batches(self, names: Iterable[Hashable]) -> Iterator[Batch]:
         """Yield all rows with the columns `names`; an error of the reader becomes a DataError that names the place."""
         place = self.text
-        batches = self.read(list(dict.fromkeys(names)))
+        batches = self.read(list(dict.fromkeys(names)))  # each name once
         try:
             for batch in batches:
                 place = batch.place or self.text
@@ -90,7 +94,7 @@ class Source:
                 argument="data",
             ) from error
         finally:
-            if hasattr(batches, "close"):
+            if hasattr(batches, "close"):  # a generator may hold open files
                 batches.close()
 
 

@@ -77,7 +77,7 @@ def find_effects(fit: EffectFit, questions: Questions, rows: EffectRows, errors:
         effect_values, note, unbounded = _effects_by_source(fit, questions, rows, scores, errors)
     kind = TITLES[questions.transform] if questions.is_comparison else "Probability"
     # `rows.text` describes the rows, such as "training rows"
-    title = kind if rows.text == "" else f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
+    title = f"{kind}, {'' if rows.is_rowwise else 'averaged over '}{rows.text}"
     notes = _make_notes(fit, questions, effect_values, unbounded)
     frame, columns = _make_frame(fit, questions, rows, effect_values, notes)
     # the value without any effect: 0, or 1 for ratios
@@ -131,15 +131,18 @@ def _make_notes(
         for array in (values.std_error, values.low, values.high, values.statistic, values.p):
             array[is_constant | is_undefined] = np.nan
         notes[is_constant] = AT_BOUND
+        # errors of constant effects are nan since the lines above, which is no sign of an undetermined parameter
         notes[np.isnan(values.std_error) & ~is_constant] = UNDETERMINED
+        # limits are nan if a t distribution has less than one degree of freedom
         notes[np.isfinite(values.std_error) & np.isnan(values.low)] = FEW_CLUSTERS
-        if values.is_partial is not None:
+        if values.is_partial is not None:  # effects that are undefined in some survey replicates
             notes[values.is_partial & np.isnan(values.std_error) & ~is_constant] = FEW_CLUSTERS
             notes[values.is_partial & (notes == "")] = PARTIAL
         effective_share = _effective_share(fit)
-        # an interval is trusted if each level has `CELL` rows; `_counts[i]` (K, L_i) are weighted counts of levels
+        # an interval is trusted if each level has an effective number of `CELL` rows; `_counts[i]` (K, L_i) are the
+        # weighted counts of the levels of predictor i, `quantity.levels` pairs (i, code)
         for q, quantity in enumerate(questions.quantities):
-            if unbounded.intersection(quantity.levels):  # notes[q] (U, K) is a view
+            if unbounded.intersection(quantity.levels):  # notes[q] (U, K) is a view: it is written in place
                 notes[q][notes[q] == ""] = UNBOUNDED
             if questions.is_comparison:
                 least_weight = min(float(fit._counts[i].sum(axis=0)[code]) for i, code in quantity.levels)
@@ -156,7 +159,7 @@ def _effective_share(fit: EffectFit) -> float:
 
     It is ``(sum w)^2 / sum w^2`` over ``sum w``.
     """
-    if getattr(fit, "survey", None) is None or fit.training is None:
+    if getattr(fit, "survey", None) is None or fit.training is None:  # only machines have `survey`
         return 1.0
     weights = fit.training.weights
     return float(weights.sum() / (weights @ weights))
@@ -176,6 +179,7 @@ def _make_frame(
     user_columns: list[Any] = [] if rows.is_rowwise else list(rows.keys.columns)
     package_columns = ["group", "term", "contrast", *(["row"] if rows.is_rowwise else []), "estimate", "std_error",
                        "statistic", "p_value", "conf_low", "conf_high", "note"]  # fmt: skip
+    # the user's columns keep their names; the package's, which come after them, are made distinct from these
     columns = dict(
         zip(package_columns, distinct_names([*user_columns, *package_columns])[len(user_columns) :], strict=True)
     )

@@ -84,10 +84,11 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
     """
     predictors = list(labels.names)
     is_name = isinstance(names, str) or not isinstance(names, Iterable)
-    is_name = is_name or (isinstance(names, Hashable) and names in predictors)  # a tuple may be a name
+    # a tuple may be a name; lists and arrays, which are not hashable, are always sequences of names
+    is_name = is_name or (isinstance(names, Hashable) and names in predictors)
     chosen_names = [names] if is_name else list(cast(Iterable, names))
     for name in chosen_names:
-        if name not in predictors:
+        if name not in predictors:  # `near_match` returns "; did you mean ...?", or "" if no name is close
             raise OptionError(
                 f"{name!r} is no predictor{near_match(name, predictors) or '.'} Predictors are {_join(predictors)}.",
                 argument=argument,
@@ -123,6 +124,7 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
     """Return the code of the level that equals `level`: in value and type, else as a number, else in its printed text.
 
     `predictor` is a position, `level` comes from the user, `argument` is the name of the argument that gave it.
+    An OptionError if there is none.
     """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
@@ -222,7 +224,7 @@ def make_comparison_questions(
             TRANSFORMS[transform].text.format(*(label_text(labels.levels[i][code]) for code in pair))
             for i, pair in pair_set
         ]
-        contrast_text = pair_texts[0] if len(pair_texts) == 1 else ", ".join(pair_texts)
+        contrast_text = ", ".join(pair_texts)
         levels = tuple((i, code) for i, pair in pair_set for code in pair)
         quantities.append(
             Quantity(

@@ -70,8 +70,9 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
     Models are refitted to rows drawn with replacement. Networks, which have posteriors of their tables, draw tables.
     """
     rows = fit._rows()  # the training rows
-    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows  # without rows of an unknown group
-    check_single_rows(getattr(fit, "survey", None), "The bootstrap")
+    # without rows of an unknown group, whose code is -1; `y` is None if there is no response
+    rows = rows.rows(rows.response >= 0) if rows.y is not None else rows
+    check_single_rows(getattr(fit, "survey", None), "The bootstrap")  # raises a DataError under a sampling design
     rows.check_whole("The bootstrap draws rows")  # raises a DataError for weights that are no counts
     members = fit._bootstrap_members
     if not members:
@@ -91,6 +92,7 @@ def refit_bootstrap(fit: EffectFit, errors: ErrorOptions) -> tuple[list[Scores],
 
     tasks = [(rng,) for rng in generator(errors.seed).spawn(errors.nboot)]  # a generator for each refit
     with progress_bar(len(tasks), "bootstrap", errors.verbose) as step:
+        # shared: in threads, because nested functions cannot be sent to other processes
         scores_by_refit = run_tasks(refit_drawn_rows, tasks, n_workers(errors.n_jobs), step, shared=True)
     description = (
         "draws of the tables from Dirichlet distributions" if is_redrawn else "refits to rows drawn with replacement"
@@ -123,7 +125,7 @@ def refit_replicates(fit: EffectFit, survey: SurveySample, errors: ErrorOptions)
 
     # (number of the replicate, its generator)
     tasks = list(enumerate(generator(errors.seed).spawn(replicate_weights.shape[1])))
-    with progress_bar(len(tasks), "replicates", errors.verbose) as step:
+    with progress_bar(len(tasks), "replicates", errors.verbose) as step:  # shared: threads, as in `refit_bootstrap`
         return run_tasks(refit_replicate, tasks, n_workers(errors.n_jobs), step, shared=True)
 
 
@@ -147,9 +149,10 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
 def _refit_scores(fit: EffectFit, train: Sample, rng: np.random.Generator) -> Scores:
     """Return a function for the class scores of `fit` with its members refitted to `train`.
 
-    They are the members' probabilities averaged by weight, as log-probabilities.
+    With several members they are the members' probabilities averaged by weight, as log-probabilities.
     """
     members = fit._bootstrap_members
+    # warm: each refit starts at the solution of its member
     refits = [member._refit(train, rng, warm=True) for member, _ in members]
     # (K,): shares of the groups in the rows `train`
     train_shares = train.group_totals(len(fit.labels.groups)) / train.total

@@ -104,7 +104,7 @@ class _EncodedRows:
 def make_effect_rows(
     fit: EffectFit, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
-    """Return the rows of a call, in units of equal values of `by`; each row is a unit if `is_rowwise`.
+    """Return the rows of a call, in units of equal values of `by`; each row is a unit if `is_rowwise`, without `by`.
 
     `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
     """
@@ -156,7 +156,7 @@ def _encode_new_rows(fit: EffectFit, newdata: object, weights: Any) -> _EncodedR
 def _make_grid(fit: EffectFit, grid: object) -> _EncodedRows:
     """Return the rows that `grid` describes, each of weight 1: all combinations of some levels of each predictor.
 
-    These levels are all of them if `grid` is "balanced", and the most frequent one if it is "mode". A dict names the
+    If `grid` is "balanced" these are all levels of a predictor, if it is "mode" the most frequent one. A dict names the
     levels of some predictors; the others have their most frequent level.
     """
     labels = fit.labels
@@ -210,7 +210,10 @@ def _drop_impossible(fit: EffectFit, codes: np.ndarray) -> np.ndarray:
 
 
 def _merge_units(fit: EffectFit, rows: _EncodedRows, by: object) -> EffectRows:
-    """Return rows in units of equal values of `by`; within a unit equal rows are merged, in a fixed order."""
+    """Return rows in units of equal values of `by`; within a unit equal rows are merged, in a fixed order.
+
+    None for `by` makes a single unit of all rows.
+    """
     names, unit_numbers, keys = _number_units(fit, rows, by)
     merged_units = []
     for unit in range(len(keys)):
@@ -244,6 +247,7 @@ def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
     predictors = list(fit.labels.names)
+    # a tuple may be the name of a predictor; lists, which are not hashable, never are
     names = [by] if isinstance(by, str) or (isinstance(by, Hashable) and by in predictors) else None
     if names is None:
         if not isinstance(by, list | tuple | np.ndarray):
@@ -268,7 +272,7 @@ def _number_units(fit: EffectFit, rows: _EncodedRows, by: object) -> tuple[list[
     # the distinct rows of codes are the units, in the order of these codes
     combinations, unit_numbers = np.unique(np.column_stack(codes_by_name), axis=0, return_inverse=True)
     keys = [[levels[code] for levels, code in zip(levels_by_name, row, strict=True)] for row in combinations.tolist()]
-    return names, unit_numbers.ravel(), keys  # (n, 1) in some versions of numpy
+    return names, unit_numbers.ravel(), keys  # ravel: (n, 1) in some versions of numpy
 
 
 def _encode_by_column(rows: _EncodedRows, name: Hashable, predictors: list) -> tuple[np.ndarray, list]:

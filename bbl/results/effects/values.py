@@ -78,7 +78,7 @@ def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nd
 
 def average_probabilities(questions: Questions, rows: EffectRows, scores: Scores) -> np.ndarray:
     """Return the average probabilities (S, U, K) of the groups in each scenario and unit."""
-    return np.array(
+    return np.array(  # `_row_probabilities` returns codes, missing cells and, at [2], the probabilities
         [_average_by_unit(_row_probabilities(scores, rows, scenario)[2], rows) for scenario in questions.scenarios]
     )
 
@@ -99,7 +99,7 @@ def _row_probabilities(
         if not scenario:  # the rows themselves cannot occur
             raise
         possible, K = ~error.rows, error.n_groups  # (n,): the rows whose scores are refused are those that cannot occur
-    # the remaining rows, if there are any, are scored again
+    # the remaining rows, if there are any, are scored again; weights and units of `possible_rows` are not used
     possible_rows = replace(rows, codes=codes[possible], missing=None if missing is None else missing[possible])
     p = np.full((len(codes), K), np.nan)
     if possible.any():
@@ -142,9 +142,14 @@ def _find_impossible(questions: Questions, average_by_scenario: np.ndarray) -> n
 def estimate_by_delta_method(
     questions: Questions, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
-    """Return estimates with standard errors by the delta method, and limits of a normal or t distribution."""
+    """Return estimates with standard errors by the delta method, and limits of a normal or t distribution.
+
+    ``delta.covariance.df`` are the degrees of freedom of the t distribution, infinite without a sampling design. The
+    units are taken in blocks, because the derivatives of all units may not fit into memory.
+    """
+    # ``delta.gradient.theta`` (K, size) are the parameters of each group
     K, n_coefficients = len(delta.gradient.theta), 1 + delta.gradient.layout.size  # the intercept, then parameters
-    # derivatives of a unit: (S, K, K, n_coefficients)
+    # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities by the coefficients of K groups
     block_units = max(1, BLOCK // (len(questions.scenarios) * K * K * n_coefficients))
     blocks = [
         _delta_block(questions, rows.units(first_unit, min(first_unit + block_units, rows.n_units)), scores, delta)
@@ -181,7 +186,7 @@ def _delta_block(
                 derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
                 for derivative_by_average, s in zip(derivatives_by_average, quantity.scenarios, strict=True)
             )
-            variances.append(delta.covariance.variances(contrast_gradient))
+            variances.append(delta.covariance.variances(contrast_gradient))  # (U, K)
         estimates.append(contrast)
     return np.array(estimates), np.array(variances), _find_impossible(questions, average_by_scenario)
 

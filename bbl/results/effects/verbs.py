@@ -20,7 +20,7 @@ from bbl.results.effects.table import Effects
 
 __all__ = ["avg_comparisons", "avg_predictions", "comparisons", "effects_part", "predictions"]
 
-MAX_REPORTED = 20_000_000  # cells of training rows whose effects a report computes
+MAX_REPORTED = 20_000_000  # cells of training rows up to which a report computes effects: rows times predictors
 MAX_COMPARED = 60  # predictors whose effects a report computes
 
 
@@ -268,6 +268,7 @@ def effects_part(fit: EffectFit, newdata: object, weights: Any) -> Part:
     `newdata` are the rows to average over, None for the training rows; `weights` are theirs.
     """
     predictors = list(fit.labels.names)
+    # the limit is one of training rows: new rows are not limited, and a model without either gets an error below
     n_rows = fit.training.n if newdata is None and fit.training is not None else 0
     if n_rows * len(predictors) > MAX_REPORTED:
         return Part("Effects", ["Of many rows the report leaves them out; avg_comparisons() has them."])

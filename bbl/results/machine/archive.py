@@ -49,7 +49,7 @@ STATE_PREFIX = "state_"  # of the names of arrays from `EngineFit.state`
 # regressions of single predictors it is; its weight in each of these
 TERM_CHOICE_ARRAYS = ("free", "votes", "nodes")
 
-# the arrays of a file, but those of terms and with `STATE_PREFIX`: kind of numbers, shape, range; see `ArraySpec`
+# the arrays of a file, but those of terms and with `STATE_PREFIX`: `dtype.kind`, shape, range, array it comes with
 TABLE = {
     "theta": ArraySpec("f", ("K", "size"), FINITE),
     "pooled": ArraySpec("f", ("size",), FINITE, required=False),
@@ -126,7 +126,7 @@ def pack(
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
-    """Return the arrays of the predictors that a fit uses; empty if none were chosen."""
+    """Return the arrays of the chosen predictors, their positions and p-values; empty if all are used."""
     if relevance is None:
         return {}
     return {
@@ -137,7 +137,7 @@ def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
-    """Return what `_pack_relevance` stored; a ValueError if the chosen predictors do not rise."""
+    """Return what `_pack_relevance` stored; a ValueError if the positions of chosen predictors do not rise."""
     if "relevance_level" not in arrays:
         return None
     chosen = arrays["relevant"]
@@ -154,13 +154,13 @@ def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
 
 
 def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarray]:
-    """Return the arrays of the posteriors: ``sd`` (n_runs, size), nan for a group without rows, and ``state_...``.
+    """Return ``sd`` (n_runs, size) of the posteriors, and ``state_x`` (n_runs, ...) for each vector x of the states.
 
-    Runs with draws need no ``sd``, which follows from the draws; empty if no run has a posterior.
+    ``sd`` is nan for a group without rows, and left out with draws, from which it follows. Empty without a posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
-    # vectors alone: draws of hidden units have more axes, and arrays of their own
+    # only vectors: draws of hidden units have more axes; `pack_draws` stores them
     state_names = {name for run in runs for name, values in run.state.items() if values.ndim == 1}
     arrays = {}
     if all(run.draws is None for run in runs):
@@ -245,7 +245,7 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
         "option": tuning.option,
         "chosen": int(tuning.chosen),
         "temperature": float(tuning.calibration.temperature),
-        "found": [list(problem) for problem in tuning.found],  # a problem is a tuple of texts
+        "found": [list(problem) for problem in tuning.found],  # fits without convergence, tuples of texts
         **{name: _pack_numbers(np.asarray(vector, dtype=float)) for name, vector in vectors.items()},
     }
 
@@ -273,7 +273,7 @@ def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engine) -> Support | None:
-    """Return the support that `_pack_support` stored, or None; a ValueError if it cannot have been saved."""
+    """Return what `_pack_support` stored, or None; a ValueError for impossible values, or if not `engine.zeros`."""
     specs = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
     stored_arrays = {name: arrays[name] for name in specs if name in arrays}
     check_arrays(stored_arrays, specs, m=len(design.n_levels))
@@ -292,9 +292,9 @@ def _unpack_support(arrays: dict[str, np.ndarray], design: Design, engine: Engin
 
 
 def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray]) -> None:
-    """Raise a ValueError unless terms are sorted and chosen, sds finite and not negative, and the temperature positive.
+    """Raise a ValueError unless terms are sorted, sds finite and not negative, and the temperature positive.
 
-    Terms are chosen where the engine chooses them. The sd of a group without rows is nan.
+    If the engine chooses the terms, the arrays of its choice must be there. The sd of a group without rows is nan.
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("it does not say which terms its groups have")
@@ -332,7 +332,7 @@ def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
     runs = []
     for k, (theta, draws) in enumerate(zip(run_theta, run_draws, strict=True)):
         state = {name: arrays[name][k] for name in TERM_CHOICE_ARRAYS if name in arrays}
-        posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}
+        posterior = {"state": state, **_unpack_posterior(arrays, k, draws)}  # its state replaces the empty `state`
         convergence = {name: arrays[name][k] for name in ("grad_norm", "n_iter", "converged")}
         rank = int(arrays["rank"][k]) if "rank" in arrays else None
         # the first entry of lkh is that of all rows
@@ -345,6 +345,7 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
     if "log_loss" in meta or tuning is None:
         return unpack_loss(meta)
     loss, calibration = float(tuning.loss[tuning.chosen]), "none" if estimate.calibration is None else "temperature"
+    # the loss, that of predicting the shares of the groups, the kind of rows, and advice on a loss above that
     return LossRecord(loss, shares_loss(estimate.class_prior), HELD_OUT, remedy(calibration, auto=False))
 
 
@@ -360,7 +361,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> d
     check_arrays(terms, terms_table, m=len(design.n_levels))
     support = _unpack_support(arrays, design, engine)
     layout = Layout(design.n_levels, list(terms.values()), support, design.n_ordered)
-    # the layout with any hidden units after the predictors; it must not be larger than its stored draws
+    # the layout with any hidden units after the predictors; it cannot have more parameters than the file has numbers
     hidden_layout = engine.widened(layout, arrays["draws_hidden"].size if "draws_hidden" in arrays else layout.size)
     # rows of such an array may have any length: its symbol is the name of the array
     state_table = {name: ArraySpec("f", ("n_runs", name), FINITE) for name in arrays if name.startswith(STATE_PREFIX)}

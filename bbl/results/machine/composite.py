@@ -37,11 +37,11 @@ def claic(self: MachineResults) -> float:
 
 
 def clbic(self: MachineResults) -> float:
-    """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows in place of 2."""
-    likelihoods_and_df, rows, K = _composite_by_group(self), self._testable_rows(), len(self.labels.groups)
-    totals = self.estimate.class_prior * self.nobs()  # weight of the rows of each group
+    """Composite-likelihood BIC: as `claic`, with the logarithm of each group's number of rows as the factor of tr."""
+    likelihoods_and_df, rows, n_groups = _composite_by_group(self), self._testable_rows(), len(self.labels.groups)
+    totals = self.estimate.class_prior * self.nobs()  # (n_groups,): share times sum of all weights
     if rows.missing is not None:  # then the complete rows alone count
-        totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, K).astype(float)
+        totals = np.bincount(rows.complete_rows.response, rows.complete_rows.weights, n_groups).astype(float)
     return float(sum(-2.0 * cl + np.log(n) * df for (cl, df), n in zip(likelihoods_and_df, totals, strict=True)))
 
 

@@ -79,7 +79,7 @@ class DifferenceInference(Estimates):
     """
 
     def __init__(self, labels: Labels, estimate: Estimate, engine: Engine, sample: Sample):
-        # one row for each distinct state in each group; `sample.n` is their number
+        # one row for each distinct state in each group; `sample.n` is their number, which `check_differences` limits
         sample = sample.by_state([len(levels) for levels in labels.levels], len(labels.groups))
         cast(JointTraits, engine.joint).check_differences(engine, sample.n)
         self._labels, self._estimate, self._engine, self._sample = labels, estimate, engine, sample
@@ -232,7 +232,8 @@ class DifferenceInference(Estimates):
             pair_couplings = slice(*layout.cuts[layout.m + k : layout.m + k + 2])
             if not has_se[pair_couplings].all():
                 radii[k] = np.nan
-            elif to_zero_sum.shape[1]:  # number of couplings; a predictor with one level has none, and the radius is 0
+            # shape[1] is the number of couplings; a predictor with one level has none, and the radius is 0
+            elif to_zero_sum.shape[1]:  # eigenvalues rise; `chdtri` is the chi-square quantile of an upper tail
                 radii[k] = np.sqrt(np.linalg.eigvalsh(covariance)[-1] * chdtri(to_zero_sum.shape[1], 1.0 - level))
         return radii
 

@@ -147,7 +147,7 @@ class PosteriorInference(Estimates):
         share("level", level)
         selection, frame = self._selection(of), estimate_table(self._labels, self._estimate.parameters, of)
         mean, sd = frame["estimate"].to_numpy(), self._sds(selection)
-        half_width = float(ndtri(0.5 + level / 2)) * sd
+        half_width = float(ndtri(0.5 + level / 2)) * sd  # of a normal distribution; draws replace the limits below
         limits = np.array([mean - half_width, mean + half_width])
         limits = limits.reshape(2, -1, self._estimate.parameters.layout.size)  # by limit, group and parameter
         for k, draws in enumerate(self._draws(selection)):
@@ -213,7 +213,8 @@ class PosteriorInference(Estimates):
             runs = self._estimate.fits[: len(groups)]
             sds, inclusions = zip(*(self._strength_posterior(run, tau) for run in runs), strict=True)
             sd, inclusion = np.concatenate(sds), np.concatenate(inclusions)
-        frame.insert(3, "sd", sd)  # after group, predictor and predictor2; `rank_interactions` puts strength before it
+        # after group, predictor and predictor2; `rank_interactions` puts strength between these and sd
+        frame.insert(3, "sd", sd)
         frame.insert(4, "inclusion", inclusion)
         return rank_interactions(frame, parameters, of, groups, apc)
 

@@ -105,9 +105,9 @@ def pnll(self: MachineResults, newdata: object = None, weights: Hashable | Array
     >>> round(fit.pnll(), 4)
     1.6632
     """
-    self.engine.check_density("pnll()")
+    self.engine.check_density("pnll()")  # raises an OptionError if P(row | group) is not modelled
     if newdata is None:
-        refuse_weights(weights)
+        refuse_weights(weights)  # raises an error if there are any: training rows have weights of their own
         rows = self._rows()
         # y (n,) is the group of each row
         codes, missing, y, frequencies = rows.codes, rows.missing, rows.response, rows.weights
@@ -158,9 +158,10 @@ def sample(
     0       No   2nd  Male  Adult
     1      Yes  Crew  Male  Adult
     """
-    self.engine.check_density("sample()")
+    self.engine.check_density("sample()")  # raises an OptionError if P(row | group) is not modelled
     labels = self.labels
     shares = self._population_shares if groups is None else check_shares("groups", groups, self.design.response)
+    # codes (n, m) of the levels, y (n,) of the groups
     codes, y = sample_groups(self.parameters.layout, self.parameters.theta, integer("n", n, 0), shares, seed)
     # by name, (codes, levels) of a categorical column
     response = {labels.response: (y, labels.groups)} if self.design.classes else {}
@@ -239,6 +240,7 @@ def reconstruct(
     is_unknown = is_unknown | _parse_mask(mask, codes.shape, labels.names)
     if (support := self.parameters.layout.support) is not None:  # structural zeros: some cells cannot occur
         if method in ("gibbs", "mf"):
+            # `WITH_ZEROS`: what a fit with structural zeros cannot do, and the reasons
             reason = WITH_ZEROS['`reconstruct(method="gibbs")` and `"mf"`']
             raise OptionError(f"method={method!r}: {reason}. Give method='exact'.", argument="method")
         refuse_impossible_rows(support, labels, codes, is_unknown, self.design.known_groups(newdata))
@@ -257,7 +259,7 @@ def reconstruct(
     # (n, L_i) of each predictor; its columns of `probabilities` are start[i]:start[i + 1]
     tables = level_columns(probabilities, self.parameters.layout.start)
     for i, factor in enumerate(self.design.predictors):
-        if "missing" in factor.kinds:  # the last level stands for a missing value, and fills no cell
+        if "missing" in factor.kinds:  # kinds of the levels: the last one stands for a missing value, and fills no cell
             filled = is_unknown[:, i]
             regular_p = tables[i][filled, :-1]
             total = regular_p.sum(axis=1, keepdims=True)

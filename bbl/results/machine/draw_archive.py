@@ -60,11 +60,13 @@ def unpack_predictive(layout: Layout, hidden_layout: Layout, arrays: dict[str, n
         return None
     log_z = arrays["draws_log_z"]
     K, T = log_z.shape
+    # the T draws of a group are some of its draws in all chains
     if "draws" not in arrays or np.prod(arrays["draws"].shape[1:3]) < T:
         raise ValueError("'draws_log_z' is not as saved")
     if n_hidden:
         return Predictive(hidden_layout, arrays["draws_hidden"], log_z, n_hidden)
     group_draws = unpack_draws(arrays, K)[:K]  # without the pooled run
+    # (T, size) of each group: T draws, evenly spaced in the chains
     theta = [np.zeros((T, layout.size)) if draws is None else thinned(draws, T) for draws in group_draws]
     if any(len(draws) != T for draws in theta):
         raise ValueError("'draws_log_z' holds what cannot have been saved")

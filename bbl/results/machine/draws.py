@@ -110,8 +110,9 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate memory in bytes that `GroupParameters.from_matrix` takes, its matrices included."""
-    # three matrices (D, D) of 8 bytes a number; two tables of each of `layout.count(2)` pairs, (i, j) and (j, i)
+    """Return the approximate memory in bytes of the tables of `GroupParameters.from_matrix` and of their matrices."""
+    # three matrices (D, D) of 8 bytes a number: couplings as fitted, made symmetric, and copied; two tables of each of
+    # `layout.count(2)` pairs, (i, j) and (j, i)
     return 24.0 * layout.D**2 + 2.0 * TABLE_BYTES * layout.count(2)
 
 

@@ -72,7 +72,7 @@ def machine_error_source(self: MachineFit, rng: np.random.Generator) -> ErrorSou
         raise OptionError(f"{CHOSEN_BY_ROWS}; give se='bootstrap', which chooses them in each refit.", argument="se")
     if self.survey is not None and self.survey.replicates is not None:
         return ErrorSource(delta=None, draws=(), unbounded=unbounded, survey=self.survey)
-    delta = self._delta_method
+    delta = self._delta_method  # or the error that says why there is no covariance
     # `unbounded` of the covariance: levels of parameters that grow without end as the fit improves
     return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 

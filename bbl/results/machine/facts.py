@@ -73,16 +73,17 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
     Empty if there are none, or the engine takes them as nominal.
     """
     # n_ordered (m,): number of levels of each predictor that are in order; the order of two levels tells nothing
-    ordered, in_order = vars(fit.engine).get("ordered", "nominal"), np.flatnonzero(fit.design.n_ordered > 2)
-    if ordered == "nominal" or not len(in_order):
+    coding, ordered_predictors = vars(fit.engine).get("ordered", "nominal"), np.flatnonzero(fit.design.n_ordered > 2)
+    if coding == "nominal" or not len(ordered_predictors):
         return {}
-    return {"In order": f"{', '.join(label_text(fit.labels.names[i]) for i in in_order)} ({ordered})"}
+    return {"In order": f"{', '.join(label_text(fit.labels.names[i]) for i in ordered_predictors)} ({coding})"}
 
 
 def _convergence_text(fit: MachineResults) -> str:
     """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted jointly."""
     answer = "yes" if fit.converged else "no, it stops early" if fit.engine.stops_early else "no"
-    gradient_norms = fit.estimate.fits[0].grad_norm  # (m,), or empty if the engine records none
+    # (m,), or empty if the engine records none; in a joint fit all runs have the same norm for all predictors
+    gradient_norms = fit.estimate.fits[0].grad_norm
     if not fit.engine.joint or not gradient_norms.size:
         return answer
     return f"{answer} (largest gradient {gradient_norms.max():.2g})"

@@ -136,6 +136,7 @@ class BBLResults(MachineResults, ClassifierResults):
     @property
     def _advice(self) -> str:
         """Advice for a log-loss above that of predicting the shares of the groups; empty if the fit is calibrated."""
+        # auto=False: the advice does not name ``method="auto"``
         return remedy("none" if self.estimate.calibration is None else "temperature", auto=False)
 
     @verb
@@ -252,10 +253,11 @@ class BBLResults(MachineResults, ClassifierResults):
             raise OptionError(f"{WITH_ZEROS['`explain()`']}; importance() works.", argument="structural_zeros")
         # `factors` are pairs (scope, table (K, L_i, ...)), one for each of `scopes`; structural zeros come last
         terms, constant = zero_sum_factors(layout.factors(self.parameters.theta)[: len(layout.scopes)])
+        # energies become scores: plus ln share, less ln Z
         constant = class_scores(constant[None], estimate.log_z, estimate.class_prior)[0]
         if estimate.calibration is not None:
             terms = {scope: estimate.calibration.temperature * table for scope, table in terms.items()}
-            constant = estimate.calibration(constant)
+            constant = estimate.calibration(constant)  # temperature times the constant, plus the offsets
         titles = [":".join(names[i] for i in scope) for scope in terms]
         return Attribution(titles, terms, list(terms), constant, averaged=estimate.predictive is not None)
 

@@ -92,7 +92,7 @@ def goodness_of_fit(
         raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance.", argument="relevance")
     tables = _group_tables(self, "goodness_of_fit()")  # one for each group
     check_single_rows(self.survey, "A test of goodness of fit")
-    self._rows().check_whole("Goodness of fit is tested")
+    self._rows().check_whole("Goodness of fit is tested")  # raises a DataError for weights that are no counts
     # (3,), summed over the groups: those that `STATISTICS` names
     statistics = np.sum([goodness_statistics(table.observed, table.fitted) for table in tables], axis=0)
     df = sum(table.df for table in tables)

@@ -148,7 +148,7 @@ class Inference(Estimates):
     def _pooled_tests(self) -> list[Comparison]:
         """For each group: tests of the differences of its parameters from the pooled fit."""
         parameters = self._parameters
-        # where the fit without a penalty starts; there is a pooled fit, else `_selection` raises an error
+        # where the fit without a penalty starts; `theta[0]` is never used: without a pooled fit `_selection` raises
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
         pooled = evidence(self._sample.pooled, parameters.layout.of_pooled, start, self._engine, self._survey)
         return compare_pooled(self._group_evidence, pooled)
@@ -320,7 +320,8 @@ class Inference(Estimates):
 
         if self._engine.joint:
             return self._joint_tests.covariance(groups)
-        if self._covariances.deviations is not None:  # under a sampling design: E (u, size) of each group, u clusters
+        # under a sampling design: E (u, size) of each group, u clusters, with the covariance E'E
+        if self._covariances.deviations is not None:
             deviations = np.hstack([self._covariances.deviations[g] for g in groups])
             return deviations.T @ deviations
         layout, engine = self._parameters.layout, self._engine

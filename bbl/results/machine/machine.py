@@ -147,7 +147,7 @@ class MachineResults(ModelResults):
     def _traits(self) -> MethodTraits:
         """Properties of the engine and its calibration, for averages and comparisons."""
         engine, calibration = self.engine, self.estimate.calibration
-        options = [] if engine.tuned is None else [engine.tuned.option]  # names of the options to show
+        options = [] if engine.tuned is None else [engine.tuned.option]  # names to show; others if not 0 or None
         options += [
             name for name in ("scale", "start", "prior_count") if name not in options and getattr(engine, name, None)
         ]
@@ -229,7 +229,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _energy(self) -> MarginalEnergy:
-        """Function of codes and missing cells, both (n, m), that returns energies (n, K) at the estimates."""
+        """Function of codes and missing cells, both (n, m): energies (n, K) at the estimates (means of draws)."""
         return MarginalEnergy(self.parameters.layout, self.parameters.theta)
 
     @cached_property
@@ -238,15 +238,15 @@ class MachineResults(ModelResults):
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
     def plugged(self, draws: str) -> Self:
-        """Return the model whose predictions are averages over posterior draws ("all"), or take their mean ("mean")."""
+        """Return the model that averages predictions over posterior draws ("all"), or plugs in their mean ("mean")."""
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
         if self.estimate.predictive is not None and self.estimate.predictive.hidden:
             raise OptionError("Hidden units have other signs in each chain, so that the mean of the draws is no model. "
                               "Give draws='all'.", argument="draws")  # fmt: skip
         model = copy.copy(self)
-        vars(model).pop("_averaged", None)  # cached for the draws
-        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # frozen, but not shared yet
+        vars(model).pop("_averaged", None)  # the cached function averages over the draws; the copy makes another
+        object.__setattr__(model, "estimate", replace(self.estimate, predictive=None))  # frozen, but a new copy
         return model
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -284,9 +284,9 @@ class MachineResults(ModelResults):
                               argument="method")  # fmt: skip
 
     def log_likelihood(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` over encoded rows k of group y, missing predictors summed out.
+        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)``, y the group of row k, w_k its weight; missing cells are summed out.
 
-        Row k has the weight w_k. Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
+        Of groups that are fitted jointly it is the sum of ``w_k ln P(y | x_k)``.
         """
         self.check_likelihood()
         if self.engine.joint:
@@ -302,6 +302,7 @@ class MachineResults(ModelResults):
         rows = cast(Sample, rows)
         if rows.missing is not None:  # a row without any known predictor has probability 1
             rows = rows.rows(~rows.missing.all(axis=1))
+        # at the mean of the draws, if there are any; hidden units have no such mean
         has_hidden_units = self.estimate.predictive is not None and self.estimate.predictive.hidden
         energies = (self._averaged if has_hidden_units else self._energy)(rows.codes, rows.missing)
         group_energy = energies[np.arange(rows.n), rows.response]
@@ -331,8 +332,7 @@ class MachineResults(ModelResults):
         """
         if self.estimate.relevance is not None:
             raise OptionError(f"{CHOSEN_BY_ROWS}. Fit without relevance; crossVal() and evaluate() judge predictions.",
-                argument="relevance",
-            )  # fmt: skip
+                              argument="relevance")  # fmt: skip
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty_groups):
             raise DataError(
@@ -370,7 +370,7 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """Text on the sampling design, for the summary; from the model's file if that has no rows, None without one."""
+        """Text on the sampling design for the summary, None without one; a file without rows holds the text."""
         if self.survey is None:
             return None if self.stored is None else self.stored.sampling_design
         return f"{len(self.survey.rows):,} rows, {self.survey.text}"
@@ -383,7 +383,7 @@ class MachineResults(ModelResults):
         return self._wald_sections() if stored is None else stored
 
     def _wald_sections(self) -> list[Section]:
-        """Return the section of joint tests of fields and pairs; empty without tests or with too many parameters."""
+        """Return the sections of joint tests of fields and couplings; none without tests or for large models."""
         if self.training is None or self.parameters.layout.size > MAX_TESTED_PARAMETERS or not self.engine.has_tests:
             return []
         try:
@@ -391,7 +391,7 @@ class MachineResults(ModelResults):
         except (DataError, OptionError) as error:
             return [Section("Wald tests", pd.DataFrame(), str(error))]
         of = "group" if self.parameters.pooled is None else "pooled"
-        prefix = "" if self.parameters.pooled is None else "d"  # symbols are h and J, or dh and dJ of differences
+        prefix = "" if self.parameters.pooled is None else "d"  # symbols h and J, or dh and dJ of the differences
         return wald_sections(without_reference(inference.tests(of)), prefix, inference.note, self.design.classes)
 
     def pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:

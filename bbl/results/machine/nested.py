@@ -103,6 +103,7 @@ def _conditional_ratio_test(one: MachineResults, other: ModelResults) -> dict[st
         test = large._inference._joint_tests.corrected_ratio(ratio, is_dropped)
         _check_has_p_value(test.p)
         return {"ratio": test.statistic, "df": df, "p": test.p, "test": "likelihood ratio, Rao-Scott"}
+    # max: a ratio below 0 is rounding, or a fit that stopped before its maximum
     return {"ratio": ratio, "df": df, "p": float(chi2.sf(max(ratio, 0.0), df)), "test": "likelihood ratio"}
 
 
@@ -187,6 +188,7 @@ def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: l
     group_pairs = (  # a generator: merged rows of one group at a time are in memory
         [sample.group(y).collapsed(n_levels) for sample in (rows, reordered_sample)] for y in range(len(labels.groups))
     )
+    # masks of missing cells need no comparison: fits with missing values have no test
     return all(
         np.array_equal(fit_group.codes, other_group.codes)
         and np.array_equal(fit_group.weights, other_group.weights)

@@ -44,6 +44,7 @@ class PosteriorDraws:
     Attributes
     ----------
     labels : Labels
+        Names of the groups, the predictors and their levels.
     layout : Layout
         Position of each parameter on the last axis of `draws`.
     draws : ndarray, shape (chains, draws, groups, parameters)

@@ -32,7 +32,7 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     DataFrame
         By the index ``term`` (a predictor, or several joined by colons), the largest difference first: ``order``
         (number of predictors), ``difference`` (the largest of any parameter between two groups, as log odds), and with
-        ``relevance=`` the ``p_value`` at which a predictor was chosen, times twice the number of tests.
+        ``relevance=`` the ``p_value`` of the test that chose a predictor, times twice the number of tests (Bonferroni).
 
     Examples
     --------
@@ -47,7 +47,8 @@ def relevant(self: MachineResults) -> pd.DataFrame:
     # (size,): largest less least value of each parameter over the groups
     differences = np.ptp(theta, axis=0) if len(theta) else np.zeros(layout.size)
     predictor_names = [label_text(name) for name in self.labels.names]
-    terms = [  # name, order, largest difference of a parameter, predictors
+    # name, order, largest difference of a parameter, predictors; ``layout.table`` has the parameters of a term
+    terms = [
         (
             ":".join(predictor_names[i] for i in scope),
             len(scope),

@@ -31,7 +31,7 @@ def machine_parts(self: MachineResults) -> list[Part]:
 def _choose_estimates(fit: MachineResults) -> tuple[Compared, str, str]:
     """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a description)."""
     groups = fit.labels.groups
-    if len(groups) == 2:  # the second group less the first
+    if len(groups) == 2:  # a pair (a, b) selects a less b: the second group less the first
         one, other = map(label_text, groups)
         return (groups[1], groups[0]), "Differences between the groups", f"{other} less {one}"
     if len(groups) > 2 and fit.parameters.pooled is not None:

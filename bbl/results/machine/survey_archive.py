@@ -1,7 +1,9 @@
 """Pack the sampling design of a fit into the arrays of a model file, and unpack it.
 
 N rows were drawn in S stages; n of them are training rows, at rising positions. R is the number of replicates, sets of
-weights of all rows. In each stage clusters, or single rows, were drawn.
+weights of all rows. In each stage clusters, or single rows, were drawn. The squared deviations of the replicates'
+estimates are multiplied by ``scale`` and ``rscales`` (R,); with ``mse`` they are from the estimate of all rows, else
+from the mean of the replicates.
 """
 
 from __future__ import annotations

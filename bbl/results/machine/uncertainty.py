@@ -230,7 +230,7 @@ def interactions(
                 argument="of",
             )
         check_single_rows(self.survey, "A permutation test")
-        self._rows().check_whole("Permutation tests go")
+        self._rows().check_whole("Permutation tests go")  # raises a DataError for weights that are no counts
         n_permutations, rng, workers = integer("n", n, 1), generator(seed), n_workers(n_jobs)
         frame = permutation_table(self.labels, self.parameters, self._rows(), n_permutations, rng, workers)
     else:
@@ -244,7 +244,8 @@ def interactions(
 def _reason_without_tests(self: MachineResults, of: Compared | None = None) -> str | None:
     """Return the reason why the interactions that `of` selects have no tests, for the column ``test``; else None.
 
-    Also None for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests.
+    Also None for a pair of groups that are fitted jointly with a penalty: their difference has intervals, not tests. As
+    `of`, None stands for the parameters of each group.
     """
     if self.engine.posterior:
         return f"no test: {self.engine.posterior.name(self.engine)}"

@@ -356,6 +356,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         parser.error("give a table, such as a CSV file, after the formula")
     if args.learner is None and args.smooth is not None:
         parser.error("--smooth needs --learner")
+    # with --learner, options of Boltzmann machines must have their defaults
     for name, default in MACHINE_OPTIONS.items() if args.learner is not None else ():
         if getattr(args, name) != default:
             parser.error(f"{option_names()[name]} is of Boltzmann machines; leave it out with --learner")

@@ -46,7 +46,7 @@ class NewTable(NamedTuple):
 
 def run_saved(args: argparse.Namespace) -> None:
     """Run the command on a saved model that the parsed arguments describe."""
-    if getattr(args, "plot", None) is not None:
+    if getattr(args, "plot", None) is not None:  # not every command has the options --plot and --report
         check_figure(args.plot)
     check_writable("report", getattr(args, "report", None))
     sessions = {"predict": predict, "evaluate": _evaluate, "explain": _explain, "effects": _effects}
@@ -181,6 +181,7 @@ def _marker_remedy(fit: Model, rows: pd.DataFrame, args: argparse.Namespace) -> 
         for cell in rows[factor.name].dropna().unique():
             if isinstance(cell, str) and MARKER.fullmatch(cell) and cell not in factor.levels:
                 column_of_marker.setdefault(cell, str(factor.name))
+    # --na replaces the default texts, so the advice repeats them: "NA", or those that were given
     options = " ".join(f"--na {text}" for text in (["NA"] if args.na is None else args.na) + list(column_of_marker))
     try:
         yield

@@ -94,7 +94,7 @@ def _fit_network(
     )
     shown: dict[str, Any] = {"fit": fit, "fit.summary()": fit.summary}
     if args.cv:
-        n_folds, score = args.nfold or 10, args.score or "accuracy"
+        n_folds, score = args.nfold or 10, args.score or "accuracy"  # defaults as of `networks.cv`
         scores = bbl.networks.cv(
             fit, data, n_folds, score=score, n_jobs=args.n_jobs, weights=args.weights, seed=args.seed
         )
@@ -131,6 +131,7 @@ def _report(args: argparse.Namespace, fit: ClassifierResults | DensityResults, t
     if table is not None and isinstance(fit, ClassifierResults):
         rows = drop_unknown_groups(table.rows, fit.design.response.name)
         if fit.design.response.name in rows.columns and rows[fit.design.response.name].notna().all():
+            # the new table need not have the column of weights
             weights = args.weights if args.weights in rows.columns else None
             fit.report(args.report, rows, weights)
             return

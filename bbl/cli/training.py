@@ -47,7 +47,7 @@ def read_training_input(args: argparse.Namespace) -> TrainingInput:
     exclude = {} if args.weights is None else {args.weights: "the weights"}
     response: Hashable = None
     if table.columns.is_unique:  # else the fit says which name occurs twice
-        # only the response is needed: formulas are allowed that the fit may refuse
+        # only the response is needed: formulas are allowed that the fit may refuse (order, empty, one_sided)
         response = parse(args.formula, tuple(table.columns), exclude, order=None, empty=True, one_sided=True).response
         _warn_of_markers(table)
         table = drop_unknown_groups(table, response)

@@ -72,7 +72,7 @@ def shorten_names(names: Sequence, length: int) -> list[str]:
         if len(set(cut.values())) == len(distinct):
             return [cut[x] for x in texts]
     alike = [x for x in distinct if Counter(preferred_cut.values())[preferred_cut[x]] > 1]
-    common = max(len(os.path.commonprefix(alike)) - 1, 0)  # where the part begins in which the names differ
+    common = max(len(os.path.commonprefix(alike)) - 1, 0)  # one character before the part in which the names differ
     head = n_kept // 3
     # the beginning of a name, and the part in which it differs from the others, with two ellipses
     windows = {x: f"{x[:head]}…{x[common : common + n_kept - head - 1]}…" for x in alike if len(x) > length}
@@ -93,7 +93,8 @@ def _character_width(character: str) -> float:
         return 1.0
     properties = FontProperties(family="DejaVu Sans", size=100)
     one, eleven = (text_to_path.get_text_width_height_descent(n * character, properties, False)[0] for n in (1, 11))
-    return float(eleven - one) / 1000  # a difference: matplotlib leaves out the blanks at both ends of a text
+    # a difference, of 10 characters at 100 points: matplotlib leaves out the blanks at both ends of a text
+    return float(eleven - one) / 1000
 
 
 def text_inches(text: str, size: float) -> float:
@@ -135,7 +136,7 @@ def _wrap_texts(texts: tuple[str, ...], room: float, size: float, lines: int) ->
     while True:
         wrapped_texts = []
         for text in shorten_names(texts, length):
-            wrapped = _wrap_text(text, room, size, lines, break_words=lines > 1)
+            wrapped = _wrap_text(text, room, size, lines, break_words=lines > 1)  # None if it does not fit
             if wrapped is None and length > SHORTEST:
                 break
             wrapped_texts.append((wrapped or text).translate(ESCAPED))
@@ -283,7 +284,7 @@ def use_plain_numbers(*axes: Axes) -> None:
 def plain_log_axis(axis: Any, lowest: float, highest: float) -> None:
     """Write the tick labels of a logarithmic axis in full where it spans less than two powers of ten.
 
-    Matplotlib writes `6 x 10^1` beside each other there.
+    Otherwise matplotlib would write labels such as `6 x 10^1` at its ticks.
     """
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -319,7 +320,8 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
 def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
     """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus, for readers who see no colours.
 
-    `limit` is the end of the colour scale; the mark is white on dark cells.
+    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond -0.6 `limit` are dark,
+    and their mark is white.
     """
     depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour of negative values
     for is_marked, colour in (((depth > 0.02) & (depth < 0.6), "0.2"), (depth >= 0.6, "white")):
@@ -365,8 +367,9 @@ def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> No
 def colour_limit(values: np.ndarray) -> float:
     """Return the end of a colour scale: the largest magnitude, or of more than 5000 values the quantile 0.995.
 
-    Of over 50 values, those beyond `OUTLYING` times the quantile 0.98 do not count: they are fields of levels that
-    never occur in a group, beside which all others would be white.
+    The quantile keeps a few extreme values from making all others pale. Of over 50 values, those beyond `OUTLYING`
+    times the quantile 0.98 do not count: they are fields of levels that never occur in a group, beside which all others
+    would be white.
     """
     magnitude = np.abs(values[np.isfinite(values)])
     if not magnitude.size:

@@ -79,6 +79,7 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
     </table>
     """
     columns = [_html_cells(name, column) for name, column in frame.items()]
+    # for each column, the HTML attribute of its cells: long cells are set as text
     classes = [' class="text"' if max(map(len, cells), default=0) > MAX_CELL else "" for cells in columns]
     # cells are short and some row name is long: a narrow page puts each row name on a line above its cells
     is_long = header and not any(classes) and max((len(label_text(name)) for name in frame.index), default=0) > MAX_CELL
@@ -109,7 +110,7 @@ def _html_cells(name: object, column: pd.Series) -> list[str]:
     if not pd.api.types.is_float_dtype(column.dtype):
         return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]
     if name in P_VALUES:
-        # 0 and nan as elsewhere
+        # p-values of 0 or nan are written as in other columns
         return [f"{p:.4f}" if p >= 1e-4 else f"{p:.2g}" if p > 0 else format_column(pd.Series([p]))[0] for p in column]
     return format_column(column)
 

@@ -161,7 +161,7 @@ def _label_axes(labels: Labels, names: list, pairs: list[tuple[Axes, Axes]], sha
         histogram.set(xlim=(-0.02, 1.02), ylim=(0.0, tallest))
         if not is_single:
             histogram.set_yscale("log")  # most predictions of each of many groups are close to 0
-            histogram.set_ylim(0.5, 1.5 * tallest)
+            histogram.set_ylim(0.5, 1.5 * tallest)  # from below one observation
         if not is_single and not share_axes:
             diagram.set_title(title, fontsize=TITLE_FONT)
             diagram.set_xticks([0.0, 0.5, 1.0])

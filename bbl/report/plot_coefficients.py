@@ -62,12 +62,14 @@ def plot_coefficients(
         shown = _order_by_distance_from_zero(estimate, lower, upper)[:n_shown]
         names = [names[k] for k in shown]
         estimate, lower, upper = estimate[:, shown], lower[:, shown], upper[:, shown]
-    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72  # inches between rows: half a line for each group
+    # inches between rows: half a line for each group, 1.6 lines at least
+    gap = max(1.6, 0.8 + 0.5 * K) * LINE_HEIGHT * MAX_FONT / 72
     rows = np.arange(n_shown, dtype=float)  # vertical positions
     if ax is None:
         ax = _new_axes(names, rows, gap, has_note=n_shown < n, K=K)
         note_shown(ax, n_shown, n, "coefficients", "strongest")
     else:
+        # less room for names than in a new figure, whose margin is as wide as its names
         fit_names(names, rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True).label_ticks(ax.yaxis)
     colours = group_colours(K)
     handles = []
@@ -108,7 +110,7 @@ def _new_axes(names: Sequence[str], rows: np.ndarray, gap: float, has_note: bool
     import matplotlib.pyplot as plt
 
     tick_names = fit_names(names, rows, gap, MAX_NAME_WIDTH, upright=True)
-    # up to three groups are in one row of the legend, more in rows of two
+    # up to three groups are in one row of the legend, more in rows of two; 1.3: 30 % of the height to spare
     head = 0.15 if K == 1 else 0.15 + LINE_HEIGHT * TITLE_FONT / 72 * (1 if K <= 3 else (K + 1) // 2) * 1.3
     foot, height = 0.55 + 0.25 * has_note, max(len(rows) * gap, 0.8)
     left_margin = tick_names.depth + 0.3  # depth: inches that the names take

@@ -73,6 +73,7 @@ def plot_effects(
     else:
         shown_groups, panels = groups, check_axes(axes, len(groups))
         for ax, text in zip(panels, group_titles(labels, groups, WIDTH), strict=True):
+            # less room for names than in a new figure, whose margin is as wide as its names
             fit_names(names[:n], rows, axes_inches(ax)[1] / max(n, 1), max_depth=1.2, upright=True).label_ticks(
                 ax.yaxis
             )

@@ -60,6 +60,7 @@ def plot_confusion(labels: Labels, counts: np.ndarray, ax: Axes | None = None) -
         ax, cell = _new_map_axes(labels, max(MIN_CELL, widest))
     else:
         cell = min(axes_inches(ax)) / K  # inches
+        # less room for names than in a new figure, whose margins are as wide as its names
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9, upright=True).label_ticks(ax.yaxis)
         fit_names(labels.groups, np.arange(K), cell, max_depth=0.9).label_ticks(ax.xaxis)
     ax.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")

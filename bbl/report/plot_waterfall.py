@@ -61,6 +61,7 @@ def plot_waterfall(
     if ax is None:
         ax = _new_axes(labels, y)
     else:
+        # less room for names than in a new figure, whose margin is as wide as its names
         fit_names(labels, y, axes_inches(ax)[1] / len(labels), max_depth=1.4, upright=True).label_ticks(ax.yaxis)
     starts, widths = [0.0, *ends[:-1], 0.0], [*steps, ends[-1]]  # the last bar, the sum, starts at zero
     for k, (start, step) in enumerate(zip(starts, widths, strict=True)):
@@ -77,7 +78,7 @@ def plot_waterfall(
             va="center",
             fontsize=8,
         )
-    # thin lines from the end of each bar to the start of the next
+    # thin lines from the end of each bar to the start of the next; bars reach 0.65 / 2 above and below their position
     ax.vlines(ends, y[:-1] - 0.33, y[:-1] + 1.33, color="0.6", linewidth=0.8, zorder=1)
     ax.axvline(0.0, color="0.5", linewidth=1, zorder=1)
     low, high = min(0.0, ends.min()), max(0.0, ends.max())

@@ -59,7 +59,7 @@ def pack_model(
         stored |= {"codes": sample.codes, "weights": sample.weights, "y": sample.response}
         if sample.missing is not None:
             stored["missing"] = sample.missing
-        meta["index"] = _pack_index(fit._index())
+        meta["index"] = _pack_index(fit._index())  # labels of the training rows
     return meta, stored
 
 
@@ -81,7 +81,8 @@ def unpack_model(
 ) -> dict[str, Any]:
     """Return the arguments of all classes of results from what `pack_model` stored and `check_model` checked.
 
-    Groups of training rows must be `lowest_group` or more, and their weights whole numbers if `whole`.
+    Groups of training rows must be `lowest_group` or more (-1 for models that admit rows of unknown group), and their
+    weights whole numbers if `whole`.
     """
     n_levels = design.n_levels
     # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty table
@@ -95,7 +96,7 @@ def unpack_model(
         "index": row_labels,
         "stored": Training(meta["nobs"], float(arrays["log_likelihood"][0]), counts),
     }
-    if design.classes:
+    if design.classes:  # whether the model has a response
         arguments |= {"priors": _unpack_priors(meta, len(design.response.levels)), "stored_loss": unpack_loss(meta)}
     return arguments
 
@@ -107,7 +108,7 @@ def _unpack_rows(
     if "codes" not in arrays:
         return None, None
     codes, weights, y = (arrays[name] for name in ("codes", "weights", "y"))
-    if codes.dtype != code_dtype(n_levels):
+    if codes.dtype != code_dtype(n_levels):  # the type that codes of factors with so many levels have
         raise ValueError("its rows are not as saved")
     if (y < lowest_group).any() or (len(codes) and (codes.max(axis=0) >= n_levels).any()):
         raise ValueError("its rows hold what cannot have been saved")
@@ -116,7 +117,7 @@ def _unpack_rows(
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class shares (K,) in a file, or None; a ValueError if they do not sum to 1."""
+    """Return the class shares (K,) in a file, or None; a ValueError unless they are non-negative and sum to 1."""
     if "priors" not in meta:
         return None
     shares = np.array(meta["priors"])
@@ -126,7 +127,10 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels as a dict for JSON: ``labels``, text or ints, None for other labels and 0, 1, ...; ``name``."""
+    """Return row labels as a dict for JSON: ``labels``, a list of text or ints, or None, and ``name``, text or None.
+
+    ``labels`` is None for the default labels 0, 1, ..., and for labels of other types, which are not stored.
+    """
     name = index.name if isinstance(index.name, str) else None
     if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
         return {"labels": None, "name": name}

@@ -1,6 +1,7 @@
 """ClassifierResults: the contract of every fitted classifier: class scores, predictions, evaluation, explanation.
 
-n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant.
+n rows, m predictors, K groups. *Class scores* (n, K) are ln P(group, row) up to a constant. From `ModelResults` come
+``_rows()``, the training rows, and ``_counts``, the weighted counts (K, L_i) of the levels of each predictor.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class ClassifierResults(ModelResults):
         """
         model = copy.copy(self)
         shares = None if priors is None else check_priors(priors, self.design.response)
-        object.__setattr__(model, "priors", shares)  # the copy is not shared yet
+        object.__setattr__(model, "priors", shares)  # the class is frozen, but nobody else has the copy yet
         return model
 
     @property
@@ -259,9 +260,8 @@ class ClassifierResults(ModelResults):
         Returns
         -------
         Evaluation
-            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, each with its interval),
-            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints, and has HTML and
-            LaTeX forms.
+            ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, with intervals), ``.confusion``,
+            ``.report`` (precision, recall, F1 of each group), ``.plot()``; prints, and has HTML and LaTeX forms.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class ClassifierResults(ModelResults):
         if newdata is None:
             refuse_weights(weights)
             rows = self._rows()
-            scores = self._encoded_scores(rows.codes, rows.missing, None, priors)
+            scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
             y, row_weights, subject = rows.response, rows.weights, "training rows"
         else:
             newdata = to_frame(newdata, "newdata")
@@ -342,7 +342,7 @@ class ClassifierResults(ModelResults):
         """
         choice("unseen", unseen, ("raise", "ignore"))
         attribution = self._attribution()
-        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])
+        attribution = replace(attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0])  # (K,)
         codes, missing, dropped, row_labels = self._encode_rows(newdata, unseen)
         scores = self._encoded_scores(codes, missing, dropped, priors)
         return explain_rows(self.labels, attribution, codes, missing, scores, row_labels, of, verdict(self.log_loss))
@@ -382,11 +382,11 @@ class ClassifierResults(ModelResults):
 
     def training_loss(self, rows: Rows) -> LossRecord | None:
         """Return the log-loss of encoded training rows; of very many, None unless it is above that of the shares."""
-        scored, is_complete = scored_rows(rows, self.design)
-        if not scored.n:
+        sample, is_complete = scored_rows(rows, self.design)  # is_complete: whether these are all rows
+        if not sample.n:
             return None
-        scores = self.class_scores(scored.codes, scored.missing)
-        return training_record(scored, is_complete, scores, self.class_shares, self._advice)
+        scores = self.class_scores(sample.codes, sample.missing)
+        return training_record(sample, is_complete, scores, self.class_shares, self._advice)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
         """Return the report's sections on predictions and effects; the first says why if there is no evaluation."""

@@ -66,7 +66,8 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for a criterion that it lacks.
 
-    AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with those of `first`; see `is_comparable`.
+    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan if they cannot be compared with
+    those of `first`; see `is_comparable`.
     """
     criterion_functions: dict[str, Callable[[], float]] = {
         "logLik": fit.logLik, "AIC": lambda: fit.aic, "BIC": lambda: fit.bic, "clAIC": fit._composite_aic,

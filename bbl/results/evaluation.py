@@ -314,7 +314,7 @@ class Evaluation:
 
 
 def encode_groups(design: Design, frame: Frame, weights: Hashable | ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return (group numbers (n,), weights (n,)) of new rows; `weights` is the name of a column, or an array."""
+    """Return (group numbers (n,), -1 if unknown; weights (n,)) of new rows; `weights` names a column or is an array."""
     row_weights = named_weights(weights, frame, whole=False)[1]  # [1]: without the name of the column
     return design.encode_response(frame), row_weights
 

@@ -128,7 +128,7 @@ class Explanation(Notebook):
 
         `row` is the position of the row in `frame`.
         """
-        integer("row", row, 0, len(self.frame) - 1)
+        integer("row", row, 0, len(self.frame) - 1)  # raises an error if there is no such row
         amounts = self.frame.iloc[row, 2:-1].to_numpy(float)  # columns 0 and 1 are groups, the last is the sum
         level_by_predictor: dict[Any, Any] = dict(zip(self.values.columns, self.values.iloc[row], strict=True))
         term_names = [
@@ -187,6 +187,7 @@ class Explanation(Notebook):
         return [f"... ({n_hidden} more rows; .frame has all)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
+        """Return (the text above the tables: the warning or "", the tables) for a notebook's cell."""
         sections = self._row_sections()
         if sections:
             sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
@@ -340,7 +341,8 @@ class Importance(Notebook):
         return f"{fill(verdict, WIDTH, break_on_hyphens=False)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        return self._head(), [first_rows(self.frame.round(5), "", ".frame")]
+        """Return (the text above the table, the table of the first rows, without a heading) for a notebook's cell."""
+        return self._head(), [first_rows(self.frame.round(5), heading="", source=".frame")]
 
     def __repr__(self) -> str:
         n_hidden = len(self.frame) - 20
@@ -359,7 +361,8 @@ def summarise_importance(
     increases = losses[1:] - losses[0]
     mean = increases @ weights / total
     sum_of_squares = ((increases - mean[:, None]) ** 2) @ weights
-    se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)  # of the mean over `total` observations
+    # of the mean over `total` observations; the divisor n - 1 is at least 1, as weights may sum to less than 2
+    se = np.sqrt(sum_of_squares / np.maximum(total - 1.0, 1.0) / total)
     frame = pd.DataFrame({"importance": mean, "se": se}, index=label_index(labels.names))
     frame = frame.sort_values("importance", ascending=False, kind="stable")
     baseline = shares_loss(np.bincount(y, weights, len(labels.groups)))  # from the total weight of each group

@@ -236,7 +236,7 @@ class ModelResults(ABC):
     @cached_property
     def _log_likelihood(self) -> float:
         """Log-likelihood of the training rows."""
-        self.check_likelihood()
+        self.check_likelihood()  # raises an OptionError if the model has none
         return self.log_likelihood(self._rows()) if self.stored is None else self.stored.log_likelihood
 
     @cached_property

@@ -115,7 +115,7 @@ def predict_rows(
     choice("type", type, TYPES)
     choice("unseen", unseen, ("raise", "ignore"))
     if lazy_source(newdata, "newdata") is not None:
-        # an iterator of frames; the annotation keeps to the declared types, which know tables alone
+        # data that are read in batches: an iterator of frames; the annotation is of the declared types, tables alone
         batches: pd.DataFrame = predict_batches(self, newdata, type, unseen, priors=priors, costs=costs)
         return batches
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
@@ -177,7 +177,7 @@ Dask DataFrame, callable, or a table in memory
     choice("unseen", unseen, ("raise", "ignore"))
     if newdata is None:
         raise DataError("newdata has to be given; predict() without it is of the training rows.", argument="newdata")
-    source, labels = lazy_source(newdata, "newdata"), self.labels
+    source, labels = lazy_source(newdata, "newdata"), self.labels  # source: None for a table in memory
     cost_matrix = None if costs is None else check_costs(costs, self.design.response)
 
     def yield_predictions() -> Iterator[pd.DataFrame | pd.Series]:
@@ -265,7 +265,8 @@ def importance(
         workers, rng = n_workers(n_jobs), generator(seed)
         # at most a fold for each observation; `integer` raises an error for other numbers of folds
         folds = shuffled_folds(rows, integer("nfold", nfold, 2, max(2, int(rows.total))), rng)
-        # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups and weights (N,)
+        # losses (1 + m, N) of the N validated rows, with all m predictors and without each; groups and weights (N,);
+        # each fold has a random generator for its fit
         losses, y, row_weights = validated_losses(rows, folds, self._refit, rng.spawn(len(folds)), workers)
         subject = f"validated rows of {len(folds)} folds"
         return summarise_importance(self.labels, losses, y, row_weights, subject, remedy(self.log_loss, self._advice))
@@ -305,7 +306,9 @@ def residuals(self: ClassifierResults) -> pd.Series:
     """
     rows = self._rows()
     observed = rows.response  # group numbers (n,), -1 if unknown
-    is_right = (first_largest(self._encoded_scores(rows.codes, rows.missing, None, None)) == observed).astype(int)
+    is_right = (
+        first_largest(self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=None)) == observed
+    ).astype(int)
     indicators = pd.Series(is_right, index=self._index(), name="residuals")
     has_no_group = observed < 0
     return indicators.astype("Int64").mask(has_no_group) if has_no_group.any() else indicators

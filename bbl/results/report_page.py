@@ -41,7 +41,7 @@ def data_part(call: str, design: Design, counts: Sequence[np.ndarray], class_sha
     table = pd.DataFrame(table_rows, columns=["levels", "most frequent", "rarest", "what was done"], dtype=object)
     table.index = pd.Index([label_text(name) for name in labels.names], dtype=object)
     sentences = [f"Call: {' '.join(call.split())}"]
-    if design.incomplete:  # number of training observations with missing values
+    if design.incomplete:  # number of training observations with missing values; `missing` names their treatment
         sentences.append(f"Missing values: {missing_text(design.missing, design.incomplete)}.")
     else:
         sentences.append("No row was dropped, and no value is missing.")

@@ -55,7 +55,7 @@ class TrainingTable(NamedTuple):
     data: Frame  # the columns of X and, as the last column, the classes y
     response: str  # name of the column of classes
     classes: np.ndarray  # sorted labels (K,) of rows of positive weight
-    weights: np.ndarray  # (n,)
+    weights: np.ndarray  # frequencies or other weights of the rows, (n,)
     weighted_rows: np.ndarray  # positions of the rows of positive weight
     features: tuple  # names of the columns of X
 
@@ -148,7 +148,7 @@ class TableEstimator(ResultState, BaseEstimator):
         table = self._read_features(X, reset=True)
         if not table.n:
             raise DataError("X has no rows. Give rows of at least two classes.", argument="X")
-        check_consistent_length(y, pd.RangeIndex(table.n))
+        check_consistent_length(y, pd.RangeIndex(table.n))  # the index stands for the rows of X
         weights = None if sample_weight is None else column_or_1d(sample_weight)
         row_weights = check_weights(weights, table.n, "sample_weight", whole=whole)
         weighted_rows = np.flatnonzero(row_weights)
@@ -181,6 +181,7 @@ class TableEstimator(ResultState, BaseEstimator):
         else:
             # an empty DataFrame with the names: some versions of scikit-learn do not know some types of tables
             validate_data(self, pd.DataFrame(columns=list(frame.columns)), reset=reset, skip_check_array=True)
+        # `validate_data` sets n_features_in_ and, if all columns have texts as names, feature_names_in_ (with `reset`);
         # columns without names are called x0, x1, ..., as by scikit-learn
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         return replace(frame, columns=tuple(names), argument="X")

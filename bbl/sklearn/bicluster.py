@@ -144,6 +144,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
             if n_clusters is None or isinstance(n_clusters, tuple | list | np.ndarray)
             else (n_clusters, n_clusters)
         )
+        # the seed is drawn from `random_state`
         self.result_ = bicluster(
             formula=None, data=X, groups=groups,  # no formula: X is a matrix
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)), n_init=self.n_init,

@@ -238,8 +238,8 @@ def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str)
         rows = rows[~missing_rows(data, predictors)[rows]]  # `missing_rows` returns a mask (n,)
     constant_names = []
     for name in predictors:
-        column = factorise(name, data.column(name).iloc[rows], "keep")
-        has_missing = column.missing() is not None
+        column = factorise(name, data.column(name).iloc[rows], "keep")  # its distinct values, with missing ones
+        has_missing = column.missing() is not None  # a mask, or None if no value is missing
         # `used` marks the distinct values that occur; missing values are one of them, but no level if summed out
         n_used = column.used().sum() - (missing == "marginal" and has_missing)
         if n_used < 2 and not (missing == "raise" and has_missing):  # the fit raises the error of missing values

@@ -24,7 +24,10 @@ __all__ = ["ShooterClassifier", "ShooterFeatures"]
 
 
 def _fit_terms(estimator: ShooterClassifier | ShooterFeatures, training: TrainingTable) -> ShooterResults:
-    """Fit `bbl.shooter` to checked training data, with the parameters of an estimator."""
+    """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
+
+    The formula has all columns of X as predictors; novarOk: columns with a single level are allowed.
+    """
     return shooter(
         f"{quoted(training.response)} ~ .", training.data, training.weights, order=estimator.order,
         lambda_=estimator.lambda_, penalty=estimator.penalty, refit=estimator.refit, screen=estimator.screen,

@@ -83,6 +83,7 @@ def plot_blocks(
         picture: Any = ax.pcolormesh(edges[1], edges[0], means, rasterized=True, **scale)
     else:
         extent = (0.0, n_columns, n_rows, 0.0)
+        # "antialiased" averages neighbouring pixels of large images; an average of codes means nothing
         interpolation = "nearest" if min(n_rows, n_columns) < 300 or levels is not None else "antialiased"
         picture = ax.imshow(image, extent=extent, aspect="auto", interpolation=interpolation, **scale)
     _draw_borders(ax, ends, n_rows, n_columns)
@@ -159,7 +160,7 @@ def _colour_scale(values: np.ndarray, weight: np.ndarray, levels: Sequence | Non
         order = np.argsort(values)
         share = np.cumsum(weight[order]) / weight.sum()  # cumulative: low and high are weighted quantiles
         low, high = (values[order[min(int(np.searchsorted(share, q)), len(order) - 1)]] for q in (0.005, 0.995))
-    is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)
+    is_symmetric = low < 0.0 < high and min(-low, high) > 0.1 * max(-low, high)  # the shorter side is above a tenth
     cmap = matplotlib.colormaps[DIVERGING if is_symmetric else SEQUENTIAL].with_extremes(bad=MISSING)
     if is_symmetric:
         low, high = -max(-low, high), max(-low, high)
@@ -172,7 +173,7 @@ def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
         if len(end) > MAX_NUMBERED:  # thin, as strong lines would hide the cells
             draw(end[:-1], 0, length, colors="black", linewidth=0.3, alpha=0.4, zorder=2)
             continue
-        width = float(np.clip(18.0 / len(end), 0.5, 1.4))
+        width = float(np.clip(18.0 / len(end), 0.5, 1.4))  # points: the thinner, the more groups
         draw(end[:-1], 0, length, colors="white", linewidth=width + 0.8, zorder=2)
         draw(end[:-1], 0, length, colors="black", linewidth=width, zorder=3)
 

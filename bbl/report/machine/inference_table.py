@@ -57,7 +57,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     estimate without a penalty. That column is shown if the penalty draws an estimate out of its limits. `tests` has the
     joint tests, `note` the line below them. `d` is ``"d"`` if parameters are differences of groups, else empty.
     """
-    # by p; several p may be 0 by rounding, and these are sorted by |z|
+    # by p; several p may be 0 by rounding, and these are sorted by |z|, the largest first (`distance` is -|z|)
     sorted_table = table.assign(distance=-(table["z"].abs())).sort_values(["p", "distance"], kind="stable")
     shown = sorted_table.head(MAX_PARAMETERS)
     groups = shown["group"].map(label_text).astype(str)
@@ -65,6 +65,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, d: st
     columns = {"estimate": "estimate", "se": "se", "z": "z", "p": "Pr(>|z|)", "lower": "lower", "upper": "upper"}
     is_outside = (shown["estimate"] < shown["lower"]) | (shown["estimate"] > shown["upper"])
     if (is_outside & shown["unpenalised"].notna()).any():
+        # the new column follows se, as a key keeps its first place
         columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: 5 for name in cells.columns if name != "Pr(>|z|)"})

@@ -237,6 +237,7 @@ def plot_configurations(
     panels = _new_image_axes(panel_titles, shape, names_below, pixels[order]) if axes is None else check_axes(axes, K)
     panel_titles = wrap_names(panel_titles, min(axes_inches(ax)[0] for ax in panels), TITLE_FONT, lines=3)
     for k, ax in enumerate(panels):
+        # vmax is at least 1, as a scale needs an end above zero
         ax.imshow(images[k].reshape(shape), cmap="Greys", vmin=0, vmax=max(images.max(), 1), interpolation="nearest")
         ax.set_xticks([])
         ax.set_yticks([])
@@ -254,7 +255,7 @@ def _new_image_axes(titles: Sequence, shape: tuple[int, int], names: list, pixel
     written below the columns `pixels` of an image of a single row.
     """
     K = len(titles)
-    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3
+    width = float(np.clip(0.3 * shape[1], 1.3, 9.0)) if shape[0] == 1 else 1.3  # inches: a single row is wider
     foot = 0.15 + (fit_names(names, pixels, width / shape[1], NAME_DEPTH).depth if names else 0.0)
     columns = grid_columns(K, width + 0.15)
     rows, head = math.ceil(K / columns), 0.15 + title_inches(wrap_names(titles, width, TITLE_FONT, lines=3))

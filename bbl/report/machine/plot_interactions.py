@@ -266,14 +266,15 @@ def draw_graph(
     nodes = np.column_stack([np.cos(angle), np.sin(angle)])
     t = np.linspace(0, 1, 25)[:, None]  # parameter of the points on a curve
     curves = []
-    for a, b in edges:  # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart
+    # quadratic Bezier curves, bent towards the centre so that edges along the rim come apart; the longer, the more bent
+    for a, b in edges:
         half_distance = np.linalg.norm(nodes[a] - nodes[b]) / 2
         # with few nodes, edges are straight: the control point is the middle of the nodes
         control = (nodes[a] + nodes[b]) / 2 * (1.0 if len(names) < 8 else 0.85 - 0.3 * half_distance)
         curves.append((1 - t) ** 2 * nodes[a] + 2 * t * (1 - t) * control + t**2 * nodes[b])
     widest = float(np.clip(150 / max(len(names), 1), 2.0, 5.0))  # points
     widths = np.maximum(widest * np.minimum(np.abs(values) / scale["vmax"], 1.0), 0.6)
-    styles = [(0, (2.5, 1.2)) if is_dashed else "solid" for is_dashed in dashed]  # shows the sign without colours too
+    styles = [(0, (2.5, 1.2)) if is_dashed else "solid" for is_dashed in dashed]  # readable without colours
     norm = Normalize(scale["vmin"], scale["vmax"])
     lines = LineCollection(curves, array=values, cmap=scale["cmap"], norm=norm, linewidths=widths, linestyles=styles)
     ax.add_collection(lines)
@@ -282,6 +283,7 @@ def draw_graph(
     ax.set_axis_off()
     width, height = axes_inches(ax)
     radius = _name_nodes(ax, names, nodes, angle, width, height)
+    # limits in units of the radius: the centre of the circle is in the middle of the axes
     ax.set(xlim=np.array([-0.5, 0.5]) * width / radius, ylim=np.array([-0.5, 0.5]) * height / radius)
     return lines
 
@@ -308,7 +310,7 @@ def _name_nodes(ax: Axes, names: list, nodes: np.ndarray, angle: np.ndarray, wid
         radius = min(width / 2 - beside, height / 2 - above) - MARGIN
         radius /= NAME_RADIUS  # names begin outside the circle
         # height for the lines of a radial name: from one node to the next along the rim; of a horizontal name: twice
-        # the height by which the second node is below the top node
+        # the height by which the second node is below the top node, as if there were 3 nodes or more
         rim = NAME_RADIUS * radius
         height_of_name = 2 * np.pi * rim / max(n, 1) if is_radial else 2 * rim * (1 - np.cos(2 * np.pi / max(n, 3)))
         texts = wrap_names(names, beside, size, max_lines(height_of_name, size))

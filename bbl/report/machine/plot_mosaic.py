@@ -29,7 +29,8 @@ EMPTY_SHARE = 1e-7  # of the total count, which an empty cell gets, so that its 
 MIN_TILE_SIDE = 1e-5  # width or height above which a tile is not empty, in shares of the mosaic's side
 MARGIN = 0.02  # around the mosaic, in shares of its side, for names that are moved apart by half a line
 GAP = 0.03  # between the columns, in shares of the width; less between later splits
-BOUNDS = (-6.0, -4.0, -2.0, 2.0, 4.0, 6.0)  # residuals at which the shade changes; the outer classes are open
+# residuals at which the shade changes; the classes below -4 and above 4 are open, so that -6 and 6 are no limits
+BOUNDS = (-6.0, -4.0, -2.0, 2.0, 4.0, 6.0)
 # colours below -4, of -4..-2, -2..2, 2..4 and above 4
 SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # of RdBu, safe for colour-blind readers
 

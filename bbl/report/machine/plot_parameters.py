@@ -103,6 +103,7 @@ def plot_parameters(
     shown = group_numbers(labels, groups)
     # shift (K, size): parameters, or with a pooled fit their differences from it; then d is before the symbols h and J
     layout, theta, d = parameters.layout, parameters.shift[shown], "" if parameters.pooled is None else r"\Delta "
+    # (2, groups shown, D): distances of the lower and the upper limits from the fields
     half_widths = None if errors is None else _read_errors(errors, (len(labels.groups), layout.D))[:, shown]
     group_names = [labels.groups[g] for g in shown]
     # without couplings there are no maps; the caller's axes are for all groups
@@ -110,7 +111,7 @@ def plot_parameters(
     map_style = _MapStyle.from_layout(labels, layout, n_maps)
     if axes is None:
         panels, bar_axes = _new_figure(labels, layout, group_names, map_style, n_maps)
-        note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")
+        note_shown(panels[0], n_maps or len(group_names), len(group_names), "maps")  # without maps there is no note
     else:
         panels, bar_axes = check_axes(axes, 1 + n_maps), [None, None]
     fields = theta[:, : layout.D]
@@ -202,6 +203,7 @@ def _new_figure(
     K, is_map = len(names), len(names) * layout.D > MAX_BARS
     height = float(np.clip(0.2 * K, 1.2, 6.0)) if is_map else 2.1
     left_margin = 0.5 + _group_tick_names(names, height).depth if is_map else 0.85
+    # for the colour bar of a map, the legend of bars, or no legend
     right_margin = 1.0 if is_map else _legend_texts(labels, names)[2] if labels.response is not None else 0.2
     width = left_margin + _field_width(layout, K) + right_margin
     grid = _map_grid(labels, names[:n_maps], map_style, width)
@@ -216,13 +218,13 @@ def _new_figure(
 
 
 def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -> Grid:
-    """Return a grid of a map for each group in `names`; sides are such that it fills `width` inches, if they can."""
+    """Return a grid of a map for each group in `names`, whose sides grow by up to 30 % to fill `width` inches."""
     if not names:  # an empty grid, of size 0
         return Grid(n=0, columns=1, width=0.0, height=0.0, left=0.0, head=0.0, foot=0.0, gap=0.0, bar=0.0)
     min_side, max_side = map_style.min_side, min(map_style.max_side, 1.3 * map_style.min_side)
     columns = grid_columns(len(names), min_side + GAP)
     left_margin = map_style.tick_names(min_side)[1].depth + 0.2
-    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))
+    side = float(np.clip((width - left_margin - 1.0) / columns - GAP, min_side, max_side))  # 1.0: the colour bar
     below, beside = map_style.tick_names(side)
     head = 0.2 + title_inches(group_titles(labels, names, side))
     return Grid(

@@ -53,7 +53,8 @@ def plot_posterior(
     rhat : ndarray, shape (groups, parameters)
         Diagnostic of convergence, 1 for chains that have mixed.
     top : int
-        Number of parameters to draw; a forest has those with the largest mean / sd.
+        Number of parameters to draw, in traces and ranks `MAX_PANELS` at most; a forest has those with the largest
+        |mean| / sd.
     level : float
         Posterior probability of the intervals of a forest.
     axes : sequence of matplotlib Axes, optional
@@ -90,6 +91,7 @@ def _new_panels(titles: Sequence[str]) -> list[Axes]:
     n, lines = len(titles), max(title.count("\n") for title in titles) + 2  # one more line than line breaks, and R-hat
     columns = min(n, 3)
     rows = -(-n // columns)  # rounded up
+    # inches: 1.45 for a panel without its title, 0.175 for a line of the title, 0.6 for the titles of the figure
     size = (max(WIDTH * columns, 4.2), rows * (1.45 + 0.175 * lines) + 0.6)
     figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     panels = list(np.ravel(axes))
@@ -145,7 +147,7 @@ def _draw_trace(ax: Axes, draws: np.ndarray) -> None:
 def _draw_ranks(ax: Axes, draws: np.ndarray) -> None:
     """Draw a histogram of each chain's ranks among all draws (chains, draws) of a parameter."""
     chains, n = draws.shape
-    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)  # 0, 1, ...
+    ranks = np.argsort(np.argsort(draws.ravel(), kind="stable"), kind="stable").reshape(draws.shape)  # 0 is the least
     edges = np.linspace(0, chains * n, BINS + 1)
     for k, chain_ranks in enumerate(ranks):  # share of the chain's ranks in each bin; 1 is an even share
         counts = np.histogram(chain_ranks, edges)[0]

@@ -91,7 +91,7 @@ def plot_terms(
     >>> plt.close()
     """
     layout, names = self.parameters.layout, list(self.labels.names)
-    predictors = strongest_term(self.parameters)  # their positions
+    predictors = strongest_term(self.parameters)  # their positions; a DataError if no term has three predictors
     if term is not None:
         term_names = [] if isinstance(term, str) else list(term)
         unknown = [name for name in term_names if name not in names]
@@ -197,6 +197,7 @@ def _map_titles(heads: list[tuple[str, str]], width: float) -> list[str]:
 
     Lines are cut to the `width` of a map in inches.
     """
+    # 0.2: titles may reach into the gaps between maps
     lines = [wrap_names(texts, width + 0.2, TITLE_FONT, lines=2) for texts in zip(*heads, strict=True)]
     return [f"{group}\n{levels}" for group, levels in zip(*lines, strict=True)]
 
@@ -208,7 +209,7 @@ def _new_axes(
 
     `rows` and `columns` are the names of the levels along the sides of a map.
     """
-    width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))
+    width = float(np.clip(CELL * len(columns), MIN_SIDE + 0.4, MAX_SIDE))  # 0.4 more than the height, for titles
     height = float(np.clip(CELL * len(rows), MIN_SIDE, MAX_SIDE))
     # a row of panels for each group, if it is narrower than 12 inches
     n_columns = maps_per_group if maps_per_group * (width + 0.3) < 12 else grid_columns(len(heads), width + 0.3)
@@ -227,4 +228,5 @@ def _new_axes(
         bar=1.0,
     )
     figure = grid.figure()
+    # the colour bar is 0.14 inches wide, in the right margin of the grid
     return grid.axes(figure), axes_at(figure, grid.size[0] - 0.85, head, 0.14, float(np.clip(height, 1.0, 4.0)))

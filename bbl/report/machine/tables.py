@@ -74,7 +74,10 @@ class Named:
 
 
 class _GroupTables(Mapping[Any, Tables], Notebook):
-    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector (size,) of one group."""
+    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector `theta` (size,) of one group.
+
+    ``_positions`` has the number 0..m-1 of each predictor by its name.
+    """
 
     def __init__(self, labels: Labels, layout: Layout, theta: np.ndarray):
         self._labels, self._layout, self._theta = labels, layout, theta
@@ -145,7 +148,10 @@ def _joint_level_index(levels: list[pd.Index]) -> pd.MultiIndex:
 
 
 class _TablesByGroup(Mapping[Any, Tables], Notebook):
-    """Maps a group to its tables; `kind` is their class, `FieldTables` or `CouplingTables`."""
+    """Maps a group to its tables; `kind` is their class, `FieldTables` or `CouplingTables`.
+
+    ``_positions`` has the number 0..K-1 of each group by its name.
+    """
 
     def __init__(self, kind: Callable[[Labels, Layout, np.ndarray], Tables], labels: Labels, parameters: Parameters):
         self._kind, self._labels, self._parameters = kind, labels, parameters

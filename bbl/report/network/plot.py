@@ -57,8 +57,8 @@ def plot_structure(
                 "arrowstyle": "-|>",
                 "color": "0.85" if is_pale else "#0072B2",
                 "linewidth": 0.7 if is_pale else 1.3,
-                "shrinkA": 9,
-                "shrinkB": 9,
+                "shrinkA": 9,  # points between the centre of the parent and the arrow
+                "shrinkB": 9,  # points between the arrow and the centre of the child
                 "connectionstyle": "arc3" if is_pale else "arc3,rad=0.1",
             },
         )

@@ -58,7 +58,7 @@ def plot_path(path: pd.DataFrame, ax: Axes | None = None) -> Axes:
     has_path = len(models) > 1
     rows = models if has_path else path
     x = rows["penalty"] if has_path else rows["order"]
-    blue, orange = group_colours(3)[:2]
+    blue, orange = group_colours(3)[:2]  # the first two colours of the palette
     handles = [ax.plot(x, rows["loss"], "o-", ms=3.5, color=blue)[0]]
     names = ["training rows"]
     # mean losses of held-out rows, without and with a refit of the chosen terms

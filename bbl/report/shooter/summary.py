@@ -85,7 +85,8 @@ def shooter_summary(call: str, labels: Labels, facts: Mapping[str, Any], terms: 
         ":".join(f"{label_text(p)}[{label_text(x)}]" for p, x in zip(*term, strict=True))
         for term in zip(shown["predictors"], shown["levels"], strict=True)
     ]
-    table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))  # names have these
+    # the names of the rows have the predictors and levels
+    table = shown.drop(columns=["predictors", "levels"]).set_axis(pd.Index(names, dtype=object))
     heading = f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     note = (
         "log odds at these levels, without those of terms of fewer predictors; 0 at the first level. strength: root "

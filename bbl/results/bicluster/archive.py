@@ -65,7 +65,7 @@ def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the options of a `BiclusterResults` as a dict, and its arrays; observed cells only with `store_data`."""
-    options = {
+    options = {  # tuples and arrays become lists, for JSON
         name: np.asarray(value).tolist() if isinstance(value, tuple | list | np.ndarray) else value
         for name, value in dataclasses.asdict(fit.method).items()
     }
@@ -100,14 +100,14 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])
     method = make_method(options.pop("name"), options)
-    if method.response != table.holds:  # the kinds of cells, such as "numeric" or "levels"
+    if method.response != table.holds:  # kind of cells that the method is for, and that the table has ("levels", ...)
         raise ValueError("method and table do not fit together")
     check_types(meta, {"call": str, "n_iter": int, "converged": bool})
     n_rows, n_columns = table.shape
     # an ordered response has `table.levels` too, but its cells are numeric
     L = 2 if table.levels is None or table.holds != "levels" else len(table.levels.levels)
     check_arrays(arrays, TABLE, I=n_rows, J=n_columns, L=L, items=n_rows + n_columns)
-    if not arrays["sums"].any():
+    if not arrays["sums"].any():  # no block has an observation
         raise ValueError("its blocks are empty")
     arguments: dict[str, Any] = {name: meta[name] for name in ("call", "n_iter", "converged")}
     arguments |= {name: np.ascontiguousarray(arrays[name], dtype=np.int32) for name in ("rows", "columns")}

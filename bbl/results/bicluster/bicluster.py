@@ -109,15 +109,16 @@ class BiclusterResults(BlockTables):
     @classmethod
     def from_found(cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit) -> BiclusterResults:
         """Return the result of the clustering `fit`, with its groups renumbered in order of their means or sizes."""
-        n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
+        n_levels = len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0  # 0: numeric
         rows, columns, sums, wcss = ordered(cells, fit.rows, fit.columns, n_levels, table.holds == "rated")
         selection = population = posterior = None
         if fit.selection is not None:
             selection = selection_frame(np.array(fit.selection))  # (tried, 4), see `selection_frame`
-        if fit.evolved is not None:
+        if fit.evolved is not None:  # "genetic": the last population, groups (members, I + J) with fitness (members,)
             population = population_frame(table, fit.evolved.population, fit.evolved.population_fitness)
-        if fit.draws is not None and fit.share is not None:
-            posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)  # shares (I, I) and (J, J)
+        if fit.draws is not None and fit.share is not None:  # "mcmc"
+            # shares (I, I) and (J, J) of draws in which two items are in one group
+            posterior = Posterior(table.rows, table.columns, fit.draws, *fit.share)
         return cls(
             call, table, method, rows, columns, sums, fit.criterion, fit.history, fit.n_iter, fit.converged,
             wcss, selection, population, posterior, cells,
@@ -166,7 +167,7 @@ class BiclusterResults(BlockTables):
             matrix = block_values[groups][:, self.columns]
             return pd.DataFrame(matrix, index=index, columns=pd.Index(self.table.columns.levels))
         i, j, _, groups = self._assign_listed_rows(newdata)  # row and column codes of the pairs
-        predicted = block_values[groups[i], self.columns[j]]
+        predicted = block_values[groups[i], self.columns[j]]  # (pairs, L) or (pairs,)
         index = newdata.index if isinstance(newdata, pd.DataFrame) else pd.RangeIndex(len(i))
         if wants_shares and self.table.levels is not None:
             return pd.DataFrame(predicted, index=index, columns=pd.Index(self.table.levels.levels, dtype=object))
@@ -241,7 +242,7 @@ class BiclusterResults(BlockTables):
             return best_groups(cells, self.columns, first_largest(means), np.log(np.maximum(means, 1e-300)))  # no log 0
         if holds == "ordinal":  # codes: ratings less the lowest of the scale
             codes = Cells(cells.shape, cells.start, cells.column, cells.value - self.method.scale[0], cells.weight)
-            return best_groups(codes, self.columns, means, self.method.log_shares(means))
+            return best_groups(codes, self.columns, means, self.method.log_shares(means))  # ln P(rating | block mean)
         return best_groups(cells, self.columns, means, rated=holds == "rated")
 
     def summary(self) -> Summary:
@@ -302,7 +303,7 @@ class BiclusterResults(BlockTables):
         >>> axis = fit.plot()
         >>> plt.close()
         """
-        table, entries = self.table, None
+        table, entries = self.table, None  # entries: None to draw the block means
         means = self._means if self._means.ndim == 2 else first_largest(self._means).astype(float)  # level codes
         if not flag("fitted", fitted):
             cells = self._require_cells()
@@ -358,8 +359,7 @@ class BiclusterResults(BlockTables):
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether to store the cells too; a model that is loaded without them cannot plot them, and has no `fitted` if
-            the data were a long table.
+            Whether to store the cells too. Without them a loaded model has no cell plot; no `fitted` of a long table.
 
         Raises
         ------

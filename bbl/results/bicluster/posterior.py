@@ -31,7 +31,9 @@ class Posterior:
         Names of the rows and of the columns.
     draws : Draws
         Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered in order of
-        appearance, ``draws.log_posterior`` (chains, draws), and means of the parameters of groups and columns.
+        appearance; ``draws.log_posterior`` (chains, draws); the means ``draws.loyalty`` (chains, I) and
+        ``draws.popularity`` (chains, J) over the draws of each chain, see `loyalty` and `popularity`. ``draws.traces``
+        (chains, draws, 3) are the log posterior and the numbers of row groups and of column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
         Share of draws in which two rows, or two columns, are in one group.
     """

@@ -120,7 +120,7 @@ class BlockTables:
 
     @property
     def block_counts(self) -> pd.DataFrame:
-        """Number of observations in each block; for rated and unrated items, its number of pairs."""
+        """Number of observations in each block; if cells only say which pairs are rated, the number of its pairs."""
         return self._block_frame(self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0])
 
     def fitted(self) -> pd.DataFrame:

@@ -121,7 +121,10 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
-    """Return the options of the estimate that were `stored`, checked; `m` is the number of features."""
+    """Return the options of the estimate that were `stored`, checked; `m` is the number of features.
+
+    `real` and `integer` return the number, or raise an error if it lies below the least or above the largest value.
+    """
     wanbia: Any = stored["wanbia"]
     if not isinstance(wanbia, bool):
         wanbia = tuple(real("weights", w, 0.0, 1.0) for w in wanbia)
@@ -192,7 +195,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     averaged = isinstance(structure, AveragedStructure)
     if len(networks) > 1 and not averaged:
         raise ValueError("it has several structures")
-    integer("nobs", meta["nobs"], 0)
+    integer("nobs", meta["nobs"], 0)  # raises an error unless it is a whole number of at least 0
     return unpack_model(meta, arrays, design, lowest_group=-1) | {  # -1: a row whose class is missing
         "structure": structure,
         "network": Averaged(networks) if averaged else networks[0],

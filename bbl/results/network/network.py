@@ -66,7 +66,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
     network : Network or Averaged
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows is (n, K).
     recipe : Recipe
-        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted.
+        Options of the estimates; ``recipe.plain`` says that they are neither averaged nor weighted. ``recipe.awnb`` is
+        None without AWNB, ``recipe.wanbia`` False without WANBIA.
     arc_posterior : ndarray, shape (m,), or None
         Posterior probability of the arc from the class to each feature (MANB), features in the order of `features`.
     feature_weights : ndarray, shape (m,), or None
@@ -219,7 +220,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def _errors(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Standard errors of all tables (cells, K) and of the class probabilities (K,); None if there are none."""
         if self.stored_errors is not None or not self.recipe.plain or isinstance(self.network, Averaged):
-            return self.stored_errors
+            return self.stored_errors  # None unless a model file held them
         return standard_errors(self.network, self._rows(), self.recipe.smooth)
 
     @property
@@ -327,7 +328,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
-        """Estimate the tables of the same graphs from the rows `train`; `warm` has no effect here."""
+        """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB), `warm` not used."""
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags, averaged = [member.dag for member in members], isinstance(self.network, Averaged)
         return Refitted(fit(dags, train, self.design.n_levels, len(self.classes), self.recipe, rng, averaged).network)
@@ -367,7 +368,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """
         facts = network_facts(self, self.structure, self.recipe)
         features = feature_facts(self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights)
-        params = self.params if isinstance(self.network, Network) else {}
+        params = self.params if isinstance(self.network, Network) else {}  # no tables of an average
         return network_summary(self.call, self.labels, facts, features, params)
 
     def _model_parts(self) -> list[Part]:

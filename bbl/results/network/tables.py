@@ -62,7 +62,7 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     """
     names = [label_text(x) for x in labels.names]
     tables, titles = {}, []
-    for f, (i, parents) in enumerate(network.families.families):
+    for f, (i, parents) in enumerate(network.families.families):  # the same as `network.dag.families`
         log_p = log_table(network.families.table(network.theta, f))  # logarithms, -inf for probability 0
         tables[(*parents, i)] = np.moveaxis(log_p, -1, 0)  # the class first
         parent_names = ", ".join(names[p] for p in parents)

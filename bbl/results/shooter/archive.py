@@ -99,6 +99,7 @@ def _unpack_terms(arrays: dict[str, np.ndarray], n_levels: np.ndarray) -> dict[t
     orders, predictors, weights = (arrays[name] for name in ("orders", "predictors", "weights_of_terms"))
     if orders.sum() != len(predictors):
         raise ValueError("its terms are not as saved")
+    # without terms, `np.split` would return one empty part, here and below
     term_predictors = np.split(predictors, np.cumsum(orders)[:-1]) if len(orders) else []
     terms = [tuple(map(int, positions)) for positions in term_predictors]
     # terms must be different, and each must have its predictors in rising order

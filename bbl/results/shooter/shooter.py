@@ -2,6 +2,8 @@
 
 A *term* is a set of predictors, given as the tuple of their positions; its *features* are products of contrasts of
 their levels, its *order* the number of predictors. K is the number of groups, L_i the number of levels of predictor i.
+The *links* of a row are K - 1 linear predictors; `contrasts` (K, K - 1) turns them into the scores of the K groups,
+`log_odds` into the log odds of all groups but the first against the first.
 A *gauge* is a choice among all coefficients that give equal probabilities: *reference*, zero at the first level of a
 predictor, or *zero-sum* over its levels.
 """
@@ -185,7 +187,7 @@ class ShooterResults(ClassifierResults):
         strength = {t: float(np.sqrt((w * w).sum())) for t, w in self.chosen.items()}
         terms = sorted(self.chosen, key=lambda t: (-strength[t], len(t), t))  # strongest first
         tables = reference_tables(self._zero_sum_tables)
-        frame = weight_frame(self.labels, {t: tables[t] for t in terms}, first=1)
+        frame = weight_frame(self.labels, {t: tables[t] for t in terms}, first=1)  # 1: without the first levels
         entered = dict(zip(self.chosen, self.entered.tolist(), strict=True))
         n_rows = [len(self.chosen[t]) for t in terms]  # of each term in the frame: prod(L_i - 1)
         frame.insert(3, "step", np.repeat([entered[t] for t in terms], n_rows).astype(int))

@@ -330,7 +330,7 @@ class AverageResults(ClassifierResults):
         contents = [member.pack(store_data and k == 0) for k, member in enumerate(self.members)]
         meta = {
             "call": self.call,
-            "missing": self.design.missing,
+            "missing": self.design.missing,  # policy for missing values
             "members": [{"kind": m.kind, **content[0]} for m, content in zip(self.members, contents, strict=True)],
             **pack_loss(self.log_loss),
         }

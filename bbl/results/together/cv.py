@@ -125,7 +125,8 @@ class CVResults(Notebook):
         if not self.model.design.classes:
             column = "log_pl" if self.score == "pnll" else "log_prob"  # "pnll": negative log pseudo-likelihood
             return pd.DataFrame(self._best_scores, index=index, columns=[column])
-        return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, None))
+        # `response` would name the groups of type "class" only
+        return pd.DataFrame(prediction_frame(self._best_scores, self.model.labels.groups, "link", index, response=None))
 
     @property
     def observed(self) -> pd.DataFrame:

@@ -28,7 +28,8 @@ class GraphsResults(Notebook):
     ----------
     table : DataFrame
         The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``; the number of ``edges``;
-        ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and ``weight``, a share of all graphs compared.
+        ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``; and ``weight``, which
+        sums to 1 over all graphs compared.
     edges : DataFrame
         A row for each pair of variables, the most probable first: ``variable``, ``variable2``, and ``probability``, the
         sum of the weights of the graphs that join them.

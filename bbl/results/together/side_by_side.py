@@ -26,6 +26,7 @@ from bbl.results.model import ModelResults
 __all__ = ["model_table"]
 
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))  # (p-value, stars of a coefficient whose p is below)
+# rows of key figures, below the coefficients
 FACTS = ("Method", "Observations", "Parameters", "logLik", "AIC", "BIC", "clAIC", "Accuracy")
 
 
@@ -88,6 +89,7 @@ def _coefficients(fit: ModelResults, of: Compared, keep: Sequence[Hashable] | No
             raise
         table = fit.tidy().assign(se=np.nan, p=np.nan)
     groups, coefficients = list(dict.fromkeys(table["group"])), {}
+    # (rows, largest order) each: the columns predictor, predictor2, ... and the columns level, level2, ...
     predictors, predictor_levels = (
         table.filter(regex=rf"^{kind}\d*$").to_numpy(object) for kind in ("predictor", "level")
     )
@@ -115,7 +117,11 @@ def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: i
 
 
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
-    """Return the cells of the rows `FACTS`, empty for figures that a fit lacks; `first` is the table's first fit."""
+    """Return the cells of the rows `FACTS` in the column of a fit, empty for figures that it lacks.
+
+    AIC, BIC and clAIC are empty too unless they can be compared with those of `first`, the first fit of the table:
+    fits need the same variables and as many observations.
+    """
     accuracy = ""
     if isinstance(fit, ClassifierResults):
         with suppress(BBLError):  # a model that was loaded without training rows

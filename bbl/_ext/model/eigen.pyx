@@ -27,7 +27,7 @@ def eigenvectors(double[:, ::1] matrix):
     cdef double best_lwork, unused = 0.0
     cdef double[::1] value, work
     cdef double[:, ::1] vector  # an eigenvector in each row
-    cdef int[::1] support, iwork
+    cdef int[::1] support, iwork  # support: where each eigenvector is not zero, which LAPACK writes; not used
     cdef syevr_t syevr
     if n < 512:  # eigh is faster, and its workspace is small
         try:

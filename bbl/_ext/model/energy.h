@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* Body of energy_row for a constant number K_ of models, so that the compiler unrolls the loops over models g and keeps
-   the sums in registers; ARRAY_K is K_ again, as the length of an array */
+   the sums in registers; ARRAY_K, the length of the array of sums, is always the same number as K_ */
 #define ENERGY_ROW(K_, ARRAY_K)                                                         \
     do {                                                                                \
         double energy[ARRAY_K];                                                         \
@@ -49,8 +49,8 @@ static void energy_row_any(const double *h, const double *J, const ptrdiff_t *co
     }
 }
 
-/* Write the energies of a row under K models to energy_out (K,); the row's columns (n_columns,)
-   rise. J is NULL for models without couplings. */
+/* Write the energies of a row under K models to energy_out (K,). `columns` (n_columns,) are those of the row, in rising
+   order; J is NULL for models without couplings. */
 static void energy_row(const double *h, const double *J, const ptrdiff_t *columns, ptrdiff_t n_columns, ptrdiff_t D,
                        ptrdiff_t K, double *energy_out)
 {

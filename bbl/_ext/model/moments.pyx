@@ -24,7 +24,7 @@ ctypedef fused real_t:
 
 
 cdef inline Py_ssize_t is_positive(int32_t code) noexcept nogil:
-    """Return 1 if a code is above 0, else 0, without a branch, which would be mispredicted."""
+    """Return 1 if a code, >= 0, is above 0, else 0: the sign bit of -code. A branch would be mispredicted."""
     return <Py_ssize_t> (<uint32_t> (-code) >> 31)
 
 

@@ -26,9 +26,10 @@ cdef double RESCALE_BELOW = 1e-100  # largest entry below which a message is res
 cdef inline Py_ssize_t cell_of(const code_t *row, const uint8_t *is_missing, const Py_ssize_t *scope,
                                const Py_ssize_t *stride, Py_ssize_t first, Py_ssize_t end,
                                Py_ssize_t cell) noexcept nogil:
-    """Return the cell of a row (m,) of codes in a family whose scope is at ``first <= s < end``; -1 if one is missing.
+    """Return the cell of a row (m,) of codes in the family of the variables ``scope[first]`` ... ``scope[end - 1]``.
 
-    `cell` is the start of the family; `is_missing` (m,) is 1 at missing codes, or NULL if none is missing.
+    Returns -1 if one of them is missing. `cell` is the start of the family; `is_missing` (m,) is 1 at missing codes, or
+    NULL if none is missing.
     """
     cdef Py_ssize_t s
     for s in range(first, end):
@@ -154,12 +155,12 @@ def add_forest_sums(const code_t[:, ::1] codes, const uint8_t[:, ::1] missing, c
 
     Features have at most one feature as a parent: they form a forest, through which messages are sent from children to
     parents (belief propagation). A family without a missing variable adds nothing here: `add_from_cells` has added the
-    log of its probability. order (m,) lists the
-    features i, every child before its parent p = parent[i], -1 at a root; x and z are levels of i and of p. table
-    (cells, K) holds probabilities: the cell of feature i is ``start[i] + stride[i] * its code + parent_stride[i] * code
-    of p + first_cell[k]``, first_cell (n,) being the start of the tables for row k. The first half of scratch holds, at
-    message_start[i], the product of the messages (n_levels[i], K) of the children of i; the second half holds the
-    message that is being sent. has_message (m,) is scratch: whether i has received one in this row.
+    log of its probability. order (m,) lists the features i, every child before its parent p = parent[i], -1 at a root;
+    x and z are levels of i and of p. table (cells, K) holds probabilities: the cell of feature i is ``start[i] +
+    stride[i] * its code + parent_stride[i] * code of p + first_cell[k]``. Where rows have different contexts, each with
+    its own tables of all families, first_cell (n,) is the start of those for row k; else it is 0. The first half of
+    scratch holds, at message_start[i], the product of the messages (n_levels[i], K) of the children of i; the second
+    half holds the message that is being sent. has_message (m,) is scratch: whether i has received one in this row.
     """
     cdef Py_ssize_t n = codes.shape[0], F = order.shape[0], K = out.shape[1], k, position, i, p, x, z, c, cell
     cdef Py_ssize_t first_row = 0, end_row, block = max(1, BLOCK_CELLS // max(F, 1)), half = scratch.shape[0] // 2
@@ -217,7 +218,8 @@ def add_correct(const double[:, ::1] unchanged, const double[:, ::1] changed, co
                 const double[::1] weights, const Py_ssize_t[::1] fold, double tie, double[::1] out):
     """Add to out (folds,) the weight of the rows of each fold whose class y is predicted from their class scores.
 
-    The scores are ``unchanged + changed``, (n, K) each; y, weights and fold are (n,). The first class with the largest
+    The scores are ``unchanged + changed``, (n, K) each: the sums of the terms that a change of the network keeps, and
+    of those that it brings in; y, weights and fold are (n,). The first class with the largest
     score is predicted; scores within `tie` of the largest, absolutely or relative to its size, count as equal to it.
     """
     cdef Py_ssize_t n = unchanged.shape[0], K = unchanged.shape[1], k, c, predicted

@@ -11,7 +11,8 @@
        instead of (q C)^2 / 2.
    (b) Objective: mean negative log-likelihood plus quadratic penalties, convex. A step is accepted if the objective
        decreases enough (Armijo) or, where rounding hides the decrease, if the gradient norm falls. One more step is
-       taken after the tolerance is met, because Newton's last step squares the error.
+       taken after the tolerance is met, because Newton's last step squares the error, and further ones while each
+       halves the norm.
    (c) A ridge, increased tenfold until the Cholesky factor exists, is added to a Hessian that is not positive definite
        to rounding (no finite optimum), so steps stay finite. */
 #ifndef NEWTON_H
@@ -39,12 +40,13 @@ typedef struct {
     double uniform_share;       /* weight of the uniform distribution in the target of each row (pseudocount) */
     const double *penalty;      /* (C,) ridge penalty of each column's coefficients */
     const double *linear;       /* (q C,) <x, linear> is subtracted from the objective; or NULL */
-    const double *Q;            /* (C, C) of the zero-sum penalty x' (M (x) Q) x / 2, M = I - 1 1'/L (q, q); or NULL */
+    const double *Q;            /* (C, C) symmetric, of newton_add_zero_sum_penalty; or NULL */
 } newton_site;
 
-/* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels, with
-   M = I - 1 1'/L; add its derivatives to the gradient g_out (q C,) and, unless H_out is NULL, to the lower triangle of
-   the Hessian H_out (q C, q C). */
+/* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels: M =
+   I - 1 1'/L (q, q) subtracts the means over the site's levels, Q (C, C) holds the penalties and subtracts the means
+   over the neighbours' levels, (x) is the Kronecker product. Add its derivatives to the gradient g_out (q C,) and,
+   unless H_out is NULL, to the lower triangle of the Hessian H_out (q C, q C). */
 static double newton_add_zero_sum_penalty(const newton_site *s, const double *x, double *g_out, double *H_out)
 {
     const ptrdiff_t q = s->q, C = s->C;
@@ -141,10 +143,10 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
 
 /* Solve (H + ridge I) d = -g for d_out (p,) by the Cholesky factorisation U' U; only the lower triangle of H (p, p) is
    read. The upper triangle of U (p, p) is written, so that the inner loops run along its rows. Return 1, or 0 if a
-   pivot is not positive. */
+   pivot, the square of a diagonal entry of U, is not positive to rounding. */
 static int newton_cholesky(const double *H, double ridge, const double *g, double *U, double *d_out, ptrdiff_t p)
 {
-    double *row = d_out; /* row i of the lower factor U', the column i of U, while U is computed */
+    double *row = d_out; /* d_out is scratch until U is complete: row i of U', which becomes column i of U */
     for (ptrdiff_t i = 0; i < p; i++) {
         ptrdiff_t t = 0;
         memcpy(row, H + i * p, sizeof(double) * (size_t)(i + 1));
@@ -174,7 +176,7 @@ static int newton_cholesky(const double *H, double ridge, const double *g, doubl
             d_out[i] -= u[i] * v;
     }
     for (ptrdiff_t i = p; i-- > 0;) {
-        double v = d_out[i];
+        double v = d_out[i]; /* entry i of z, then of d times the diagonal entry */
         for (ptrdiff_t t = i + 1; t < p; t++)
             v -= U[i * p + t] * d_out[t];
         d_out[i] = v / U[i * p + i];
@@ -192,7 +194,7 @@ static double newton_norm(const double *v, ptrdiff_t n)
 }
 
 /* Minimise the objective from x (p,), in place, p = q C, until the gradient norm is at most `tolerance` and one more
-   step was taken, see (b), or `itmax` steps were. Write the objective, its gradient norm and the number of steps.
+   step was taken, see (b), or `itmax` steps were taken. Write the objective, its gradient norm and the number of steps.
    scratch (2 p^2 + 3 p + q,): Hessian H, its factor U, gradient g, direction d, trial point, probabilities. Returns a
    solver_status. */
 static int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch,
@@ -226,7 +228,7 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         }
         if (!accepted) {
             status = tolerance_met ? SOLVER_CONVERGED : isfinite(f) ? SOLVER_STUCK : SOLVER_NOT_FINITE;
-            f = newton_evaluate(s, x, g, NULL, prob); /* at x again: no trial point was accepted */
+            f = newton_evaluate(s, x, g, NULL, prob); /* f is as before; g was that of a trial point */
             break;
         }
         const int norm_halved = norm_new < 0.5 * norm;
@@ -236,7 +238,7 @@ static int newton_solve(const newton_site *s, double tolerance, int itmax, doubl
         ++*n_iter_out;
         if (tolerance_met || (norm == 0.0)) { /* this was the additional step, or none is needed */
             status = SOLVER_CONVERGED;
-            if (!norm_halved || norm < 1e-14) /* the gradient is rounding error: further steps gain nothing */
+            if (!norm_halved || norm < 1e-14) /* the gradient is rounding error; else another additional step */
                 break;
         }
         tolerance_met = tolerance_met || norm <= tolerance;

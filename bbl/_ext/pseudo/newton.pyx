@@ -97,15 +97,16 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     """Minimise the penalised negative pseudo-log-likelihood of each of `sites` from `theta`, in place.
 
     Shapes: codes (n, m), weights (n,) with sum `total`, start (m + 1,), mask (n_sites, m) with 1 for the neighbours of
-    each site, penalty (1 + D,) ridge penalties of the fields and of the couplings of each column, theta (D_s, 1 + D),
-    D_s the columns of all n_sites predictors, `sites` (any number,) the predictors to fit. A `prior_count` c gives each
-    row's observed level the target 1 - c/(total + c); all levels share the rest. ``sum(theta * linear)``, if `linear`
-    (D_s, 1 + D) is given, is subtracted from the objectives. The matrix `metric` Q (1 + D, 1 + D), if given, penalises
-    the parameters x (q, C) of a site in the zero-sum gauge, by ``tr(x' M x Q) / 2`` with ``M = I - 1 1'/(q + 1)``.
+    each site, 0 on the diagonal, penalty (1 + D,) ridge penalties of the fields and of the couplings of each column,
+    theta (D_s, 1 + D), D_s the columns of all n_sites predictors, `sites` (any number,) the predictors to fit. A
+    `prior_count` c gives each row's observed level the target 1 - c/(total + c); all levels share the rest. ``sum(theta
+    * linear)``, if `linear` (D_s, 1 + D) is given, is subtracted from the objectives. The matrix `metric` Q (1 + D, 1 +
+    D), if given, penalises the parameters x (q, C) of a site in the zero-sum gauge, in which they have mean 0 over
+    levels, by ``tr(x' M x Q) / 2`` with ``M = I - 1 1'/(q + 1)`` and the rows and columns of Q that the site uses.
     `value`, `grad_norm`, `n_iter` and `status` (a solver_status), of n_sites entries each, are written at the sites.
     """
     cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = start[m], t, i, j, k, C
-    cdef Py_ssize_t max_params = 0, max_logits = 1, max_site_columns = 1
+    cdef Py_ssize_t max_params = 0, max_logits = 1, max_site_columns = 1  # p = q C, q and C of the largest site
     cdef newton_site s
     cdef int32_t *site_column
     cdef int32_t *global_column
@@ -114,7 +115,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
     cdef Py_ssize_t *row_start
     cdef double *x
     cdef double *site_linear
-    cdef double *site_penalty
+    cdef double *site_penalty  # (C,): the entries of `penalty` that the site uses
     cdef double *Q = NULL  # (C, C): rows and columns of `metric` that the site uses
     for t in range(sites.shape[0]):
         i = sites[t]

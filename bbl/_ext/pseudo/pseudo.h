@@ -62,14 +62,18 @@ static int pseudo_estimate(pseudo_problem *p, ptrdiff_t n, ptrdiff_t max_states,
         code_entries = fmax(code_entries, (double)(composites->n_blocks * (composites->block_rows / PSEUDO_SUBSET_ROWS)
                                                    * p->metric.D_padded));
     D = (double)p->D;
-    for (i = 0, n_small = 2048.0; i < p->n_sites; i++)  /* 2048: a margin */
+    /* 2048: a margin; of each site 8 numbers and its rotation; below 4 arrays (D,) and sorted_start */
+    for (i = 0, n_small = 2048.0; i < p->n_sites; i++)
         n_small += 8.0 + (p->n_levels[i] - 1 <= PSEUDO_MAX_ROTATED ? pow(p->n_levels[i] - 1, 2.0) : 0.0);
     n_small += 4.0 * D + (double)(composites->n_blocks * composites->n_composites);
-    /* 2 bytes: level codes and codes of composites, sorted_rows or subset_codes; 8: moments, weights, small arrays */
+    /* 2 bytes: level codes, codes of composites (at most m, padded by up to 7 rows, so by 4 rows of both kinds), and
+       sorted_rows or subset_codes; 8: moments, weights and their copies, small arrays */
     *shared_out = 2.0 * ((double)(n + 4) * (double)(p->m + composites->n_composites) + code_entries);
     *shared_out += 8.0 * ((double)p->moments.D_counted * D + 3.0 * (double)n + n_small + 2.0 * (double)p->m);
     *task_out = (double)p->number_bytes * (double)pseudo_task_numbers(p, A);
-    if (p->mixed) {  /* a block in double precision too, twice as large, but its pairs are never touched; anchor_prob */
+    /* a block in double precision too, twice as large, but its S and Y (2 numbers of 8 bytes, 4 number_bytes) are never
+       touched; and anchor_prob */
+    if (p->mixed) {
         *task_out *= 3.0;
         *task_out -= 4.0 * (double)p->number_bytes * (double)(pseudo_max_pairs(p, A) * A * (1 + p->D) * p->lanes);
         *task_out += (double)(composites->n_blocks * composites->block_rows * A * p->lanes) * sizeof(float);
@@ -177,7 +181,8 @@ static int pseudo_count_moments(pseudo_problem *p, ptrdiff_t block, pseudo_colum
 }
 
 /* Minimise the objectives of the sites of task `task`, which is up to blocks_per_task lane blocks, from theta
-   (D_s, 1 + D), in place; write the results of these sites to lane_out (n_sites,) */
+   (D_s, 1 + D), in place; write the results of these sites to lane_out (n_sites,). In mixed precision the kernel in
+   single precision does it and calls the other. */
 static int pseudo_solve(const pseudo_problem *p, ptrdiff_t task, const pseudo_options *o, double *theta,
                         pseudo_lane *lane_out)
 {

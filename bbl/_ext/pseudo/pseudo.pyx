@@ -40,7 +40,7 @@ cdef int check_signals() noexcept nogil:
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):
     """Set whether p is wide or in mixed precision, the bytes of its numbers, and how many lane blocks form a task.
 
-    It is wide (and mixed instead of double) with a metric from all covariances of more than WIDE_COLUMNS columns.
+    It is wide (and mixed, not double) if the metric uses a covariance, `has_covariance`, of > WIDE_COLUMNS columns.
     """
     if precision not in ("double", "mixed", "single"):
         raise ValueError(f'precision must be "double", "mixed" or "single", not {precision!r}')
@@ -219,7 +219,7 @@ cdef class PseudoProblem:
         start, levels = np.asarray(<Py_ssize_t[:self.p.n_sites]> self.p.first_column), np.asarray(self.owners[0])
         with self.lock:  # the first thread computes, the others wait
             if self.wide_metric_for[0] != lambda_:  # it is made from the penalty, which has changed
-                ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)
+                ridge = lambda_ / np.max(<double[:self.D_s]> self.p.metric.sigma)  # sigma: eigenvalues, by site
                 self.wide_metric_for = (lambda_, *wide_metric(self.covariance, lambda_, ridge, self.D_s, start,
                                                               levels[:self.p.n_sites], self.p.metric.D_padded))
             return self.wide_metric_for
@@ -345,7 +345,7 @@ cdef class PseudoProblem:
             lane[i].status = SOLVER_RUNNING  # and stays so at the sites of other tasks
         try:
             with nogil:
-                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)
+                code = pseudo_solve(&p, task, &o, &theta[0, 0], lane)  # raises the KeyboardInterrupt of check_signals
             if code:
                 raise MemoryError("no memory for the working arrays of a pseudo-likelihood task")
             for i in range(m):

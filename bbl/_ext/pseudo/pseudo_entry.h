@@ -8,9 +8,15 @@
    to each column. The arrays w.x of parameters, w.g of gradients are (A, 1 + D, V); a *plane* of w.planes has a number
    for each row and lane, in *row blocks* of block_rows rows. p->rows.scale turns sums over rows into means; t.site[v]
    is -1 if lane v has no site. TARGET is the function attribute for the vector width, ANCHOR defined for a kernel
-   without optimiser. open_lane_block sets up t and w and returns their memory; load_parameters sets w.x and w.moment
-   from theta; pass_over_rows, as `evaluate`, leaves the sums of log normalisers in w.sums (V,). All functions return a
-   solver_code. */
+   without optimiser. All functions return a solver_code.
+
+   Called: open_lane_block sets up t and w and returns their memory; with for_moments = 1 the block is of predictors
+   whose moments are counted, which may be no sites. load_parameters sets w.x and w.moment from theta, store_parameters
+   writes x or g back to such rows. uncentre_fields writes w.h, the fields, and `shift`, whether exp of logits could
+   overflow; pass_over_rows leaves the sums of log normalisers in w.sums (V,). start_lanes, or start_mixed, evaluates
+   the start point of a lane block, minimise takes the steps. In mixed precision exact_t and exact are t and w of the
+   block in double precision, and anchor_prob the probabilities of all rows at an anchor, a point with a gradient in
+   double precision. */
 
 /* Write the objectives value_out (n_sites,) and gradients gradient_out (D_s, 1 + D) of lane block `block` at theta. The
    objective has lambda/2 |J|^2 + lambdah/2 |h|^2, with zero_sum of parameters less their means over levels;
@@ -60,9 +66,10 @@ TARGET static int NAME(add_normalisers)(const pseudo_problem *p, ptrdiff_t block
 }
 
 /* Write the weighted shares of pairs of columns, the first of a predictor in lane block `block`, the second of any, to
-   p->moments.second. The planes hold weighted indicators of the levels of the block's predictors in place of
-   probabilities; their sums over the rows in which a column is 1 are then the pair counts. columns (m, n) are the
-   level codes. */
+   p->moments.second (D_counted, D), a row for each column of a predictor whose moments are counted. The planes hold
+   weighted indicators of the levels of the block's predictors in place of probabilities; their sums over the rows in
+   which a column is 1, which sum_rows_to_columns adds to w.g, are then the pair counts. columns (m, n) are the level
+   codes. */
 TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo_columns columns)
 {
     const pseudo_composites *composites = &p->composites;
@@ -86,7 +93,7 @@ TARGET static int NAME(count_moments)(pseudo_problem *p, ptrdiff_t block, pseudo
                     /* plane of the level, row block, row in it, lane */
                     w.planes[((code - 1) * t.plane_blocks + row / composites->block_rows) * block_stride
                              + (row % composites->block_rows) * LANES + v] =
-                        p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];
+                        p->rows.equal_weights ? 1 : (REAL)p->rows.weights[k];  /* equal ones are in rows.scale */
             }
         NAME(sum_rows_to_columns)(p, &t, b, end, w.planes, w.chunk_tables, w.state_table, w.g);
     }
@@ -134,7 +141,7 @@ TARGET static int NAME(solve)(const pseudo_problem *p, ptrdiff_t task, const pse
     for (b = 0; b < n_blocks && status == SOLVER_DONE; b++) {
         lane_block *block = &blocks[b];
         block->t.rank = blocks[top].t.rank;  /* the same in all, since one pass of the metric serves all */
-        block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;
+        block->t.tail_eigenvalue = blocks[top].t.tail_eigenvalue;  /* of the eigenvectors beyond `rank` */
         if (n_blocks > 1) {  /* a lane that move_lane brings in may have more pairs than this block has stored */
             const size_t size = (size_t)(block->t.max_pairs * block->t.A * (1 + p->D)) * LANES;
             memset(block->w.S, 0, size * sizeof *block->w.S);

@@ -11,19 +11,25 @@
    means; gradients g are such sums until `evaluate` multiplies them by it.
 
    Arrays of w, lane last:
-   mask (1 + D, V)       1 if the lane's site has this entry of x as a parameter, else 0
+   mask (1 + D, V)       1 if the lane's site has this entry of x as a parameter, else 0; the same for all its logits.
+                         Entries of x without a parameter are 0; logits that a site lacks have probability 0.
    moment (A, 1 + D, V)  empirical moments: share of rows in the site's level a + 1 (entry 0), and also in column c
-                         (entry 1 + c), plus pseudo_options.linear. In mixed precision x is the change since an
-                         anchor, a point with a gradient in double precision, and `moment` is minus that gradient.
+                         (entry 1 + c), plus the coefficients of a linear term that is subtracted from the objective
    h (A, V)              fields h, not centred
    sums (2 + A, V)       sums over rows: log normaliser, curvature sum_a p_a (1 - p_a), probability p_a of each logit a;
                          two arrays of the same size follow, which pass_over_rows uses and which are free after it
    trace (V,)            mean curvature sum_a p_a (1 - p_a) of the model without couplings
    t->has_level (A, V)   1 if the lane's site has level a + 1, else 0; the smaller sites of a block have less than A
-   chunk_tables, planes, state_table, scratch: working memory */
+   chunk_tables, planes, state_table, scratch: working memory
+
+   Mixed precision in single precision: x and the sums of p_a are changes since an *anchor*, a point whose gradient is
+   known in double precision, and `moment` is minus that gradient, by h and J, penalties included. The same formula,
+   sums * rows.scale - moment + lambda x, is then the change of the gradient plus that at the anchor, as penalties have
+   gradients linear in x. Log normalisers are 0; the objective is not used, since the line search compares slopes. */
 
 /* Write the fields h (A, V) = h' - <J, column means> of x, and *shift: 1 if logits must be shifted before exp, 0 if it
-   cannot overflow, since |h| plus the largest |J| of each predictor is below SAFE (pseudo_logits.h) */
+   cannot overflow, since |h| plus the largest |J| of each predictor, a bound of every |logit|, is below SAFE
+   (pseudo_logits.h) */
 TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_block *t, const REAL *x, REAL *h,
                                          int *shift)
 {
@@ -46,7 +52,7 @@ TARGET static void NAME(uncentre_fields)(const pseudo_problem *p, const pseudo_b
         max_logit = NAME(larger)(coupling_bound + NAME(larger)(field, -field), max_logit);
     }
     vec_store(bound, max_logit);
-    for (a = 0, *shift = 0; a < LANES; a++)
+    for (a = 0, *shift = 0; a < LANES; a++)  /* a is a lane here */
         *shift |= !(bound[a] < SAFE);  /* also where the bound is NaN */
 }
 
@@ -114,7 +120,7 @@ TARGET static vec NAME(add_zero_sum_penalty)(const pseudo_problem *p, const pseu
         const vec slope = (field_a - mean_field) * vec_load(has_level + a * LANES) * lambdah;
         penalty += field_a * slope;
         vec_store(g + a * logit_stride, vec_load(g + a * logit_stride) + slope * unscale);
-        for (ptrdiff_t j = 0; j < p->m; j++)  /* h~ has each coupling to predictor j by 1 / L_j */
+        for (ptrdiff_t j = 0; j < p->m; j++)  /* h~ contains each coupling to j, times 1 / L_j */
             for (ptrdiff_t c = p->first_column[j] + 1; c <= p->first_column[j + 1]; c++) {
                 REAL *g_J = g + a * logit_stride + c * LANES;
                 vec_store(g_J, vec_load(g_J) + slope * (unscale / (REAL)p->n_levels[j]));
@@ -132,7 +138,7 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
                                   const REAL *d, int coupled, REAL lambda, REAL lambdah, REAL *g, evaluation *out)
 {
     const ptrdiff_t P = 1 + p->D, logit_stride = P * LANES;
-    vec linear = vec_fill(0.0),  /* <(h, J), moment> less column and zero-sum penalties; the objective has -linear */
+    vec subtracted = vec_fill(0.0),  /* <(h, J), moment> less column and zero-sum penalties; subtracted from f */
         ridge = vec_fill(0.0), ridge_h = vec_fill(0.0);  /* |J|^2, |h|^2 */
     vec norm = vec_fill(0.0), slope = vec_fill(0.0), kappa;
     int shift;
@@ -142,16 +148,16 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
     else
         NAME(pass_without_couplings)(p, t, w->h, w->sums, g);
     if (w->column_penalty)
-        linear -= NAME(add_column_penalty)(p, t, w, x, g);
+        subtracted -= NAME(add_column_penalty)(p, t, w, x, g);
     if (w->zero_sum) {
-        linear -= NAME(add_zero_sum_penalty)(p, t, w, x, lambda, lambdah, g);
+        subtracted -= NAME(add_zero_sum_penalty)(p, t, w, x, lambda, lambdah, g);
         lambda = lambdah = 0;  /* these penalties are in already */
     }
     for (ptrdiff_t a = 0; a < t->A; a++, x += logit_stride, g += logit_stride) {
         const REAL *moment = w->moment + a * logit_stride;
         const vec h = vec_load(w->h + a * LANES);
         const vec g_h = (vec_load(g) * (REAL)p->rows.scale - vec_load(moment)) * vec_load(w->mask) + h * lambdah;
-        linear += h * vec_load(moment);
+        subtracted += h * vec_load(moment);
         ridge_h += h * h;
         norm += g_h * g_h;
         vec_store(g, g_h);
@@ -160,10 +166,10 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         for (ptrdiff_t c = 1; c < P; c++) {
             const vec J = vec_load(x + c * LANES), mask = vec_load(w->mask + c * LANES);
             const vec moment_c = vec_load(moment + c * LANES);
-            /* derivative by J for fixed h, then for fixed h' */
+            /* derivative by J for fixed h, then for fixed h' = h + <J, column means> (chain rule) */
             const vec g_J = (vec_load(g + c * LANES) * (REAL)p->rows.scale - moment_c) * mask + J * lambda;
             const vec g_centred = g_J - g_h * mask * (REAL)p->moments.mean[c];
-            linear += J * moment_c;
+            subtracted += J * moment_c;
             ridge += J * J;
             norm += g_J * g_J;
             vec_store(g + c * LANES, g_centred);
@@ -172,11 +178,11 @@ TARGET static void NAME(evaluate)(const pseudo_problem *p, const pseudo_block *t
         }
     }
     vec_store(out->f,  /* w->sums begins with the log normalisers */
-              vec_load(w->sums) * (REAL)p->rows.scale - linear + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
+              vec_load(w->sums) * (REAL)p->rows.scale - subtracted + ridge * (lambda / 2) + ridge_h * (lambdah / 2));
     vec_store(out->slope, slope);
     kappa = vec_load(w->sums + LANES) * (REAL)p->rows.scale / vec_load(w->trace);
     vec_store(out->kappa, NAME(larger)(kappa, vec_fill(1e-3)));  /* kept from 0, by which the metric would divide */
     vec_store(out->norm, norm);
-    for (ptrdiff_t a = 0; a < LANES; a++)
+    for (ptrdiff_t a = 0; a < LANES; a++)  /* a is a lane here */
         out->norm[a] = (REAL)sqrt(out->norm[a]);
 }

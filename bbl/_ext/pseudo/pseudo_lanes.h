@@ -180,7 +180,7 @@ TARGET static void NAME(logits_to_probabilities)(const pseudo_problem *p, const 
 /* Add to state_table (joint states of all composites, V), at each joint state of a composite in needs_composite, the
    numbers of one plane (row blocks begin ... end - 1) in the rows that have this state. pseudo_sort_rows describes the
    list that `entry` runs along: the number n_fours of fours of rows of a state, the number of states with so many, then
-   for each of these its offset and those of its rows. */
+   for each of these its offset and those of its rows. State 0, in which no column is 1, is not in the list. */
 TARGET static void NAME(sum_rows_by_state)(const pseudo_problem *p, const uint8_t *needs_composite, ptrdiff_t begin,
                                            ptrdiff_t end, const REAL *plane, REAL *state_table)
 {
@@ -270,8 +270,8 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
     const ptrdiff_t table_stride = LANES << PSEUDO_SUBSET_ROWS;
     /* tables that the first-level cache holds: an anchor has larger numbers than the kernel that the codes are for */
     const ptrdiff_t tables_in_cache = sizeof *tables > p->number_bytes ? 4 : composites->tables_at_once;
-    /* codes are stored for `width` tables from table `first` of the row block on; `group` is the first of as many of
-       these tables as the cache holds. Table k, row u of its rows, subset s of the rows before u */
+    /* codes are stored for `width` tables from table `first` of the row block on; a group of these, as many as the
+       cache holds, begins at number `group`. Table k, from `first` on; row u of its rows; subset s of rows before u */
     ptrdiff_t b, k, u, s, first, width, group;
     for (b = begin; b < end; b++, plane += (composites->block_rows + 1) * LANES) {
         const ptrdiff_t rows = pseudo_block_size(p, b);
@@ -293,6 +293,7 @@ TARGET static void NAME(sum_rows_by_subsets)(const pseudo_problem *p, ptrdiff_t 
                             vec_store(table + (((ptrdiff_t)1 << u) + s) * LANES, vec_load(table + s * LANES) + v);
                     }
                 }
+                /* the offsets in `codes` count from `tables`, table `first`; g + LANES: after the field */
                 NAME(add_subset_sums)(tables, codes + group, width, group_tables, p->D, g + LANES);
             }
         }
@@ -325,7 +326,7 @@ TARGET static void NAME(pass_over_rows)(const pseudo_problem *p, const pseudo_bl
                                         int shift, REAL *tables, REAL *planes, REAL *state_table, REAL *sums, REAL *g)
 {
     ptrdiff_t b, end, a;  /* row blocks b ... end - 1 have their planes at once */
-    memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);
+    memset(sums, 0, (size_t)(3 * (2 + t->A)) * LANES * sizeof *sums);  /* three arrays, as above */
     if (g)
         memset(g, 0, (size_t)(t->A * (1 + p->D)) * LANES * sizeof *g);
     for (b = 0; b < p->composites.n_blocks; b = end) {

@@ -40,7 +40,7 @@ TARGET static void NAME(logistic_rows)(REAL *row, const double *w, ptrdiff_t row
     for (ptrdiff_t r = 0; r < rows; r += 2, row += 2 * LANES) {
         const int pair = r + 1 < rows;  /* 0 for the last of an odd number of rows */
         const vec f = vec_load(row), g = pair ? vec_load(row + LANES) : zero;
-        /* f_max: the larger logit of both levels, of which level 0 has 0; f - 2 f_max = -|f| */
+        /* f_max: the larger of the logits 0 and f of levels 0 and 1; f - 2 f_max = -|f| */
         const vec f_max = shift ? NAME(larger)(f, zero) : zero, g_max = shift ? NAME(larger)(g, zero) : zero;
         const vec exp_f = NAME(exp)(f - f_max - f_max), exp_g = pair ? NAME(exp)(g - g_max - g_max) : zero;
         /* normalisers of both rows, without exp f_max; 1 / zf = inverse zg */
@@ -118,7 +118,8 @@ TARGET static void NAME(softmax_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_st
 }
 
 #ifdef SINGLE
-/* Return the probabilities p whose p, or p - 1 if p > 1/2, NAME(compress) stored in double precision */
+/* Return the probabilities p of which `compressed` has p or, where p > 1/2, the negative p - 1, see NAME(compress) of
+   the kernel in double precision */
 TARGET static inline vec NAME(decompress)(vec compressed)
 {
     return NAME(choose)(MASK(compressed < vec_fill(0.0)), vec_fill(1.0) + compressed, compressed);
@@ -128,8 +129,8 @@ TARGET static inline vec NAME(decompress)(vec compressed)
    double precision, by the changes of the probabilities times the row weights, in place. anchor_prob (A, rows, V) has
    the probabilities at the anchor as store_anchor_prob writes them, those of a row prob_stride apart. With e_a =
    exp(change of logit a) - 1, the change of p_a is p_a ((1 - p_a) e_a - sum_{b != a} p_b e_b) / (1 + sum_b p_b e_b),
-   which avoids small differences of large numbers. sums (2 + A, V): 0, the curvature at the new point, and the change
-   of each p_a. */
+   which avoids small differences of large numbers. sums (2 + A, V): 0 in place of log normalisers, the curvature at the
+   new point, and the change of each p_a. */
 TARGET static void NAME(change_rows)(REAL *row, ptrdiff_t A, ptrdiff_t plane_stride, const float *anchor_prob,
                                      ptrdiff_t prob_stride, const double *w, ptrdiff_t rows, REAL *sums)
 {

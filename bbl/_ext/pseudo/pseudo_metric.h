@@ -19,7 +19,8 @@
        Cov, or with the diagonal blocks of Cov alone (solve_by_eigenvectors, solve_by_inverse, solve_by_predictor).
        Where only leading eigenvectors are known, the mean of the other eigenvalues stands for these.
    Of p->metric: project and expand are the panels of the transposed eigenvectors of Cov and of the eigenvectors, or
-   NULL; eigenvalue (D_padded,) its eigenvalues, largest first; inverse the panels of M = (Cov + ridge)^-1, or NULL. The
+   NULL; eigenvalue (D_padded,) its eigenvalues, largest first; inverse the panels of M = (Cov + ridge)^-1, or NULL;
+   lowest_eigenvalue, highest_eigenvalue about those of Cov. The
    metric uses the first t->rank eigenvectors; t->tail_eigenvalue stands for all other eigenvalues.
    Panels: a matrix (8 K, depth) stored as (K, depth, 8), so that eight of its rows are read at a time. All matrix
    products are in single precision: they only shape a search direction, the gradient itself is not rounded. */
@@ -177,6 +178,8 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
     for (int b = 0; b < count; b++) {
         const pseudo_block *t = &blocks[b]->t;
         const vec c = NAME(larger)(lambda / sigma[b], vec_fill(ridge));
+        /* alpha and beta are divided by sigma, as (sigma Cov + lambda)^-1 = (Cov + c)^-1 / sigma, and alpha multiplied
+           by `largest`, by which the factor of M was divided */
         const vec scale = (c + lowest) * (c + highest) * sigma[b];
         const vec alpha = largest[b] * ((ridge + lowest) * (ridge + highest)) / scale, beta = (c - ridge) / scale;
         for (ptrdiff_t a = 0; a < t->A; a++) {
@@ -196,15 +199,16 @@ TARGET static void NAME(solve_by_inverse)(const pseudo_problem *p, int count, la
     }
 }
 
-/* Multiply q (D, V), couplings of one logit, by (sigma Cov + lambda)^-1 in place, lambda = ridge + column_penalty. Cov
-   is taken as diag(f) - f f' within each predictor, f its columns' means, and as 0 between predictors; the
+/* Multiply q (D, V), couplings of one logit, by (sigma Cov + lambda)^-1 in place, lambda = penalty + column_penalty.
+   Cov is taken as diag(f) - f f' within each predictor, f its columns' means, and as 0 between predictors; the
    Sherman-Morrison formula inverts it. */
-TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL ridge,
+TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_memory *w, vec sigma, REAL penalty,
                                             REAL *q)
 {
     const REAL half_row = (REAL)p->rows.half_row;  /* least mean, given to an empty level */
     for (ptrdiff_t j = 0; j < p->m; j++) {
-        const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
+        /* column_penalty is equal within a predictor */
+        const REAL lambda = w->column_penalty ? penalty + (REAL)w->column_penalty[p->first_column[j]] : penalty;
         /* f / (sigma f + lambda) of each column, in memory that is free between passes and has a row for each level */
         REAL *gain = w->state_table;
         vec dot = vec_fill(0.0), denominator = vec_fill(1.0);
@@ -216,6 +220,7 @@ TARGET static void NAME(solve_by_predictor)(const pseudo_problem *p, const lane_
             vec_store(q + c * LANES, v);
             vec_store(gain + (c - p->first_column[j]) * LANES, inverse * f);
         }
+        /* the denominator is about the share of level 0, or more */
         dot *= sigma / NAME(larger)(denominator, vec_fill(half_row));
         for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++)
             vec_store(q + c * LANES,
@@ -263,18 +268,19 @@ TARGET static void NAME(apply_metric)(const pseudo_problem *p, int count, lane_b
     }
 }
 
-/* Return the quadratic form <q, (sigma Cov + ridge)^-1 q>, shape (V,), for q (D, V), couplings of one logit, with Cov
-   as in solve_by_eigenvectors or as in solve_by_predictor, in half the time of multiplying q by the matrix. Not for
-   blocks that are solved together, which alone may use the inverse of Cov. */
-TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const lane_block *block, vec sigma, REAL ridge,
-                                                const REAL *q)
+/* Return the quadratic form <q, (sigma Cov + lambda)^-1 q>, lambda = penalty + column_penalty, shape (V,), for q
+   (D, V), couplings of one logit. Cov is taken as in solve_by_eigenvectors or as in solve_by_predictor; the form takes
+   half the time of multiplying q by the matrix. Not for blocks that are solved together, which alone may use the
+   inverse of Cov. */
+TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const lane_block *block, vec sigma,
+                                                REAL penalty, const REAL *q)
 {
     const lane_memory *w = &block->w;
     const REAL half_row = (REAL)p->rows.half_row;  /* least mean, given to an empty level */
     vec sum = vec_fill(0.0);
     if (NAME(uses_eigenvectors)(p, block)) {
         const vec largest = NAME(scale_to_float)(p, q, w->left);
-        const vec tail_gain = vec_fill(1.0) / (sigma * (REAL)block->t.tail_eigenvalue + ridge);
+        const vec tail_gain = vec_fill(1.0) / (sigma * (REAL)block->t.tail_eigenvalue + penalty);
         NAME(multiply_panels)(p->metric.project, p->D, block->t.rank / 8, p->D, 1, &w->left, &w->right);
         for (ptrdiff_t c = 0; c < p->D; c++) {
             const vec v = vec_load(q + c * LANES) / largest;
@@ -283,12 +289,13 @@ TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const l
         sum *= tail_gain;
         for (ptrdiff_t k = 0; k < block->t.rank; k++) {
             const vec v = WIDEN(NAME(loadf)(w->right + k * LANES));
-            sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->metric.eigenvalue[k] + ridge) - tail_gain);
+            sum += v * v * (vec_fill(1.0) / (sigma * (REAL)p->metric.eigenvalue[k] + penalty) - tail_gain);
         }
         return sum * largest * largest;
     }
     for (ptrdiff_t j = 0; j < p->m; j++) {
-        const REAL lambda = w->column_penalty ? ridge + (REAL)w->column_penalty[p->first_column[j]] : ridge;
+        /* column_penalty is equal within a predictor */
+        const REAL lambda = w->column_penalty ? penalty + (REAL)w->column_penalty[p->first_column[j]] : penalty;
         vec dot = vec_fill(0.0), denominator = vec_fill(1.0);
         for (ptrdiff_t c = p->first_column[j]; c < p->first_column[j + 1]; c++) {
             const REAL f = p->moments.mean[1 + c] > p->rows.half_row ? (REAL)p->moments.mean[1 + c] : half_row;
@@ -297,6 +304,7 @@ TARGET static vec NAME(quadratic_form_of_logit)(const pseudo_problem *p, const l
             dot += v * inverse * f;
             denominator -= sigma * inverse * (f * f);
         }
+        /* the denominator is about the share of level 0, or more */
         sum += dot * dot * sigma / NAME(larger)(denominator, vec_fill(half_row));
     }
     return sum;

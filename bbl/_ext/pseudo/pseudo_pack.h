@@ -14,7 +14,8 @@
        the running lanes fit into fewer blocks, those of one block move into free lanes of the others.
    (b) Mixed precision. An *anchor* is a point in double precision, block->exact.x, with the exact gradient there and
        the probabilities of all rows in single precision. exact_t and exact are t and w in double precision, norm[v] is
-       the gradient norm at the anchor. Steps from it are taken in single precision, w.x = change
+       the gradient norm at the anchor, n_no_progress[v] counts successive anchors that did not halve it, n_waited the
+       evaluations, over all lanes, that lanes waited for an anchor. Steps are taken in single precision, w.x = change
        since the anchor: only changes of logits, probabilities and gradient are computed, whose relative error is that
        of single precision however small they are. EXACT(f) is the function f in double precision. A lane whose gradient
        norm has shrunk by ANCHOR_RATIO waits until the block's point becomes the new anchor. A lane has converged when
@@ -64,7 +65,7 @@ TARGET static void NAME(refresh_anchor)(const pseudo_problem *p, lane_block *blo
         REAL *moment = w->moment + a * P * LANES, *g_single = w->g + a * P * LANES;
         for (ptrdiff_t c = 0; c < P; c++)
             for (v = 0; v < LANES; v++) {
-                /* derivative by J for fixed h, less that for fixed h', which g has */
+                /* what a derivative by J for fixed h has more than one for fixed h', which g has; h' is centred */
                 const double centring = c ? g[v] * block->exact.mask[c * LANES + v] * p->moments.mean[c] : 0.0;
                 g_single[c * LANES + v] = (REAL)g[c * LANES + v];
                 /* minus the gradient in (h, J): `evaluate` subtracts `moment` from the change since the anchor */
@@ -107,12 +108,12 @@ TARGET static void NAME(start_mixed)(const pseudo_problem *p, lane_block *block,
     memset(&block->s, 0, sizeof block->s);
     memset(block->w.x, 0, (size_t)size * sizeof *block->w.x);
     memset(block->w.d, 0, (size_t)size * sizeof *block->w.d);
-    block->s.by_slopes = 1;
+    block->s.by_slopes = 1;  /* the line search compares slopes: objectives are known at anchors alone */
     for (int v = 0; v < LANES; v++) {
         memset(&block->lane[v], 0, sizeof block->lane[v]);
         block->lane[v].status = SOLVER_RUNNING;
         block->is_final[v] = block->t.site[v] < 0;
-        block->s.scale[v] = 1;
+        block->s.scale[v] = 1;  /* of the metric */
         block->lane[v].value = block->norm[v] = HUGE_VAL;  /* so that the first anchor is an improvement */
         block->n_no_progress[v] = 0;
     }
@@ -147,7 +148,7 @@ TARGET static void NAME(write_lanes)(const pseudo_problem *p, lane_block *block,
     if (!p->mixed)
         NAME(store_parameters)(p, &block->t, &block->w, block->w.x, /* are_parameters */ 1, theta);
     for (int v = 0; v < LANES; v++) {
-        if (!p->mixed) {
+        if (!p->mixed) {  /* else refresh_anchor has set both */
             block->lane[v].value = block->s.now.f[v];
             block->lane[v].norm = block->s.now.norm[v];
         }
@@ -295,6 +296,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
                 NAME(refresh_anchor)(p, &blocks[b], o, /* coupled */ 1);
 #endif
             blocks[b].s.any_wants_direction &= blocks[b].s.n_stepping > 0;
+            /* 8: what else a row costs, about, in look-ups */
             work += (double)p->rows.n * (double)(blocks[b].t.A * (p->composites.n_composites + 8));
         }
         if (n_blocks > 1)
@@ -303,7 +305,7 @@ TARGET static int NAME(minimise)(const pseudo_problem *p, lane_block *blocks, in
             work = 0.0;
             stopped = -(o->check() != 0);
         }
-        if (!stopped && o->stop && *(const volatile int32_t *)o->stop)
+        if (!stopped && o->stop && *(const volatile int32_t *)o->stop)  /* another thread may write it */
             stopped = 1;
     }
     for (b = 0; b < n_blocks; b++) {

@@ -27,7 +27,7 @@ static ptrdiff_t pseudo_merge_equal_rows(ptrdiff_t n, ptrdiff_t m, const int32_t
             return n;
     }
     state_weight = calloc((size_t)n_states, sizeof *state_weight);
-    if (!state_weight)
+    if (!state_weight)  /* merging can be left out */
         return n;
     for (k = 0; k < n; k++) {
         for (i = m - 1, s = 0; i >= 0; i--)
@@ -180,7 +180,7 @@ static double pseudo_encode_rows(pseudo_problem *p, pseudo_columns columns, uint
             pseudo_read_states(p, columns, c, state);
             for (k = 0; k < p->rows.n; k++)
                 n_zero += state[k] == 0;
-            for (k = 0; k < composites->n_padded; k++)
+            for (k = 0; k < composites->n_padded; k++)  /* rows that pad have state 0 */
                 code[k * width] = (uint16_t)((offset + (k < p->rows.n ? state[k] : 0)) * p->lanes);
         }
     }
@@ -254,7 +254,7 @@ static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
                 for (k = 0; k < width * PSEUDO_SUBSET_ROWS; k++) {
                     const ptrdiff_t row = begin + first * PSEUDO_SUBSET_ROWS + k;
                     const uint16_t code = row < end ? pseudo_read_code(columns, j * p->rows.n + row) : 0;
-                    if (code)
+                    if (code)  /* set the row's bit in the number of the subset; each subset has `lanes` numbers */
                         codes[(p->first_column[j] + code - 1) * width + k / PSEUDO_SUBSET_ROWS] +=
                             (uint16_t)(p->lanes << k % PSEUDO_SUBSET_ROWS);
                 }
@@ -267,17 +267,17 @@ static void pseudo_encode_subsets(pseudo_problem *p, pseudo_columns columns)
 static void pseudo_order_predictors(pseudo_problem *p, ptrdiff_t first, ptrdiff_t end)
 {
     ptrdiff_t i, position = first;
-    int32_t level = 0;  /* number of levels of the predictors that are written next; at first the most */
+    int32_t most_levels = 0;  /* levels of the predictors that are written next; at first the most of any */
     for (i = first; i < end; i++)
-        level = p->n_levels[i] > level ? p->n_levels[i] : level;
+        most_levels = p->n_levels[i] > most_levels ? p->n_levels[i] : most_levels;
     while (position < end) {
-        int32_t next_level = 0;  /* the largest number of levels below `level` */
+        int32_t next_most = 0;  /* the largest number of levels below most_levels */
         for (i = first; i < end; i++)
-            if (p->n_levels[i] == level)
+            if (p->n_levels[i] == most_levels)
                 p->site_order[position++] = i;
-            else if (p->n_levels[i] < level && p->n_levels[i] > next_level)
-                next_level = p->n_levels[i];
-        level = next_level;
+            else if (p->n_levels[i] < most_levels && p->n_levels[i] > next_most)
+                next_most = p->n_levels[i];
+        most_levels = next_most;
     }
 }
 

@@ -221,11 +221,13 @@ static size_t pseudo_task_numbers(const pseudo_problem *p, ptrdiff_t A)
     }
     if (p->metric.wide && chunk_states < (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS)
         chunk_states = (size_t)composites->tables_at_once << PSEUDO_SUBSET_ROWS;
-    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V  /* x, g, d, ..., S, Y; mask */
+    /* 6: x, g, d, x_trial, g_trial, moment; 8: bounds h, sums, sigma, scratch, has_level, trace */
+    return (size_t)A * P * V * (size_t)(6 + 2 * pseudo_max_pairs(p, A)) + P * V  /* these, S and Y; mask */
         + (size_t)(A * pseudo_plane_blocks(p, A) * (composites->block_rows + 1)) * V + n_states * V  /* state_table */
         + PSEUDO_LOGITS_AT_ONCE * chunk_states * V  /* chunk_tables */
-        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_MAX_ROTATED ? A : 0)) + 8 * V  /* h, sums, ..., rotation */
+        + (size_t)A * V * (size_t)(8 + (A <= PSEUDO_MAX_ROTATED ? A : 0)) + 8 * V  /* these, rotation */
+        /* left, right; site_correction */
         + (size_t)(2 * p->metric.D_padded) * V + (p->metric.wide ? (size_t)(A * p->D) * V + 16 : 0)
-        + (size_t)(composites->n_composites + composites->n_chunks) + 32 * 16;  /* and alignment to 16 numbers */
+        + (size_t)(composites->n_composites + composites->n_chunks) + 32 * 16;  /* needs_*; arrays padded to 16 */
 }
 #endif

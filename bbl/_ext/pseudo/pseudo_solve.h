@@ -88,7 +88,7 @@ TARGET static void NAME(scale_by_newest_pair)(const pseudo_problem *p, lane_bloc
     const lane_memory *w = &block->w;
     const pair_history *history = &block->s.history;
     const REAL *S = w->S + history->newest * size, *Y = w->Y + history->newest * size;
-    REAL scale[LANES], yhy[LANES];
+    REAL scale[LANES], yhy[LANES];  /* yhy: <y, H y> */
     vec factor;
     memcpy(w->x_trial, Y, (size_t)size * sizeof *Y);  /* a copy, since the quadratic form overwrites it */
     vec_store(scale, NAME(dot)(S, Y, size));  /* <step, y>, to be divided by <y, H y> */
@@ -126,7 +126,7 @@ TARGET static void NAME(scale_doubtful_lanes)(const pseudo_problem *p, int count
     for (b = 0; b < n_doubtful; b++) {
         const ptrdiff_t size = doubtful[b]->t.A * (1 + p->D) * LANES;
         search_state *s = &doubtful[b]->s;
-        REAL yhy[LANES];
+        REAL yhy[LANES];  /* <y, H y> */
         vec_store(yhy, NAME(dot)(doubtful[b]->w.Y + s->history.newest * size, hy[b], size));
         for (v = 0; v < LANES; v++)
             if (s->scale_is_doubtful[v] && s->history.rho[s->history.newest][v] > 0 && yhy[v] > 0)
@@ -334,7 +334,7 @@ TARGET static void NAME(start_lanes)(const pseudo_problem *p, lane_block *block,
     const lane_memory *w = &block->w;
     memset(s, 0, sizeof *s);
     memset(w->d, 0, (size_t)(block->t.A * (1 + p->D)) * LANES * sizeof *w->d);  /* lanes that never step keep d = 0 */
-    NAME(evaluate)(p, &block->t, w, w->x, NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
+    NAME(evaluate)(p, &block->t, w, w->x, /* d */ NULL, coupled, (REAL)o->lambda, (REAL)o->lambdah, w->g, &s->now);
     for (int v = 0; v < LANES; v++) {
         block->lane[v].n_iter = 0;
         block->lane[v].n_eval = 1;  /* the evaluation above */
@@ -377,6 +377,6 @@ TARGET static void NAME(step_along_directions)(const pseudo_problem *p, lane_blo
         } else
             s->n_stepping++;
     }
-    if (s->any_wants_direction)
+    if (s->any_wants_direction)  /* it is set if a lane has accepted, even one that is done by now */
         NAME(store_pair)(p, &block->t, w, &s->history, s->accepted);
 }

@@ -32,7 +32,7 @@ static void pseudo_diagonalise(double *S, ptrdiff_t A, double *E_out, double *va
                 double t, cs, sn;  /* tangent, cosine and sine of the angle of the rotation that makes S[a, b] zero */
                 if (fabs(S[a * A + b]) <= 0.1 * precision * trace / (double)(A * A))
                     continue;  /* all such entries together are far below the limit */
-                t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);
+                t = (S[b * A + b] - S[a * A + a]) / (2.0 * S[a * A + b]);  /* cotangent of twice the angle, at first */
                 t = (t < 0.0 ? -1.0 : 1.0) / (fabs(t) + sqrt(t * t + 1.0));
                 cs = 1.0 / sqrt(t * t + 1.0);
                 sn = t * cs;
@@ -75,9 +75,9 @@ static void pseudo_compute_frequencies(const pseudo_problem *p, ptrdiff_t i, dou
 /* Write metric.rotation (eigenvectors), sigma (eigenvalues) and trace of S_i of every site, and the fields ln f(a)/f(0)
    of the model without couplings, moments.independent_field. Sites of more than PSEUDO_MAX_ROTATED logits use the
    diagonal of S_i. Without moments all are zero.
-   An empty level counts as half a row. But the fit takes its probability far below that, and with leading eigenvectors
-   in the metric, whose other directions converge fast, waiting for its field would take most of the iterations: S_i
-   then has PSEUDO_EMPTY_SHARE of half a row. */
+   An empty level counts as half a row. But the fit takes its probability far below that. Where the metric has leading
+   eigenvectors all other parameters converge fast, and waiting for the field of such a level would take most of the
+   iterations: S_i then has only PSEUDO_EMPTY_SHARE of half a row for it, so that steps of this field are longer. */
 static void pseudo_set_site_metrics(pseudo_problem *p)
 {
     const double least = p->metric.leading ? PSEUDO_EMPTY_SHARE * p->rows.half_row : p->rows.half_row;

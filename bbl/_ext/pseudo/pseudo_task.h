@@ -186,7 +186,7 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
             const double *second = p->n_counted ? p->moments.second + row * p->D : NULL;  /* (D,) */
             REAL *x = w->x + a * P * LANES + v, *moment = w->moment + a * P * LANES + v;
             double h = theta_row[0];  /* the field, to be centred */
-            for (ptrdiff_t c = 1; c < P; c++)
+            for (ptrdiff_t c = 1; c < P; c++)  /* entry c of a row is that of column c - 1 */
                 if (w->mask[c * LANES + v] != 0.0) {
                     x[c * LANES] = (REAL)(factor * theta_row[c]);
                     coupled |= theta_row[c] != 0.0;
@@ -201,7 +201,7 @@ TARGET static int NAME(load_parameters)(const pseudo_problem *p, const pseudo_bl
                     p->moments.mean[1 + row] + p->rows.uniform_share * (uniform - p->moments.mean[1 + row]));
             for (ptrdiff_t c = 0; c < P && linear; c++)
                 moment[c * LANES] += (REAL)linear[row * P + c] * w->mask[c * LANES + v];
-#ifndef ANCHOR
+#ifndef ANCHOR  /* used by the metric alone */
             for (ptrdiff_t c = 0; c < p->D && p->metric.site_correction; c++)
                 w->site_correction[(a * p->D + c) * LANES + v] = p->metric.site_correction[row * p->D + c];
 #endif
@@ -226,9 +226,9 @@ TARGET static void NAME(store_parameters)(const pseudo_problem *p, const pseudo_
             theta_row[0] = x_row[0];
             for (ptrdiff_t c = 1; c < P; c++) {  /* x has h' = h + sum_c J_c mean_c */
                 theta_row[c] = x_row[c * LANES];
-                if (are_parameters)
+                if (are_parameters)  /* h = h' - sum_c J_c mean_c */
                     theta_row[0] -= theta_row[c] * p->moments.mean[c];
-                else
+                else  /* chain rule: J_c changes h' too */
                     theta_row[c] += x_row[0] * p->moments.mean[c] * w->mask[c * LANES + v];
             }
         }

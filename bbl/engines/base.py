@@ -300,7 +300,7 @@ class Engine:
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
-        """Return the rows that `path` fits: `sample`, with an extra row where the method needs one."""
+        """Return the rows that `path` fits: `sample`, unless the method adds a row or leaves incomplete rows out."""
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -323,7 +323,7 @@ class Engine:
     def compare(
         self, sample: Sample, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, just precisely enough to compare their losses.
+        """Fit one group at each of `values`, just precisely enough to compare their losses; here as `path` does.
 
         Parameters
         ----------

@@ -58,7 +58,8 @@ class EngineFit:
         The maximised objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
         Unsymmetrised pseudo-likelihood solution: row (i, a) holds ``h_i(a)`` and all ``J_i(a; j, b)``, with terms of
-        three predictors and more also ``J_i(a; j, b, k, c)`` (see `bbl.model.regressors.Regressors`).
+        three predictors and more also ``J_i(a; j, b, k, c)``, for the D columns of the regressors of predictor i (see
+        `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
         ``normaliser(half)`` returns ln Z by eq. (31) on the fitted rows; with `half`, couplings of k predictors have
         the factor 1/k. None if the kernel has not computed it.

@@ -87,7 +87,8 @@ class MeanField(Engine):
         return self.gauge != GAUGES[0]  # "reference"
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of the matrices (D, D) that are held at a time: more of them for an eigendecomposition."""
+        """Return the bytes of the matrices (D, D) that are held at a time."""
+        # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, none without couplings
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
 
     def path(self, sample: Rows, layout: Layout, values: Sequence[float] | None = None, workers: int = 1):
@@ -99,6 +100,7 @@ class MeanField(Engine):
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
         level_shares = np.concatenate([predictor_shares[1:] for predictor_shares in shares])  # (D,): f in the formulas
+        # ln(f / f_0), (D,)
         effective_fields = np.concatenate([log_ratio(predictor_shares) for predictor_shares in shares])
         notes = absent_levels(shares, "give prior_count > 0")
         log_reference_shares = float(sum(np.log(max(predictor_shares[0], TINY)) for predictor_shares in shares))
@@ -139,7 +141,7 @@ def _zero_sum_normaliser(sample: Rows, layout: Layout, theta: np.ndarray) -> Cal
 
 
 def _finish(theta, log_z, sample, layout, notes) -> EngineFit:
-    """Return the fit of `theta` (size,); its lkh is the mean log-likelihood of complete rows with the mean-field ln Z.
+    """Return the fit of `theta` (size,); its lkh is the mean log-likelihood of complete rows with ln Z `log_z`.
 
     The fit has not converged if a note is on no particular level: the covariance is then singular.
     """
@@ -169,6 +171,7 @@ def covariance(sample: Rows, layout: Layout, level_shares: np.ndarray, prior_cou
         known_weight, counts = known_counts(sample, layout)
         n_columns = layout.n_levels - 1
         pair_weight = np.repeat(known_weight, n_columns, axis=0) + prior_count
+        # (D, D): the share of the row's level among rows in which the column's predictor is known too
         means = np.repeat((counts + prior_count * even_shares[:, None]) / pair_weight, n_columns, axis=1)
         C /= np.repeat(pair_weight, n_columns, axis=1)
         C -= means * means.T

@@ -91,4 +91,6 @@ def absent_levels(counts: list[np.ndarray], remedy: str) -> tuple[Note, ...]:
     if all(n.all() for n in counts):  # the usual case, and quick to see
         return ()
     text = f"never occurs, so its field has no finite value; {remedy}"
-    return tuple(Note(i, int(a), text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0))
+    return tuple(
+        Note(predictor=i, level=int(a), what=text) for i, n in enumerate(counts) for a in np.flatnonzero(n == 0)
+    )

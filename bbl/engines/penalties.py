@@ -27,6 +27,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
     OptionError, BBLTypeError
         If a number is negative or not finite, or a sequence is empty.
     """
+    # a string is a sequence too: `real` refuses it
     if isinstance(lambda_, Sequence | np.ndarray) and not isinstance(lambda_, str):
         if not len(lambda_):
             raise OptionError("lambda_ is empty; give a number, or one for each order.", argument="lambda_")

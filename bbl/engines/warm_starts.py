@@ -11,12 +11,12 @@ __all__ = ["WarmStarts"]
 
 
 class WarmStarts(dict[float, np.ndarray]):
-    """Unsymmetrised solutions by setting, and results that do not depend on the setting, computed once.
+    """Solutions by setting (the value of the tuned option), and results that do not depend on it, computed once.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
-        Solutions by setting.
+        Solutions by setting: `EngineFit.site_theta`, of which a fit averages what two predictors say of their coupling.
     keeps : bool
         Whether there is memory to keep the results that do not depend on the setting. They are not pickled: another
         process computes them again.

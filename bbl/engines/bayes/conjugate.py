@@ -18,11 +18,12 @@ __all__ = ["conjugate_draws", "conjugate_scores", "signed_log"]
 def conjugate_draws(
     rows: Sample, layout: Layout, c: float, shape: tuple[int, int], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the posterior mean (d,) of the coefficients, and independent draws (*shape, d), in simplex coding.
+    """Return the posterior mean (d,) of the d coefficients of a layout, and independent draws (*shape, d) of them.
 
-    `c` is the factor in the prior, `shape` is (chains, draws). The prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the
-    normaliser of the likelihood; coefficients are then independent normal with means ``S / 2c`` and variance ``1 /
-    2c``, where S are the `simplex_sums` (Li 2014, section 3.2.2).
+    Both are in simplex coding. `c` is the factor in the prior, `shape` is (chains, draws). The prior
+    ``Z(phi)^n exp(-c |phi|^2)`` cancels the normaliser of the likelihood; coefficients are then independent normal with
+    means ``S / 2c`` and variance ``1 / 2c``, where S are the `simplex_sums`: the sums over the rows of what the
+    coefficients multiply (Li 2014, section 3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)

@@ -259,9 +259,10 @@ class Posterior(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the bytes of all draws, in simplex coding and reference gauge, and of each chain's metric."""
-        size = layout.size * (1 if self.prior != "horseshoe" else 2)  # a horseshoe has scales besides the coefficients
+        size = layout.size * (1 if self.prior != "horseshoe" else 2)  # and at most as many scales of a horseshoe
         # draws are held in both codings; a chain also holds the points of its warm-up, then those of its draws
         draws_bytes = 8.0 * self.chains * (2 * self.draws + max(self.warmup, self.draws)) * size
+        # the metric of each chain, and four more matrices of this size
         return draws_bytes + 8.0 * (self.chains + 4) * float(size) ** 2
 
     def path(
@@ -288,7 +289,7 @@ class Posterior(Engine):
             mean, drawn = conjugate_draws(sample, layout, c, (self.chains, self.draws), rng)
             if progress is not None:
                 progress()  # no share: all of the work
-            return [self._finish(sample, layout, to_reference(layout, mean), to_reference(layout, drawn), {})]
+            return [self._finish(sample, layout, to_reference(layout, mean), to_reference(layout, drawn), state={})]
         drawn, state = self._sample(sample, layout, rng, workers, progress)
         drawn = to_reference(layout, drawn)
         return [self._finish(sample, layout, drawn.mean(axis=(0, 1)), drawn, state)]
@@ -322,7 +323,7 @@ class Posterior(Engine):
         The state holds, for each chain, the mean probability of acceptance and the number of divergent transitions.
         """
         sampler, states = self.resolve(layout), n_states(layout)
-        problem = Problem(sample, layout, self.tau, self.prior == "horseshoe", enumerate=states <= MAX_STATES)
+        problem = Problem(sample, layout, self.tau, horseshoe=self.prior == "horseshoe", enumerate=states <= MAX_STATES)
         # the problem of the normal approximation that chains start from: tau is bounded, so that it is proper
         approximate = replace(problem, tau=min(self.tau, 10.0), pseudo=sampler == "pseudo" or states > MAX_STATES)
         approximate = replace(approximate, enumerate=not approximate.pseudo)

@@ -106,6 +106,7 @@ def hidden_draws(
     """
     warmup, draws = counts
     wide, n = widened(layout, hidden, coupled), int(rows.total)
+    # three arrays of numbers of 8 bytes, for each observation with a number by unit and by contrast
     check_memory(24.0 * n * (hidden + layout.D), f"{hidden} hidden units of {n:,} rows", "Take fewer hidden units.")
     codes = np.repeat(rows.codes, rows.weights.astype(int), axis=0)  # (n, m): each observation has its own units
     X = np.column_stack([contrasts(int(L))[codes[:, i]] for i, L in enumerate(layout.n_levels)])  # (n, D)

@@ -4,7 +4,8 @@ Coefficients phi are in simplex coding, which represents the L levels of a predi
 chain, of length `size`, is phi; under a horseshoe prior the log scales of the groups of coefficients and two global log
 scales, of fields and of couplings, follow. NUTS is the no-U-turn sampler. A layout holds `start` (m + 1,), at which the
 fields of each of m predictors begin in the vector of coefficients, `pairs` (P, 2), and `pair_start` (P + 1,), at which
-their couplings begin; D is the number of fields.
+their couplings begin; D is the number of fields. Its ``table(v, i)`` and ``table(v, i, j)`` are views, in a vector v,
+of the fields (L_i - 1,) of predictor i and of the couplings (L_i - 1, L_j - 1) of a pair.
 """
 
 from __future__ import annotations
@@ -42,7 +43,13 @@ class Adjustment:
 
     The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi - centre)`` plus
     ``tilt' (phi - centre)``. Its gradient at the centre is that of the log pseudo-likelihood, its curvature there is
-    Godambe's information. Shapes: centre and tilt (d,), matrix (d, d).
+    Godambe's information.
+
+    Attributes
+    ----------
+    centre : ndarray, shape (d,)
+    matrix : ndarray, shape (d, d)
+    tilt : ndarray, shape (d,)
     """
 
     centre: np.ndarray
@@ -179,15 +186,18 @@ def _hessian(objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.
 
 
 def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adjustment:
-    """Return the curvature adjustment of the pseudo-likelihood, from its mode `centre` (d,) and Hessian (d, d) there.
+    """Return the curvature adjustment of the pseudo-likelihood at the mode `centre` (d,) of its posterior.
 
-    The adjusted curvature is ``H K^-1 H``, where H is the Hessian and K the variance of the score, both including the
-    prior's precision; in no direction is it larger than H. With the Cholesky factor L of H, and V = ``L^-1 K L^-T``
-    whose eigenvalues are raised to 1 at least, the matrix is ``L^-T V^-1/2 L^T``.
+    H is `hessian` (d, d): that of minus the log posterior at the mode, with the prior's precision. K is the sum over
+    the rows of ``score score'`` plus this precision: without any rows H and K are equal, and nothing is adjusted.
+    The adjusted curvature is ``H K^-1 H = L V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``.
+    Eigenvalues of V below 1, which would make it larger than H in some direction, are raised to 1. The matrix of the
+    adjustment is then ``M = L^-T V^-1/2 L'``, as ``M' H M = L V^-1 L'``.
     """
     layout, rows, prior_precision = problem.layout, problem.sample, np.eye(len(centre)) / problem.tau**2
     h, J = to_matrix(layout, to_reference(layout, centre))  # fields (D,) and couplings (D, D)
-    K, gradient = np.zeros_like(hessian), np.zeros(len(centre))  # sums over rows of score score' and of the score
+    # sums over rows of score score' and of the score
+    score_squares, gradient = np.zeros_like(hessian), np.zeros(len(centre))
     with serial_blas():
         for chunk in rows.blocks(CHUNK):
             X = one_hot(chunk.codes, layout)  # indicators (rows, D) of the non-reference levels
@@ -202,14 +212,14 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
                     + X[:, columns_i, None] * residual[:, None, columns_j]
                 )
             score = simplex_gradient(layout, score)
-            K += (score * chunk.weights[:, None]).T @ score
+            score_squares += (score * chunk.weights[:, None]).T @ score
             gradient += chunk.weights @ score
         L = np.linalg.cholesky(hessian)
-        whitened_variance = np.linalg.solve(L, np.linalg.solve(L, K + prior_precision).T)
+        whitened_variance = np.linalg.solve(L, np.linalg.solve(L, score_squares + prior_precision).T)  # V
         eigenvalues, eigenvectors = eigen.eigenvectors(0.5 * (whitened_variance + whitened_variance.T))
-        root = (eigenvectors / np.sqrt(np.maximum(eigenvalues, 1.0))) @ eigenvectors.T
+        root = (eigenvectors / np.sqrt(np.maximum(eigenvalues, 1.0))) @ eigenvectors.T  # V^-1/2
         matrix = np.linalg.solve(L.T, root @ L.T)
-    return Adjustment(centre, matrix, gradient - matrix.T @ gradient)
+    return Adjustment(centre, matrix, tilt=gradient - matrix.T @ gradient)  # so that the gradient at the centre stays
 
 
 @dataclass(frozen=True)
@@ -307,8 +317,9 @@ def _metric(points: np.ndarray) -> np.ndarray:
 def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int, rng, sweeps, progress) -> Chain:
     """Run a chain of the no-U-turn sampler in the metric ``(root root')^-1``.
 
-    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `progress` is called with
-    shares of the chain. `hessian` and `sweeps` are not used: the arguments are those of `_exchange_chain`.
+    Under a horseshoe prior the metric is estimated in the windows of the warm-up instead. `centre` and `root` are as in
+    `_start`. `progress` is called with shares of the chain. `hessian` and `sweeps` are not used: the arguments
+    are those of `_exchange_chain`.
     """
     target, stop = problem.target(), stop_flag()
     x, d = _start(problem, centre, root, rng), problem.layout.size
@@ -339,7 +350,8 @@ def _nuts_chain(problem: Problem, centre, root, hessian, warmup: int, draws: int
     accepted = target.nuts(centre, root, x, tuner, 0.0, stream, stop, points)  # 0: the step is tuned no more
     if progress is not None:
         progress(draws / (warmup + draws))
-    return Chain(target.coefficients(points), accepted, int(tuner[5]))  # tuner[5]: divergent transitions
+    # `coefficients`: phi (draws, d), no longer in units of the scales; tuner[5]: divergent transitions
+    return Chain(target.coefficients(points), accepted, int(tuner[5]))
 
 
 def _tuner(step: float) -> np.ndarray:
@@ -378,4 +390,5 @@ def _exchange_chain(problem: Problem, centre, root, hessian, warmup: int, draws:
     accepted = target.exchange(information, x, tuner, False, n_proposals, sweeps, data, stream, stop, points)
     if progress is not None:
         progress(draws / (warmup + draws))
+    # here points hold phi itself, whatever the prior
     return Chain(np.ascontiguousarray(points[:, :d]), accepted, diverged=0)

@@ -100,7 +100,7 @@ class Coding:
 
     def squared_steps(self) -> np.ndarray:
         """Return the squared distances (D,) of the features of the non-reference levels from the reference level's."""
-        steps = [
+        steps = [  # 2: the squared distance of two indicators
             np.full(int(L) - 1, 2.0) if features is None else ((features[1:] - features[0]) ** 2).sum(axis=1)
             for features, L in zip(self.features, self.n_levels, strict=True)
         ]

@@ -64,9 +64,9 @@ class Tolerance(NamedTuple):
     rounds: int
 
 
-FINAL = Tolerance(1e-8, 1e-15, 2000)  # for estimates
-CALIBRATION = Tolerance(1e-4, 1e-7, 200)  # for out-of-fold scores that are calibrated
-COMPARISON = Tolerance(1e-3, 1e-5, 100)  # for out-of-fold scores by which settings are compared
+FINAL = Tolerance(gradient=1e-8, gain=1e-15, rounds=2000)  # for estimates
+CALIBRATION = Tolerance(gradient=1e-4, gain=1e-7, rounds=200)  # for out-of-fold scores that are calibrated
+COMPARISON = Tolerance(gradient=1e-3, gain=1e-5, rounds=100)  # for out-of-fold scores by which settings are compared
 
 
 class Solution(NamedTuple):

@@ -38,7 +38,7 @@ SINGLE_GROUPS = "Single groups of a conditional fit with ridge > 0 have no stand
 NOTHING_SUMMED_OUT = "missing or unseen values cannot be summed out"
 SCALES = (0.5, 0.1, 8.0)  # values that scale="cv" tries, the default first
 ROWS = 5000  # up to so many distinct rows, fits use a basis of the kernel; above, minibatches and L-BFGS
-COMPARED = Tolerance(1e-5, 1e-9, 400)  # of fits with a basis at several penalties, of which one is chosen
+COMPARED = Tolerance(gradient=1e-5, gain=1e-9, rounds=400)  # of fits with a basis at several ridges
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Conditional(Engine):
         n_coefficients = K * (1.0 + layout.size)
         check_memory(
             self.memory(len(codes), layout) + 32.0 * ((rank + 1) * (K - 1)) ** 2
-            + 16.0 * n_coefficients * (n_coefficients + (rank + 1) * (K - 1)),
+            + 16.0 * n_coefficients * (n_coefficients + (rank + 1) * (K - 1)),  # two covariances, two factors
             f"Standard errors of {layout.size} parameters in {K} groups",
             "Use fewer predictors or fewer interactions.",
         )  # fmt: skip
@@ -318,7 +318,7 @@ class Conditional(Engine):
             return self.path(sample, layout)  # raises
         grid = [self.ridge] if values is None else [float(value) for value in values]
         check_memory(
-            (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
+            (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),  # K: `memory` is of one group then
             f"A conditional fit of {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
@@ -328,7 +328,7 @@ class Conditional(Engine):
             if len(penalised) < len(grid):
                 unpenalised = replace(self, ridge=0.0)._fit_unpenalised(sample, layout, K, start)
             if penalised and sample.n <= ROWS:
-                tolerance = None if self.early_stopping else FINAL if values is None else COMPARED
+                tolerance = None if self.early_stopping else FINAL if values is None else COMPARED  # None: end early
                 fits = fit_by_basis(
                     sample, layout, K, float(self.scale), penalised, oof_scores, tolerance, self.ordered
                 )
@@ -336,8 +336,8 @@ class Conditional(Engine):
                 fits = fit_many_rows(self, sample, layout, K, penalised, oof_scores, rng)
             coding = coding_of(layout, self.ordered)
             if fits and not coding.is_nominal and self.start is None:
-                # the coding may have fewer parameters than the layout
-                limits_of_groups = [Limit(coding.n_parameters(layout), (), ())] * K
+                # the coding may have fewer parameters than the layout, of which a start would have all
+                limits_of_groups = [Limit(coding.n_parameters(layout), unbounded=(), notes=())] * K
                 fits = [fit._replace(limits=limits_of_groups) for fit in fits]
         remaining = iter(fits)
         return [next(remaining) if ridge > 0.0 else unpenalised for ridge in grid]
@@ -355,7 +355,7 @@ class Conditional(Engine):
 
     def _fit_unpenalised(self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None) -> JointFit:
         """Return the fit without a penalty; parameters are those of each group less those of the first with rows."""
-        optimum = self.maximum(sample, layout, K, start).maximum
+        optimum = self.maximum(sample, layout, K, start).maximum  # coefficients (K, 1 + size): intercepts first
         theta, constant = optimum.coefficients[:, 1:].copy(), optimum.coefficients[:, 0].copy()
         return JointFit(
             theta,

@@ -18,7 +18,7 @@ from bbl.rows.sample import Sample
 __all__ = ["EARLY", "RANK", "HeldOut", "falling_ridges", "group_weights"]
 
 RANK = 600  # largest number of basis functions
-EARLY = Tolerance(3e-4, 1e-6, 200)  # of the fit at each ridge of a path with early stopping
+EARLY = Tolerance(gradient=3e-4, gain=1e-6, rounds=200)  # of the fit at each ridge of a path with early stopping
 FIRST_RIDGE = 0.1  # bound of the ridges above the last one in a path with early stopping
 RIDGE_RATIO = 10.0  # each ridge of the path divided by the next one
 

@@ -61,6 +61,8 @@ class FullBatch:
 
     Attributes
     ----------
+    fits_f, ridge : bool, float
+        Whether the ridge is finite, and the ridge, 0 if it is not: f then stays at 0 without a penalty.
     means : ndarray, shape (D,)
         Shares of the non-reference levels.
     kernel_factors : (float, float)

@@ -37,6 +37,15 @@ class ConditionalInfluence(JointInfluence):
         The distinct rows that were fitted.
     weights : ndarray, shape (n,)
         The weight of each, over all groups.
+
+    Attributes
+    ----------
+    total : float
+        Weight W of the rows.
+    coefficients : ndarray, shape (K, 1 + size)
+        The estimate.
+    reference : int
+        The reference group.
     """
 
     def __init__(self, layout: Layout, maximum: ConditionalMaximum, codes: np.ndarray, weights: np.ndarray):

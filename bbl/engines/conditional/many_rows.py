@@ -19,7 +19,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["fit_many_rows"]
 
-FINISHED = Tolerance(0.5 * HARMLESS, 0.0, 1000)  # of L-BFGS over all rows, at half of what counts as converged
+# of L-BFGS over all rows, at half of the gradient that counts as converged
+FINISHED = Tolerance(gradient=0.5 * HARMLESS, gain=0.0, rounds=1000)
 
 
 def fit_many_rows(

@@ -220,11 +220,11 @@ class _Table:
 
     def find_separation(self) -> Separation | None:
         """Return the separation that a linear programme finds; None if the programme is too large, or fails."""
-        n_cells = self.counts.size * int(self.columns.sum())  # of the programme: cells times columns
-        separation = separated_cells(self.Z[:, self.columns], self.counts) if n_cells <= MAX_CELLS else None
+        n_entries = self.counts.size * int(self.columns.sum())  # of the programme: cells times columns
+        separation = separated_cells(self.Z[:, self.columns], self.counts) if n_entries <= MAX_CELLS else None
         if separation is None:
             return None
-        direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))
+        direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))  # (k, p): zero for the other columns
         direction[:, self.columns] = separation.direction
         return separation._replace(direction=direction)
 
@@ -362,7 +362,7 @@ def find_maximum(
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n, K, p, k = len(codes), weights.shape[1], 1 + layout.size, len(groups)
     n_free = float(min(n, p) * max(k - 1, 1))
-    check_memory(
+    check_memory(  # three times the design and the table of cells, and four information matrices
         8.0 * (3.0 * n * (p + k) + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
         f"The information of {n_free:,.0f} coefficients",
         "Use fewer predictors or fewer interactions, or give ridge='cv'.",

@@ -62,6 +62,7 @@ def difference_covariance(
 
     r, K = functions.shape[1], p.shape[1]
     total = weights.sum()
+    # fisher and H are those of one observation: I and H divided by `total`
     fisher = information(np.column_stack([functions, np.ones(len(functions))]), p, weights / total)
     H = fisher.copy()
     penalty = np.tile(np.append(np.full(r, ridge), intercept_penalty), K - 1)

@@ -40,15 +40,16 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     has_absent_level, aliased = holds_absent_level(layout, counts), maximum.aliased[1:]
     notes = absent_levels(counts, ABSENT)  # one for each level without rows
     if maximum.is_separated:
-        notes += (Note(-1, -1, SEPARATED),)  # -1: of no predictor and no level
-    elif maximum.n_rows < len(maximum.aliased):
-        notes += (Note(-1, -1, TOO_FEW_ROWS),)
+        notes += (Note(predictor=-1, level=-1, what=SEPARATED),)  # -1: of no predictor and no level
+    elif maximum.n_rows < len(maximum.aliased):  # fewer distinct rows than columns of the design
+        notes += (Note(predictor=-1, level=-1, what=TOO_FEW_ROWS),)
     else:
         # for each predictor with such parameters the first, a tuple (predictor, level, ...)
         aliased_parameters = first_parameters(layout, aliased & maximum.occurs[1:] & ~has_absent_level)
-        notes += tuple(Note(i, -1, ALIASED) for i, *_ in aliased_parameters)
+        notes += tuple(Note(i, level=-1, what=ALIASED) for i, *_ in aliased_parameters)
     out = []
     for g, basis in enumerate(maximum.basis):
+        # a group without rows has no such parameters
         is_unbounded = ~maximum.determined(g, maximum.reference)[1:] & ~aliased & (g in maximum.groups)
         unbounded_parameters = () if maximum.is_separated else first_parameters(layout, is_unbounded)
         out.append(Limit(int(basis.sum()), unbounded_parameters, notes if g == 0 else ()))

@@ -161,7 +161,7 @@ class HighOrder(Engine):
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return about the bytes of the rows' indicators, their probabilities and the regressions."""
-        return 40.0 * n * layout.D
+        return 40.0 * n * layout.D  # five arrays (n, D) of numbers of 8 bytes
 
     def path(
         self,

@@ -81,6 +81,7 @@ class PseudoObjective:
     """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
+        # four arrays (n, D) of numbers of 8 bytes
         check_memory(32.0 * sample.n * layout.D, f"A joint fit of {sample.n} rows", "Use fewer rows or predictors.")
         self.layout, self.ridge, self.monomials = layout, _ridges(layout, ridge), Monomials(layout)
         self.X, self.weights = one_hot(sample.codes, layout), sample.weights / sample.total
@@ -123,6 +124,7 @@ class ExactObjective:
                 f"refit='exact' would list {states:.3g} states (at most {MAX_STATES}); take refit='pseudo'.",
                 argument="refit",
             )
+        # two arrays (states, D) of numbers of 8 bytes
         check_memory(16.0 * states * layout.D, f"A list of {states} states", "Take refit='pseudo'.")
         self.means, self.ridge, self.monomials = means, _ridges(layout, ridge), Monomials(layout)
         self.X = one_hot(state_codes(np.arange(states), layout.n_levels), layout)
@@ -283,7 +285,7 @@ def _mean_field_moments(layout: Layout, monomials: Monomials, sample: Sample) ->
         """Return the moments (size,) at `theta` (size,)."""
         r = X
         for _ in range(SWEEPS):
-            r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)
+            r = r + DAMPING * (normalised(monomials.fields(theta, r), layout)[1] - r)  # [1]: probabilities (n, D)
         return monomials.sums(r, share)
 
     return moments

@@ -136,7 +136,7 @@ class CliqueDesign:
 
     def energies(self, theta: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Write the energies of all cells of cliques for parameters (size, ...) to `out` (n_cells, ...); return it."""
-        part_energies, columns = self.part_design @ theta, theta.shape[1:]
+        part_energies, columns = self.part_design @ theta, theta.shape[1:]  # columns: () or (v,), for v vectors theta
         if self.has_whole_tables:
             out[...] = part_energies
             return out
@@ -156,7 +156,7 @@ class CliqueDesign:
         """
         if self.has_whole_tables:
             return self.part_design_transposed @ values
-        columns = values.shape[1:]
+        columns = values.shape[1:]  # () or (v,)
         margins = np.empty((self.part_design.shape[0], *columns))  # sums over the axes of a clique outside a part
         for clique, parts in zip(self.cliques, self.parts, strict=True):
             table = values[clique.cells].reshape(*clique.shape, *columns)

@@ -147,6 +147,7 @@ class MaximumLikelihood(Engine):
         needed = 0.0
         for component in components(layout):
             if n_states(component.layout) <= MAX_STATES:
+                # in bytes: four matrices (size, size), and eight tables of all states, of numbers of 8 bytes
                 information = 32.0 * float(min(component.layout.size, MAX_NEWTON_SIZE)) ** 2
                 needed = max(needed, 64.0 * n_states(component.layout) + information)
             else:
@@ -157,6 +158,7 @@ class MaximumLikelihood(Engine):
         """Return the penalty of each parameter, and the prior count, at the penalty `lambda_` of couplings."""
         ridge = np.full(layout.size, self.lambdah)
         n_orders = len(layout.terms)  # one array of terms for each order from 2 on
+        # strict=False, below: a penalty for pairs may be given although the model has no terms
         by_order = lambda_ if isinstance(lambda_, tuple) else (lambda_,) * n_orders
         # positions at which the tables of an order begin in the parameter vector, and at which the last one ends
         for table_starts, order_lambda in zip(layout.term_start, by_order, strict=False):
@@ -204,7 +206,7 @@ class MaximumLikelihood(Engine):
                 without_optimum &= could_be_determined
         unbounded = first_parameters(layout, without_optimum)
         converged = np.full(layout.m, is_converged)
-        converged[[i for i, *_ in unbounded]] = False
+        converged[[i for i, *_ in unbounded]] = False  # each tuple of `unbounded` begins with the predictor
         return EngineFit(
             solution.theta,
             solution.value,
@@ -227,7 +229,11 @@ class MaximumLikelihood(Engine):
         return LikelihoodInfluence(sample, layout, solution, penalty)
 
     def unpenalised(self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray) -> Unpenalised:
-        """Fit the rows of a group without a penalty, all predictors together."""
+        """Fit the rows of a group without a penalty, all predictors together; `sites` is not used.
+
+        Iterations begin at `start` (layout.size,). The influence holds the estimate `theta`, and `determined`, a mask
+        of the parameters that the rows determine.
+        """
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(rows, layout, start)
         return Unpenalised(influence.theta, influence.determined, influence)
 

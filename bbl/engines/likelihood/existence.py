@@ -52,8 +52,8 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     """Return the facial set of the observed counts (n,) of all states.
 
     One linear programme finds it: the largest sum of ``z(x)`` over the empty states with ``0 <= z <= 1`` and
-    ``c + T(x) d + z(x) <= 0``, where ``c + T(x) d = 0`` in the observed states. Directions add up, so that at the
-    optimum each z is 0 or 1.
+    ``c + T(x) d + z(x) <= 0``, where ``c + T(x) d = 0`` in the observed states; c is a constant. The sum of two
+    directions of recession is one too, and so are multiples: at the optimum each z is therefore 0 or 1.
 
     Parameters
     ----------
@@ -98,7 +98,8 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
 
     Returns
     -------
-    off : ndarray of bool, shape (k,)
+    is_off_face : ndarray of bool, shape (k,)
+        Which empty cells lose their probability.
     direction : ndarray, shape (width,)
     """
     from scipy import sparse
@@ -206,6 +207,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     scaled = np.where(np.outer(is_informed, is_informed), information / np.outer(scale, scale), 0.0)
     eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
     is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)  # rounding grows with the number of parameters
+    # ZERO_LOADING: squared length of a parameter's components in null vectors that is zero but for rounding
     determined = is_informed & ((eigenvectors[:, is_null] ** 2).sum(axis=1) < ZERO_LOADING)
     basis = determined.copy()
     undetermined = np.flatnonzero(is_informed & ~determined)
@@ -226,18 +228,20 @@ def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
     `counts` holds the weights (L_i,) of each predictor's levels.
     """
     holds_absent = np.zeros(layout.size, dtype=bool)
-    is_absent = [(n[1:] == 0) | (n[0] == 0) for n in counts]
+    is_absent = [(n[1:] == 0) | (n[0] == 0) for n in counts]  # (L_i - 1,) each: of the non-reference levels
     for scope in layout.scopes:
         table = layout.table(holds_absent, *scope)  # a view: the array is filled table by table
         for axis, i in enumerate(scope):
+            # along the axis of predictor i of the table, for any levels of the others
             table |= is_absent[i].reshape([-1 if k == axis else 1 for k in range(len(scope))])
     return holds_absent
 
 
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return, for each predictor with `chosen` parameters, the first of them as in `EngineFit.unbounded`.
+    """Return, for each predictor with `chosen` parameters, the first of them, as `EngineFit.unbounded` holds it.
 
-    `chosen` (size,) is a mask of parameters.
+    That is a tuple: the predictor and the code of its level, then those of the other predictors of the parameter, if it
+    is no field. `chosen` (size,) is a mask of parameters.
     """
     first: dict[int, tuple[int, ...]] = {}
     for scope in layout.scopes:

@@ -94,8 +94,10 @@ class IncompleteLikelihood:
         Counts of complete rows, with `added_counts`.
     total : float
         Sum of all counts.
+    theta : ndarray, shape (size,)
+        The last argument of `value`.
     p : ndarray, shape (n,)
-        Probabilities of all states at the last argument `theta` of `value`.
+        Probabilities of all states at `theta`.
     margins : list of ndarray
         Probabilities there of what is known in each pattern, in the shape of its counts.
     mu : ndarray, shape (size,)
@@ -106,7 +108,7 @@ class IncompleteLikelihood:
 
     def __init__(self, table: StateTable, patterns: list[Pattern], added_counts: np.ndarray, penalty: np.ndarray):
         check_memory(
-            8.0 * table.n * (table.layout.size + 4),
+            8.0 * table.n * (table.layout.size + 4),  # the indicators (n, size), and four vectors (n,)
             f"Sums over {table.n} states of incomplete rows",
             "Use fewer predictors, missing='level' or method='pseudo'.",
         )
@@ -176,8 +178,8 @@ class IncompleteLikelihood:
 
         The former need not be positive; the latter gives the step of the EM gradient algorithm (Lange 1995, JRSS B 57).
         """
-        complete = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
-        return [complete - self._missing_information(), complete]
+        complete_information = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
+        return [complete_information - self._missing_information(), complete_information]
 
     @cached_property
     def _indicators(self) -> np.ndarray:
@@ -209,6 +211,7 @@ class IncompleteLikelihood:
             states = first_states[first : first + step, None] + offsets
             p = self.p[states]
             conditional = _shares(p, np.broadcast_to(p.sum(axis=1, keepdims=True), p.shape))
+            # r: cells, k: their states, s: parameters
             out[first : first + step] = np.einsum("rk,rks->rs", conditional, self._indicators[states])
         return out
 

@@ -2,7 +2,11 @@
 
 The influence of a row is the change of the estimate, to first order, as its weight grows. `size` is the number of
 parameters of the model, or of a part of it that does not interact with the rest; each parameter has an indicator in a
-row, whose mean is its moment. A basis is a set of parameters that determine the fit (see `existence.rank`).
+row, whose mean is its moment. A basis is a mask of as many parameters as the rows, or a penalty, can determine: with
+the others held fixed, their estimate is unique (see `existence.rank`).
+
+A `Component` is a part of the model that does not interact with the rest: `positions` are those of its parameters among
+all, `layout` is that of its predictors alone, and ``columns(rows)`` are the rows with the codes of these predictors.
 """
 
 from __future__ import annotations
@@ -43,13 +47,25 @@ class LikelihoodInfluence(RowInfluence):
         The rows that the group was fitted to.
     layout : Layout
     solution : Solution
+        The fit: `theta` (size,), and the masks (size,) `determined`, of the parameters that are finite and unique at
+        the maximum, and `basis`, which marks these and as many more as there are degrees of freedom.
     penalty : Penalty
+        `ridge` (size,) holds the L2 penalties, `prior_count` the number of rows that are spread evenly over all states.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (size,)
+        The estimate.
+    total : float
+        Weight W of the rows.
+    determined : ndarray of bool, shape (size,)
+        Parameters that the rows, or a penalty, determine; the others have no influences.
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
         self.layout, self.theta, self.total = layout, solution.theta, rows.total
         check_memory(
-            32.0 * float(layout.size) ** 2,
+            32.0 * float(layout.size) ** 2,  # four matrices (size, size) of numbers of 8 bytes
             f"The information of {layout.size} parameters",
             "Fit fewer predictors or fewer interactions.",
         )
@@ -64,7 +80,8 @@ class LikelihoodInfluence(RowInfluence):
                 )
                 for component in components(layout)
             ]
-        # not determined either: parameters of the solution's basis of which this information tells nothing
+        # a part drops parameters without information from its basis: if they were in the solution's basis, they are not
+        # determined after all; `|`: parameters outside the solution's basis keep their mark
         self.determined = solution.determined.copy()
         for part in self._parts:
             self.determined[part.component.positions] &= part.basis | ~solution.basis[part.component.positions]
@@ -89,7 +106,7 @@ class LikelihoodInfluence(RowInfluence):
         grows, along which the likelihood is flat or rises without end.
         """
         free = copy(self)
-        free.determined = np.ones(self.layout.size, dtype=bool)
+        free.determined = np.ones(self.layout.size, dtype=bool)  # influences outside the basis are 0 by themselves
         directions = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
             positions = part.component.positions
@@ -102,7 +119,7 @@ class LikelihoodInfluence(RowInfluence):
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows on the parameters; zero on those that are not determined."""
+        """Return the influences (n, size) of rows, times `total`; zero on parameters that are not determined."""
         out = np.empty((rows.n, self.layout.size))
         for part in self._parts:
             out[:, part.component.positions] = part.row_influences(part.component.columns(rows), self.total)
@@ -120,11 +137,15 @@ class _Part:
     theta : ndarray, shape (size,)
         Fitted parameters.
     basis : ndarray of bool, shape (size,)
-        As in `Solution`.
+        That of the solution.
     penalty : Penalty
 
     Attributes
     ----------
+    total : float
+        Weight of the rows; of those of which something is known, where values are missing.
+    basis : ndarray of bool, shape (size,)
+        The solution's basis without parameters of which H holds no information.
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float
@@ -145,7 +166,7 @@ class _Part:
         self._incomplete: IncompleteLikelihood | None = None
         if rows.complete:
             mu, information = _information(component.layout, theta)
-            curvature = information
+            complete_information = information
         else:
             # `rows` hold the columns of the component alone, so that its predictors have the numbers 0, 1, ... in them
             table, renumbered = (
@@ -153,14 +174,16 @@ class _Part:
                 component._replace(predictors=np.arange(component.layout.m)),
             )
             patterns = missing_patterns(table, renumbered, rows)
+            # zeros: no prior count and no penalty, which H gets below
             self._incomplete = IncompleteLikelihood(table, patterns, np.zeros(table.n), np.zeros(component.layout.size))
             self._incomplete.value(theta)  # sets the probabilities, and `gradient` the moments, at theta
             self._incomplete.gradient()
             mu, self.total = self._incomplete.mu, self._incomplete.total
-            information, curvature = self._incomplete.curvatures()  # of the rows, and of complete rows
+            # that of the rows, and what it would be if they were complete
+            information, complete_information = self._incomplete.curvatures()
         self.mu, self.share = mu, self.total / (self.total + penalty.prior_count)
         # the rows of a prior count are complete
-        H = self.share * information + (1.0 - self.share) * curvature + np.diag(penalty.ridge)
+        H = self.share * information + (1.0 - self.share) * complete_information + np.diag(penalty.ridge)
         self.basis = basis & (H.diagonal() > NO_INFORMATION)
         self.inverse = inverse_on_basis(H, self.basis)
         self.flat_directions = np.where(self.basis, 0.0, np.eye(len(H)) - self.inverse @ H)
@@ -174,15 +197,16 @@ class _Part:
             means = row_indicators(self.component.layout, rows.codes)
         else:
             means = self._incomplete.row_means(rows)
+        # the product is the influence times `self.total`, the weight of the rows in the likelihood of this part
         return (self.share * (means - self.mu) + self.pull) @ self.inverse * (total / self.total)
 
 
 def _even_moments(layout: Layout) -> np.ndarray:
     """Return the moments (size,) if all states that can occur are equally probable."""
-    if layout.support is not None:
+    if layout.support is not None:  # structural zeros: some states cannot occur
         table = StateTable(layout)
         return table.moments(table.spread(1.0))
-    moments = np.empty(layout.size)
+    moments = np.empty(layout.size)  # predictors are independent: products of 1 / L
     for scope in layout.scopes:
         layout.table(moments, *scope)[...] = 1.0 / np.prod(layout.n_levels[list(scope)].astype(float))
     return moments
@@ -197,13 +221,13 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
     basis = basis & (H.diagonal() > NO_INFORMATION)
     basis_block = np.ix_(basis, basis)
-    scale = np.sqrt(H.diagonal()[basis])
+    scale = np.sqrt(H.diagonal()[basis])  # H is inverted with a unit diagonal
     out = np.zeros_like(H)
     if not basis.any():
         return out
     scaled = H[basis_block] / np.outer(scale, scale)
     factor, failed = lapack.dpotrf(scaled, lower=1)
-    if failed:
+    if failed:  # not positive definite, by rounding
         out[basis_block] = pinvh(scaled) / np.outer(scale, scale)
         return out
     inverted = np.tril(lapack.dpotri(factor, lower=1)[0])  # only the lower triangle is filled

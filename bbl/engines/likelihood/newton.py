@@ -63,6 +63,15 @@ class StateLikelihood:
     basis : ndarray of bool, shape (size,)
         Parameters that suffice to describe these states, see `existence.rank`; the others stay where they are, as the
         information of all together would have no Cholesky factor.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (size,)
+        The last argument of `value`.
+    p : ndarray, shape (n,)
+        Probabilities of all states at `theta`.
+    mu : ndarray, shape (size,)
+        Moments there, after `gradient`.
     """
 
     def __init__(
@@ -113,7 +122,7 @@ def maximise(objective: Objective, start: np.ndarray, tolerance: float, itmax: i
         last_norm, norm = norm, float(np.linalg.norm(gradient))
         if norm == 0.0 or (is_last and (norm <= aim or norm > 0.5 * last_norm)):
             break
-        is_last = norm <= tolerance
+        is_last = norm <= tolerance  # the step below is the last one, unless `aim` asks for more
         step = _uphill_step(objective.curvatures(), gradient)
         slope, length = float(gradient @ step), 1.0  # length: share of the Newton step
         error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
@@ -143,7 +152,7 @@ def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarr
         scale = np.sqrt(np.where(is_informed, curvature.diagonal(), 1.0))
         scaled_gradient = np.where(is_informed, gradient, 0.0) / scale
         scaled = np.where(np.outer(is_informed, is_informed), curvature / np.outer(scale, scale), 0.0)
-        scaled[~is_informed, ~is_informed] = 1.0
+        scaled[~is_informed, ~is_informed] = 1.0  # on the diagonal: their step is then 0
         factor, failed = lapack.dpotrf(scaled, lower=1)
         if not failed and factor.diagonal().min() > MIN_PIVOT:
             return lapack.dpotrs(factor, scaled_gradient, lower=1)[0] / scale

@@ -141,15 +141,13 @@ def least_width(layout: Layout) -> int:
 class Solver:
     """Fits of one layout by exact likelihood.
 
-    Parts of the model that do not interact are fitted one by one.
-
     Parameters
     ----------
     layout : Layout
     tolerance : float
         Norm of the gradient of one observation's log-likelihood at which a fit ends.
     itmax : int
-        Largest number of steps.
+        Largest number of steps of Newton's method; ten times as many of L-BFGS.
     """
 
     def __init__(self, layout: Layout, tolerance: float, itmax: int):
@@ -260,7 +258,7 @@ class Solver:
         objective.value(maximum.theta)  # sets the probabilities, and `gradient` the moments, that `curvatures` reads
         objective.gradient()
         basis, determined = rank(objective.curvatures()[0])  # gaps may leave no row that tells of an interaction
-        known_share = objective.total / (rows.total + penalty.prior_count)  # share of rows of which something is known
+        known_share = objective.total / (rows.total + penalty.prior_count)  # `value` is a mean over known rows
         maximum = _push_to_face(table, maximum._replace(value=known_share * maximum.value), face)
         return Solution(*maximum, determined & _rank_on_face(table, face, penalty)[1], basis)
 
@@ -310,7 +308,7 @@ class Solver:
         # the first step would be longer than any later one could take back
         expected = target + descent(start) - ridge * start  # moments of the model at the start
         variance = np.maximum(target * (1.0 - target), expected * (1.0 - expected))
-        inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)
+        inverse_curvature = 1.0 / np.maximum(variance + ridge, 1.0 / total)  # 1 / total: of a moment of one row
         minimum = minimise(descent, start, inverse_curvature, self.tolerance, 10 * self.itmax)
         return Maximum(minimum.theta, value(minimum.theta), minimum.norm, minimum.n_iter)
 
@@ -318,8 +316,7 @@ class Solver:
 def _sum_rows(component: Component, rows: Rows, name: Hashable, function: Callable[[Sample], np.ndarray]) -> np.ndarray:
     """Return the sum of ``function(columns of the part)`` over blocks of all rows.
 
-    Rows in memory hold the columns of the part alone. Rows in a file are taken as one group (`pooled`), and the sum is
-    kept by `name`.
+    Rows in memory have the part's columns alone; rows in a file are one group (`pooled`), whose sum is kept by `name`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
@@ -353,7 +350,10 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 
 
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
-    """Return the maximum moved so far along the face's direction of recession that lost states have no probability."""
+    """Return the maximum moved so far along the face's direction of recession that lost states have no probability.
+
+    ``face.support`` (n,) marks the states that keep one (None: all), ``face.direction`` (size,) is the direction.
+    """
     if face.support is None:
         return maximum
     lost = ~face.support if table.possible is None else table.possible & ~face.support

@@ -44,7 +44,7 @@ class StateTable:
     def __init__(self, layout: Layout):
         self.layout = layout
         self.shape = tuple(int(L) for L in layout.n_levels)
-        self.n = int(np.prod(self.shape, dtype=float))
+        self.n = int(np.prod(self.shape, dtype=float))  # float: integers could overflow
         strides = np.ones(layout.m, dtype=np.intp)  # the position of codes x is x @ strides
         if layout.m > 1:
             strides[:-1] = np.cumprod(self.shape[:0:-1])[::-1]  # products of the lengths of all later axes
@@ -52,7 +52,7 @@ class StateTable:
         self.cells = self._cells()
         self.possible: np.ndarray | None = None
         if layout.support is not None:
-            (self.possible,) = layout.support.states(self.shape)  # (1, n): a layout of one group
+            (self.possible,) = layout.support.states(self.shape)  # structural zeros; (1, n): a layout of one group
 
     def _cells(self) -> np.ndarray:
         """Return the position (size,) of each parameter in the table of indicators."""
@@ -185,7 +185,7 @@ class StateTable:
     def log_partition(self, theta: np.ndarray, support: np.ndarray | None = None) -> tuple[float, np.ndarray]:
         """Return ln Z and the probabilities (n,) of all states.
 
-        Those outside `support` (n,) bool, by default those that cannot occur, have none.
+        States outside the mask `support` (n,) have probability 0; by default these are the states that cannot occur.
         """
         energy = self.energies(theta)
         support = self.possible if support is None else support

@@ -4,7 +4,13 @@ Predictors are summed out one after the other. The *clique* of a predictor holds
 shares a table with when it is summed out (its *separator*); its parent is the clique of the first of these. Axes of
 tables are in the order of elimination, so that a separator's axes are some of its parent's in the same order.
 (Lauritzen & Spiegelhalter 1988, JRSS B 50; Koller & Friedman 2009, chapter 10.) The tables of all cliques are stored in
-vectors of n_cells numbers, one for each cell. `size` is the number of parameters of the model.
+vectors of n_cells numbers, one for each cell. `size` is the number of parameters of the model. `layout.mask` (m, m)
+tells which of m predictors share a term; `layout.scopes` lists the predictors of fields and of each term.
+
+A `Clique` has the predictors `scope`, the predictor first, then its separator; their numbers of levels, `shape`; the
+slice `cells` of its table in these vectors; and the number `parent` of its parent, -1 for a root. `aligned` is the
+shape of a table of the separator with the axes of the parent: 1 at predictors that are not in the separator, so that it
+can be multiplied with the parent's table. `outside` are these axes: the parent's table is summed over them.
 """
 
 from __future__ import annotations
@@ -168,7 +174,7 @@ class JunctionTree:
         for clique, table in zip(self.cliques, tables, strict=True):
             total = table.sum(axis=0)
             table /= np.maximum(total, SMALLEST)  # a separator that cannot occur leaves zeros
-            scale = total.max()
+            scale = total.max()  # divided out and added to ln Z, lest products of many sums overflow
             log_z += float(np.log(scale))
             if clique.parent >= 0:
                 tables[clique.parent] *= (total / scale).reshape(clique.aligned)
@@ -206,7 +212,7 @@ class JunctionTree:
             means *= margins.joint[:, None]
             out[:, columns] = self.design.parameter_sums(means)
         out -= np.multiply.outer(mu, mu)
-        return 0.5 * (out + out.T)
+        return 0.5 * (out + out.T)  # symmetric but for rounding
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
         """Return the means (n_cells, v) of the v indicators of the parameters `columns` given each cell of each clique.
@@ -242,6 +248,7 @@ class JunctionTree:
 
 def tree_memory(n_cells: float) -> float:
     """Return the bytes that fits and covariances on a junction tree with `n_cells` cells take at most."""
+    # 8 vectors of cells, and 4 arrays of cells by parameters, of numbers of 8 bytes
     return 64.0 * n_cells + 32.0 * n_cells * _columns_at_once(n_cells)
 
 
@@ -273,8 +280,10 @@ def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]
     for scope in scopes:
         shape = tuple(int(layout.n_levels[i]) for i in scope)
         n_clique_cells = int(np.prod(shape))
+        # scope[1], the first of the separator to be summed out: its clique is the parent, and holds the separator
         parent = int(step[scope[1]]) if len(scope) > 1 else -1
         parent_scope = scopes[parent] if parent >= 0 else ()
+        # axes of the parent: in `aligned` with their length if in the separator, else 1; the latter are `outside`
         aligned = tuple(int(layout.n_levels[i]) if i in scope else 1 for i in parent_scope)
         outside = tuple(axis for axis, i in enumerate(parent_scope) if i not in scope)
         cliques.append(Clique(scope, shape, slice(first, first + n_clique_cells), parent, aligned, outside))
@@ -294,6 +303,13 @@ class TreeLikelihood:
         L2 penalty of each parameter.
     log_support : ndarray, shape (n_cells,), or None
         As in `JunctionTree.margins`.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (size,)
+        The last argument of `value`.
+    margins : Margins
+        Those at `theta`; not filled before the first call of `value`.
     """
 
     def __init__(self, tree: JunctionTree, target: np.ndarray, ridge: np.ndarray, log_support: np.ndarray | None):
@@ -302,7 +318,7 @@ class TreeLikelihood:
 
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at `theta`."""
-        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support, self.margins)
+        self.theta, self.margins = theta, self.tree.margins(theta, self.log_support, spent=self.margins)
         return float(self.target @ theta) - self.margins.log_z - 0.5 * float(self.ridge @ theta**2)
 
     def gradient(self) -> np.ndarray:

@@ -45,8 +45,9 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
     """Return how many parameters are determined by the states that can occur, or by a penalty `ridge` (size,)."""
     total = layout.size
     for positions, covariances in _with_zeros(layout):
+        # a one for each penalised parameter makes it determined
         basis, _ = rank(covariances + np.diag((ridge[positions] > 0.0).astype(float)))
-        total -= int((~basis).sum())
+        total -= int((~basis).sum())  # the basis: a mask of as many parameters as are determined
     return total
 
 

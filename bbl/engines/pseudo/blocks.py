@@ -58,6 +58,7 @@ def few_enough(n: int, layout: Layout) -> bool:
 
 def rounds_memory(layout: Layout) -> float:
     """Return the bytes of the matrices (layout.D, 1 + D) of rounds, without a fit of the sample."""
+    # ten matrices, and two for each curvature pair, of numbers of 8 bytes
     return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
 
@@ -114,6 +115,10 @@ class Corrected:
         The drawn rows, with the codes of the `Regressors`.
     problem : PseudoProblem
         The drawn rows as the kernel reads them.
+    solve : callable
+        The solver of `by_lbfgs` for `problem`: it fits the drawn rows in place.
+    key : tuple
+        The key by which prepared blocks are kept between passes.
     moments : ndarray, shape (layout.D, 1 + D)
         See `_moments`.
     point : _Point or None
@@ -125,11 +130,10 @@ class Corrected:
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
         self.engine, self.rows, self.layout, self.workers = engine, rows, layout, workers
         self.passes, self.n_site_levels = 0, np.diff(layout.start)
-        # prepared blocks are cached under this key
         self.key = (engine.precision, layout.n_levels.tobytes(), *_term_key(layout))
         self.moments = _moments(rows, layout, engine.prior_count, workers)
         self.point: _Point | None = None
-        self._draw(sample_size(layout))
+        self._draw(sample_size(layout))  # sets `sample`, `problem` and `solve`
 
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
         """Minimise the objectives of all sites from `theta`, in place; `itmax` bounds the iterations of all rounds.
@@ -332,7 +336,7 @@ def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
 
 
 def _prepare_block(layout: Layout, precision: str, block: Sample) -> PseudoProblem:
-    """Return a block as the kernel reads it."""
+    """Return a block as the kernel reads it, without its moments: `_moments` has those of all rows."""
     return prepare_problem(
         Sample(regressors(layout).codes(block.codes), block.weights), layout, precision, count_moments=False
     )

@@ -125,12 +125,12 @@ class PseudoLikelihood(Engine):
     @property
     def penalised(self) -> bool:
         """Whether a penalty is in force."""
-        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)
+        return _positive(self.lambda_) or bool(self.lambdah) or bool(self.prior_count)  # lambdah None: as lambda_
 
     @property
     def zero_sum(self) -> bool:
         """Whether penalties are of fields and couplings in the zero-sum gauge."""
-        return self.gauge != GAUGES[0]
+        return self.gauge != GAUGES[0]  # "reference"
 
     @property
     def two_sided(self) -> bool:
@@ -162,7 +162,7 @@ class PseudoLikelihood(Engine):
         return layout
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits cost more than the comparison of penalties."""
+        """Return whether fits are costly, so that penalties are compared a few at a time, with warm starts."""
         if not sample.in_memory:
             return True
         # a group has no more distinct rows than states, in which missing values count as a level, and than rows
@@ -219,7 +219,7 @@ class PseudoLikelihood(Engine):
         if few_enough(rows.n, layout):
             all_rows = rows.draw(rows.n, np.random.default_rng(0)).collapsed(layout.n_levels)
             return rows.spread(cast(Sample, self.prepare(all_rows, layout)))  # on a cluster, to all workers
-        if self.prior_count:
+        if self.prior_count:  # the zero-sum gauge, which `prepare` looks at too, is refused for so many rows
             return rows
         level_weights = level_counts(rows, layout.n_levels)
         most_frequent = np.array([int(np.argmax(counts)) for counts in level_weights])
@@ -230,7 +230,7 @@ class PseudoLikelihood(Engine):
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes of two solutions (layout.D, 1 + D) and of the rows as the kernel reads them."""
+        """Return the bytes of two solutions (layout.D, 1 + D), of the rows in the kernel, and of the codes of sets."""
         wide = regressors(layout)
         kernel_bytes = memory_estimate(n, wide.n_levels, precision=self.precision, sites=layout.m)
         return 16.0 * layout.D * wide.D + sum(kernel_bytes) + 4.0 * n * (len(wide.n_levels) - layout.m)
@@ -253,7 +253,7 @@ class PseudoLikelihood(Engine):
 
         With missing values each predictor is fitted to the rows in which it and its neighbours are known.
         """
-        return self._path(sample, layout, values, workers, None, start)
+        return self._path(sample, layout, values, workers, warm_starts=None, start=start)
 
     def compare(
         self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
@@ -265,7 +265,7 @@ class PseudoLikelihood(Engine):
         a looser tolerance, in single precision. Penalties in `warm_starts` are fitted again, more closely;
         all solutions are added to it.
         """
-        return self._path(sample, layout, values, 1, warm_starts)
+        return self._path(sample, layout, values, workers=1, warm_starts=warm_starts)
 
     def _path(
         self,
@@ -300,7 +300,7 @@ class PseudoLikelihood(Engine):
             self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True)
         ]
-        if (share_count := n_shares(sample)) > 1:
+        if (share_count := n_shares(sample)) > 1:  # on a cluster: summaries show its threads
             fits = [replace(fit, state={"shared": np.array([share_count])}) for fit in fits]
         return [self._symmetrise_zero_sum(fitted_rows, layout, fit) for fit in fits] if self.zero_sum else fits
 
@@ -381,7 +381,7 @@ class PseudoLikelihood(Engine):
             with serial_blas():
                 unbounded = unbounded_parameters(sample, layout, site_theta, POLISH_SIZE)
         value, converged = -float(sites.value.sum()), sites.status == CONVERGED
-        converged[[i for i, *_ in unbounded]] = False
+        converged[[i for i, *_ in unbounded]] = False  # i: the predictor, first in each tuple
         return EngineFit(
             theta,
             value,

@@ -118,6 +118,7 @@ def solve_complete(
     sites, fit_engine = None, engine  # fit_engine: the engine with the tolerance and precision of the last fit
     for k in sorted(range(len(grid)), key=lambda k: grid[k], reverse=True):
         lambda_ = grid[k]
+        # all fits of a comparison but its first, which is exact unless it starts where exact fits stop
         if warm_starts is not None and (warm_starts or starts_at_stop):
             site_theta = extrapolate(warm_starts, lambda_) if warm_starts else site_theta
             comparison_norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM

@@ -66,6 +66,7 @@ class Sites:
 
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
         """Copy the reports of `other` on its sites `other_sites` to `sites`; their rows are a `share` of all rows."""
+        # objectives are means over the rows: a share of the rows counts by this share
         for name, values in vars(self).items():
             values[sites] = getattr(other, name)[other_sites] * (share if name == "value" else 1)
 
@@ -151,8 +152,9 @@ def prepare_problem(
 def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
     """Return the function ``solve`` that fits all sites of a prepared `problem` at given penalties, in place.
 
-    With ``share=(k, n_shares)`` it fits the sites of the tasks k, k + n_shares, ... alone. Its arguments are those of
-    `by_newton`; `tolerance` (m,) replaces the engine's. It returns the normaliser of a `Solution`.
+    ``solve`` has the arguments of `by_newton`, but in place of `only` it has `tolerance` (m,), one of each site instead
+    of the engine's. It returns the normaliser of a `Solution`. With ``share=(k, n_shares)`` it fits only the sites of
+    the tasks k, k + n_shares, and so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
@@ -188,7 +190,8 @@ def by_lbfgs(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None
-        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow
+        # near rounding a quasi-Newton line search may fail, and on flat objectives progress is slow: finish such fits
+        # by Newton's method, if they have few parameters
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
         if len(unfinished) and precision == "double" and wide.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE:
             by_newton(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers, unfinished, linear)

@@ -168,7 +168,7 @@ class PersistentVI(Engine):
                 argument="chains",
             )
         if self.seed is not None:
-            generator(self.seed)
+            generator(self.seed)  # raises an error if it is no seed
 
     def posterior_name(self, layout: Layout | None = None) -> str:
         """Return the name of the approximation, with the kind of sds; it does not depend on `layout`."""
@@ -186,7 +186,7 @@ class PersistentVI(Engine):
 
     @property
     def n_chains(self) -> int:
-        """Number of chains of each draw, a multiple of the chains of a pack."""
+        """Number of chains of each draw, in whole packs; those of all draws are at least 90% of `chains`."""
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
@@ -208,8 +208,11 @@ class PersistentVI(Engine):
         D, Q, free_levels = float(layout.D), self.draws, layout.n_levels - 1.0
         # parameters; if the layout has no pairs, as many as with all of them
         size = layout.size if layout.count(2) else D + (D**2 - float((free_levels**2).sum())) / 2.0
+        # numbers of each chain, and bits of all levels after each of its sweeps
         chains = Q * (8.0 * layout.m + 32.0) * self.n_chains + Q * D * self.sweeps * (self.n_chains / 8.0 + 8.0)
+        # how many numbers the features of all states are: the multiplications are this times `size`
         states = min(count_multiplications(layout), MAX_MULTIPLICATIONS) / max(size, 1.0) if self.sd == "lrvb" else 0.0
+        # 10 vectors of parameters, and 3 for each draw; 2 matrices (D, D), and 2 for each draw; 4 arrays of features
         return 8.0 * size * (10 + 3 * Q) + 8.0 * D**2 * (2 + 2 * Q) + chains + 32.0 * states
 
     def path(

@@ -8,8 +8,9 @@ A table holds the fields of one of m predictors, or the couplings of a pair; its
 scale. `size` is the number of parameters, D that of the non-reference levels of all predictors. The n numbers of the
 approximation are z (size,), u (G,), the log scales, and v (2,), the log global scales; u and v may be absent.
 
-Threads share out the draws and, for each draw, packs of chains and blocks of tables. Blocks depend on the model alone
-and their sums are added in order, so that the result does not depend on the number of threads.
+Threads share out the draws and, for each draw, packs of chains and blocks of tables: ``run(function, tasks)`` of a
+`Crew` of threads calls ``function(*task)`` for each task. Blocks depend on the model alone and their sums are added in
+order, so that the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
     """Return (first, end) of runs of tables with about `BLOCK` parameters; a table's parameters stop before `ends`."""
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
-    # the tables in which every BLOCK-th parameter lies
+    # the tables in which every BLOCK-th parameter lies, counted from the end of the first table
     tables = np.searchsorted(ends, np.arange(BLOCK, ends[-1] - ends[0] + BLOCK, BLOCK) + ends[0])
     cuts = np.unique(np.concatenate([[0], tables.clip(max=len(ends) - 1)]))
     cuts[-1] = len(ends)
@@ -106,8 +107,7 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
 class SampledGradient:
     """The gradient of the likelihood, with expectations of the model over chains that go on from call to call.
 
-    Calls for different draws may run at the same time. Each draw has `n_chains` chains, which make `sweeps` Gibbs
-    sweeps per call, and the threads of one of `crews`.
+    Each draw has `n_chains` chains, with `sweeps` Gibbs sweeps per call, and one of `crews`; draws may run at once.
     """
 
     def __init__(self, sample: Sample, layout: Layout, n_chains: int, sweeps: int, rng: np.random.Generator,
@@ -157,7 +157,7 @@ class PseudoLikelihoodGradient:
         # a coupling is in the conditional distributions of both predictors; the kernel takes fields on the diagonal
         coupling_gradient += coupling_gradient.T.copy()  # a copy: the sum overwrites what it reads
         np.fill_diagonal(coupling_gradient, field_gradient)
-        self.tables.features(coupling_gradient, 0.0, out)  # from the reference gauge to simplex coding
+        self.tables.features(coupling_gradient, 0.0, out)  # 0.0: a gradient, from the reference gauge to simplex coding
 
 
 @dataclass(frozen=True)
@@ -321,7 +321,7 @@ class _State:
         self.streams = rng.integers(1, 2**32, (draws, 4, kernel.streams()), dtype=np.uint32)
         self.mean, self.log_sd = begin.mean.copy(), begin.log_sd.copy()
         self.first_moments, self.second_moments = np.zeros((2, n)), np.zeros((2, n))
-        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))
+        self.sd, self.squared_gradients = np.exp(self.log_sd), np.zeros(len(self.blocks))  # by the means of z
         self.noise = np.empty((draws, n))
         self.simplex, self.gradient = np.empty((2, draws, size))
         self.scale = np.empty((draws, len(groups)))

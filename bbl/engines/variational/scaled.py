@@ -101,7 +101,7 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds of the log scales u, (G,) each."""
+        """Means and sds, (G,) each, of the log scales: u or, if all groups have the global scale, v or its value."""
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])

@@ -1,7 +1,8 @@
 """Annealed importance sampling of ln Z from the independent model (Neal 2001).
 
-A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels; ``layout.factors(theta)``
-are the tables of models, from which `log_sum` sums out predictors.
+A `Layout` has m predictors with `n_levels` (m,) levels, D of which are non-reference levels; ``terms[k - 2]`` (T_k, k)
+lists its terms of k predictors. ``layout.factors(theta)`` are the tables whose sum is the energy of a state; `log_sum`
+returns the log of the sum of exp(energy) over the levels of predictors.
 """
 
 from __future__ import annotations
@@ -46,15 +47,17 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
     >>> annealing_seconds(Layout([2] * 100)) < 1.0
     True
     """
-    lookups = TERM_SECONDS * sum(terms.size for terms in layout.terms[1:])  # each member looks the coupling up
+    lookups = TERM_SECONDS * sum(
+        terms.size for terms in layout.terms[1:]
+    )  # a sweep looks a term up once for each member
     return n_steps * n_chains * (layout.m * (UPDATE_SECONDS + COUPLING_SECONDS * layout.D) + lookups)
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
     """Return the fields (D,) of the independent model that annealing starts from: half those of naive Bayes.
 
-    The shares of levels have a prior count of 1. Half the fields are flatter than the data, so that chains start near
-    every mode; the naive Bayes model itself misses rare modes.
+    The fields of naive Bayes are log odds of levels against the reference level, here with a prior count of 1. A model
+    with half of them is flatter than the data, so that chains start near every mode; naive Bayes misses rare modes.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -113,9 +116,10 @@ def annealed_log_z(
         log_w += (b[t + 1] - b[t]) * (E - E_start)
     max_log_w = log_w.max()
     w = np.exp(log_w - max_log_w)
+    # exact ln Z of the independent model; [0]: it is the one model
     log_z_start = float(log_sum(independent_layout.factors(np.asarray(start)[None]), range(layout.m))[0])
     return AnnealedLogZ(
-        float(log_z_start + max_log_w + np.log(w.mean())),
-        float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),
-        float(w.sum() ** 2 / (w**2).sum()),
+        log_z=float(log_z_start + max_log_w + np.log(w.mean())),
+        standard_error=float(w.std(ddof=1) / w.mean() / np.sqrt(n_chains)),  # of ln(mean w), by the delta method
+        ess=float(w.sum() ** 2 / (w**2).sum()),
     )

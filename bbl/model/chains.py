@@ -93,6 +93,8 @@ class Chains:
 
     Attributes
     ----------
+    h, J, n_levels, n_chains, n_jobs, more
+        The arguments, checked; `update` replaces h, J and `more`.
     start : ndarray of intp, shape (m + 1,)
         First column of each predictor's levels among the D.
     by_levels : bool
@@ -128,8 +130,9 @@ class Chains:
         # multiply-adds over chains, a load of `n_vectors` for each two predictors over levels; a load costs about five.
         self.by_levels = bool(D * n_nonreference.sum() / 16.0 > 5.0 * m * n_vectors.sum())
         self.lanes = kernel.lanes()  # floats of a vector on this processor
+        # numbers in `_table`; over levels it has a row for each level, reference levels included, of whole vectors
         table_size = (D + m) * 16.0 * n_vectors.sum() if self.by_levels else float(D) * D
-        check_memory(  # the couplings in single precision; states, best states, streams and energies of the chains
+        check_memory(  # bytes: the couplings in single precision; of each chain two states, its stream and energies
             4.0 * table_size + (8.0 * m + 32.0) * self.n_chains,
             f"Gibbs sampling of {D} levels with {self.n_chains} chains",
             "Use fewer predictors or fewer chains.",
@@ -381,11 +384,11 @@ def gibbs(
     chain_energy = chains.energy(chain_best)
     best_chain = int(np.argmax(chain_energy))
     return GibbsDraws(
-        chain_best[best_chain].copy(),
-        float(chain_energy[best_chain]),
-        chain_best,
-        chain_energy,
-        chains.codes,
-        draws,
-        energy,
+        best=chain_best[best_chain].copy(),
+        best_energy=float(chain_energy[best_chain]),
+        chain_best=chain_best,
+        chain_energy=chain_energy,
+        last=chains.codes,
+        draws=draws,
+        energy=energy,
     )

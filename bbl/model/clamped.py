@@ -59,10 +59,12 @@ class Clamped:
     ----------
     layout : Layout
         Layout of the smaller model.
+    _full_layout : Layout
+        Layout of the full model; `order` is the largest number of predictors in one of its terms.
     _source : ndarray of intp, shape (sources,)
         Parameters of the full model with an unknown predictor.
     _known_columns : ndarray, shape (order, sources)
-        Columns of their known levels.
+        Columns of their known levels; D or -1, a column of ones, in place of unknown and of absent members.
     _target : ndarray of intp, shape (sources,)
         Parameter of the smaller model to which each of them contributes.
 
@@ -76,7 +78,7 @@ class Clamped:
 
     def __init__(self, layout: Layout, unknown: np.ndarray):
         self._full_layout = layout
-        columns = term_columns(layout)
+        columns = term_columns(layout)  # (order, size): column of the level of each member of a parameter's term
         # column in the smaller model of each level of an unknown predictor; D for other levels, and at index -1, which
         # stands in `columns` for a predictor that a parameter does not have
         new_column = np.full(layout.D + 1, layout.D)
@@ -90,10 +92,10 @@ class Clamped:
         # (order, sources): columns of the known levels of each source parameter; D and -1 are the last column of the
         # indicators in `theta`, a column of ones
         self._known_columns = np.where(new_column[source_columns] < layout.D, layout.D, source_columns)
-        # position in `unknown` of the predictor of each column of the smaller model
+        # position in `unknown` of the predictor of each column of the smaller model; no parameter reads the last -1
         predictor_of_column = np.append(np.repeat(np.arange(len(unknown)), layout.n_levels[unknown] - 1), -1)
         n_unknown = (unknown_levels < layout.D).sum(axis=0)  # unknown predictors of each source parameter
-        # orders of the smaller model's terms: distinct sets of k unknown predictors that share a parameter
+        # orders k of the smaller model's terms; the terms are the distinct sets of k unknown predictors of a parameter
         unknown_counts = [k for k in range(2, layout.order + 1) if (n_unknown == k).any()]
         terms = [np.unique(predictor_of_column[unknown_levels[:k, n_unknown == k]].T, axis=0) for k in unknown_counts]
         self.layout = Layout(layout.n_levels[unknown], terms)
@@ -110,7 +112,10 @@ class Clamped:
         self._target = by_key[np.searchsorted(target_keys[by_key], source_keys)]
 
     def theta(self, theta: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m)."""
+        """Return the parameters (n, size) of the smaller model in each of the rows `codes` (n, m).
+
+        `theta` holds the parameters of the full model.
+        """
         X = np.column_stack([one_hot(codes, self._full_layout), np.ones(len(codes))])
         source_theta = theta[self._source]
         out = np.empty((len(codes), self.layout.size))
@@ -148,6 +153,7 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     if method in ("auto", "exact"):
         components = _components(layout, AUTO_CELLS if method == "auto" else MAX_CELLS)
         if components is not None:
+            # so many rows that neither the margins nor the tables of a component take more than `BLOCK_CELLS`
             block_rows = max(1, int(BLOCK_CELLS / max(layout.D, *(cost for *_, cost in components))))
             blocks = [theta[first : first + block_rows] for first in range(0, len(theta), block_rows)]
             return np.concatenate([exact_margins(layout, block, components) for block in blocks])

@@ -1,8 +1,9 @@
 """Conditional distributions of every predictor given all others (eqs. 11-13), from a site solution.
 
-*Site*: the predictor whose conditional distribution is modelled. *Field*: log odds of a level against the reference.
-Columns are the non-reference levels of all predictors: ``layout.start`` (m + 1,) holds the first column of each, and
-``layout.n_levels`` (m,) its number of levels.
+*Site*: the predictor whose conditional distribution is modelled. *Site solution*: the fields h and couplings J of the
+levels of all sites, a row for each. *Field* of a level in a row: its log odds against the reference level given the
+other predictors, h plus the couplings with their levels. Columns are the non-reference levels of all predictors:
+``layout.start`` (m + 1,) holds the first column of each, and ``layout.n_levels`` (m,) its number of levels.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def conditionals(X: np.ndarray, layout: Layout, h: np.ndarray, J: np.ndarray) ->
         Indicators of the rows' non-reference levels, and joint levels (see `Regressors`).
     layout : Layout
     h : ndarray, shape (layout.D,)
-        Fields.
+        The part of each level's field that does not depend on the row.
     J : ndarray, shape (layout.D, D)
-        Row (i, a) holds the couplings ``J_i(a; j, b)`` of the solution of site i.
+        Row (i, a) holds the couplings ``J_i(a; j, b)`` of level a of site i, for all levels b of other predictors j.
 
     Returns
     -------

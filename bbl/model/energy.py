@@ -36,6 +36,7 @@ class Energy:
 
     Attributes
     ----------
+    layout : Layout
     h : ndarray, shape (D, K)
         Fields of the D non-reference levels.
     J : ndarray, shape (D, D, K)
@@ -76,7 +77,7 @@ class Energy:
         if len(codes) and self.h.shape[1]:
             kernel.energies(codes, self.layout.start, self.h, self.J, scratch, out)
             if self.higher is not None:
-                terms = self.higher  # members (T, k), strides (T, k) and first coupling (T,) of each term
+                terms = self.higher  # each term's members (T, k), their strides in its table (T, k), and its start (T,)
                 kernel.add_terms(codes, terms.members, terms.stride, terms.first, self.values, out)
         return out
 

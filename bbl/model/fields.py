@@ -123,7 +123,7 @@ def pseudo_log_likelihood(
 def _sum_log_conditionals(layout: Layout, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray) -> np.ndarray:
     """Return the `pseudo_log_likelihood` (n,) from the energies of rows with each predictor at each of its levels.
 
-    It serves rows with missing values and models with structural zeros, which `Fields` does not know.
+    It serves rows with missing values and models with structural zeros, which `Fields` leaves out of account.
     """
     energy, out = MarginalEnergy(layout, theta[None]), np.zeros(len(codes))
     for i in range(layout.m):

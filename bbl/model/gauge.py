@@ -11,6 +11,9 @@ a coupling has the variance of the entries of B for any numbers of levels. With 
 The parameter vector of a `Layout` has D fields, predictor by predictor from ``start[i]`` on, then the tables of pairs,
 from ``pair_start[t]`` on; `n_levels` (m,) are the numbers of levels.
 
+*Site*: the predictor whose conditional distribution given the others is modelled; the sites are fitted separately, and
+the couplings of a pair are then averaged over its two sites.
+
 In the maps between gauges C and R are the contrasts of the two predictors i and j of a pair, and P and Q the same for
 levels 1, 2, ..., less the row of the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] - R[0]``.
 """
@@ -277,9 +280,9 @@ def level_shares(layout: Layout) -> np.ndarray:
 
 
 def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray:
-    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site solution, in a model of pairs.
+    """Return the matrix Q (1 + D, 1 + D) of the zero-sum penalty of one site i, in a model of pairs.
 
-    The site solution x has a row for each non-reference level of predictor i, and 1 + D columns: the field, then the
+    The solution x of that site has a row for each non-reference level of site i, and 1 + D columns: the field, then the
     couplings with all columns. In the zero-sum gauge its couplings are ``M_i J_ij M_j``, ``M = I - 1 1'/L``, and its
     fields ``M_i (h_i + sum_j J_ij 1/L_j)``, over all levels. Then ``lambda_/2`` times the sum of squared couplings plus
     ``lambdah/2`` times that of squared fields is ``tr(x' M_i x Q) / 2``, without the rows and columns of `M_i` and Q
@@ -314,7 +317,9 @@ def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) 
     theta : ndarray, shape (layout.size,)
         The model, averaged in the reference gauge.
     site_theta : ndarray, shape (layout.D, 1 + D)
-        The solutions before averaging: row (i, a) holds the field, then the couplings of level a of predictor i.
+        The solutions of all sites before averaging: row (i, a) holds the field of level a of site i, then its
+        couplings with all columns.
     """
-    J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]  # `to_sites` has the shape of `site_theta`
+    # (D, D): averaged couplings less those of the site; `to_sites` has the shape of `site_theta`
+    J_change = to_sites(layout, theta)[:, 1:] - site_theta[:, 1:]
     return theta[: layout.D] - J_change @ level_shares(layout)

@@ -77,12 +77,13 @@ class RowInfluence(ABC):
 class Influence(RowInfluence):
     """Influence of rows on the pseudo-likelihood estimate of one group, and the covariances that follow from it.
 
-    Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at its solution. A row moves the
-    solution by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)``, W being the total weight. A
-    coupling is the mean over the sites of its term (eq. 18), and so is its influence. The weighted sum of products of
-    influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency weights as replications (Besag
-    1975; Nguyen & Wood 2016). With a penalty it is the covariance of the penalised estimator, without its bias. With
-    missing values only the usable rows of a site have an influence, and their weight ``W_i`` replaces W.
+    Let site i have score ``u_i(x)`` and mean Hessian ``H_i`` (penalty included) at the site solution. A row moves the
+    site's parameters by ``psi_i(x) / W``, ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)``, W being the total
+    weight. A coupling is the mean over the sites of its term (eq. 18), and so is its influence. The weighted sum of
+    products of influences over ``W^2`` is the Godambe covariance ``H^-1 K H^-1``, with frequency weights as
+    replications (Besag 1975; Nguyen & Wood 2016). With a penalty it is the covariance of the penalised estimator,
+    without its bias. With missing values only the usable rows of a site have an influence, and their weight ``W_i``
+    replaces W.
 
     Parameters
     ----------
@@ -92,12 +93,24 @@ class Influence(RowInfluence):
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        Penalties of couplings and of fields. If both are 0, undetermined parameters have no influence (see `inverse`).
+        Penalties of couplings and of fields; in the zero-sum gauge, of pairs alone, the tuple has one number. If both
+        are 0, undetermined parameters have no influence (see `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as fixed.
     zero_sum : bool, default False
-        Whether penalties apply to, and solutions are averaged in, the zero-sum gauge (tables whose rows and columns sum
+        Whether penalties apply to, and couplings are averaged in, the zero-sum gauge (tables whose rows and columns sum
         to zero) in place of the reference gauge (zero at level 0).
+
+    Attributes
+    ----------
+    _totals : ndarray, shape (m,)
+        The ``W_i``.
+    _columns : list of ndarrays of intp
+        Columns of each site in ``site_theta``: the constant, then its regressors.
+    _inverse, _penalty_gradient, _penalty_shift : lists of ndarrays, shapes (p, p), (p,) and (p,)
+        Of each site: ``H_i^-1``, the gradient of the penalty, and the product of both.
+    _flat_positions : list of pairs of ndarrays, shapes (p,)
+        Of each site, see `_locate_site_parameters`.
     """
 
     def __init__(
@@ -111,22 +124,22 @@ class Influence(RowInfluence):
         zero_sum: bool = False,
     ):
         self.layout, self.total = layout, sample.total
-        self._totals = usable_weight(sample, layout)  # (m,): the W_i
+        self._totals = usable_weight(sample, layout)
         self._prior_share = prior_count / (self._totals + prior_count)  # (m,)
         self.site_theta = site_theta
-        self._columns = regressors(layout).columns  # of each site in `site_theta`: the constant, then its regressors
+        self._columns = regressors(layout).columns
         self._zero_sum = zero_sum
         column_penalties = np.append(lambdah, penalties(layout, lambda_))
         penalty = penalty_metric(layout, float(np.max(lambda_)), lambdah) if zero_sum else column_penalties
         self._flat_positions = [_locate_site_parameters(layout, i) for i in range(layout.m)]
-        self._penalty_gradient, self._inverse = [], []  # of each site, (p,) and (p, p)
+        self._penalty_gradient, self._inverse = [], []
         self.determined = np.ones(layout.size, dtype=bool)
         for i, (_, H) in site_hessians(sample, layout, site_theta, range(layout.m)).items():
             self._penalty_gradient.append(self._penalise(H, penalty, i))
             inverted, is_determined = inverse(H)
             self._inverse.append(np.ascontiguousarray(inverted))
             self.determined[self._flat_positions[i][0][~is_determined]] = False
-        # (p,) of each site: the part of psi_i that comes from the gradient of the penalty
+        # the part of psi_i that comes from the gradient of the penalty, up to its sign
         self._penalty_shift = [g @ inverted for g, inverted in zip(self._penalty_gradient, self._inverse, strict=True)]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
@@ -150,7 +163,8 @@ class Influence(RowInfluence):
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the design (n, 1 + D) of rows, residuals (n, layout.D), and weights (m, n) of the rows for each site.
 
-        A weight is ``W/W_i`` if the row is usable for site i, else 0.
+        A residual is the target of a level, 1 or 0 without a prior, less its conditional probability. A weight is
+        ``W/W_i`` if the row is usable for site i, else 0.
         """
         layout, usable = self.layout, usable_rows(rows, self.layout)
         Z, probabilities = site_design(rows.codes, layout, self.site_theta)
@@ -229,7 +243,7 @@ class Influence(RowInfluence):
     def site_coupling_covariance(
         self, rows: Sample, selected_columns: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of selected couplings in the site solutions, before couplings are averaged.
+        """Return the covariance of selected couplings in the site solution, before couplings are averaged.
 
         Parameters
         ----------
@@ -332,6 +346,15 @@ class TermCovariances:
     Parameters
     ----------
     layout : Layout
+
+    Attributes
+    ----------
+    _table_start : ndarray of intp, shape (tables,)
+        Position of the first parameter of each table.
+    _tables_of_size : dict of int to ndarray of intp
+        Numbers of the tables with q parameters, for each q.
+    _sums : dict of int to ndarray, shape (tables of that size, q, q)
+        Their covariances, summed over the rows so far.
     """
 
     def __init__(self, layout: Layout):

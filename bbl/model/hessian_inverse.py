@@ -33,7 +33,7 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     inverted += np.tril(inverted, -1).T
     inverted /= scale[:, None]
     inverted /= scale
-    return inverted, is_informed
+    return inverted, is_informed  # all True: a zero row would have made H singular
 
 
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:

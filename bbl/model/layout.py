@@ -111,6 +111,7 @@ class Layout:
     @cached_property
     def terms(self) -> tuple[np.ndarray, ...]:
         """All pairs, listed on first access; other terms are set by `__init__`."""
+        # bytes: 16 of a pair in each of `nonzero`, `argwhere` and the contiguous copy
         check_memory(48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Take fewer predictors.")
         predictors = np.arange(self.m)
         pairs = np.ascontiguousarray(np.argwhere(predictors[:, None] < predictors))

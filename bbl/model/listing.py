@@ -43,7 +43,8 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
             f"{levels.prod(dtype=float):.3g} states are too many to list (at most {MAX_STATES}); use gibbs().",
             argument="n_levels",
         )
-    E, m = np.zeros(tuple(levels)), len(levels)  # tables are added by broadcasting: axis i of E is predictor i
+    # tables, padded with (1, 0) by zeros for level 0, are added by broadcasting: axis i of E is predictor i
+    E, m = np.zeros(tuple(levels)), len(levels)
     for i in range(m):
         level_columns = slice(start[i], start[i + 1])
         E += np.pad(h[level_columns], (1, 0)).reshape(-1, *(1,) * (m - 1 - i))

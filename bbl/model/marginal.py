@@ -45,6 +45,9 @@ class MarginalEnergy(Energy):
 
     Attributes
     ----------
+    layout : Layout
+    theta : ndarray, shape (K, layout.size)
+        As given.
     h : ndarray, shape (D, K)
         Fields.
     J : ndarray, shape (D, D, K)

@@ -4,7 +4,8 @@ Weights are *exact* if they are whole numbers, whose sums do not depend on the o
 predictor: those in which the predictor and all predictors that it interacts with are known. ``sample.pooled`` are the
 rows as one group, ``sums(name, function)`` is the sum of ``function(block)`` over blocks of rows, and a file stores it
 under `name`. D counts the non-reference levels of predictors with `n_levels` (m,) levels; ``layout.start`` (m + 1,)
-holds the first column of each predictor. A sample is `unweighted` if all weights are 1.
+holds the first column of each predictor. A `Sample` holds `codes` (n, m), `weights` (n,), and whether values are
+`missing` (n, m), None if none is; `exact` and `unweighted` say whether its weights are exact, and whether all are 1.
 """
 
 from __future__ import annotations

@@ -161,23 +161,25 @@ def regressors(layout: Layout) -> Regressors:
 
 
 def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return where couplings are in the matrix (layout.D, D) of all site solutions without their fields.
+    """Return where the couplings of terms are in the site solution without its fields, a matrix (layout.D, D).
 
-    The list has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays, with a number for each
-    coupling of that order. Pair a holds the positions of the couplings in the solution of member a of their term. The
+    A coupling of k predictors is there k times, with each member of its term as the site. The list has an entry for
+    each order k = 2, 3, ..., with k pairs (rows, columns) of arrays. Pair a holds, for each coupling of that order, its
+    position with member a as the site: the row of that member's level, and the column of the other members' levels. The
     layout keeps the list.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
-        row, col = pair_cells(layout)
+        row, col = pair_cells(layout)  # of each pair coupling: columns of its first and of its second member's level
         attributes["_site_cells"] = [[(row, col), (col, row)], *_site_cells_of_sets(layout)]
     return attributes["_site_cells"]
 
 
 def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return `_site_cells` of terms of order 3, 4, ...: row of the site's level, column of the other members' levels.
+    """Return the entries of `_site_cells` for terms of order 3, 4, ...
 
-    The other members of a term are a regressor, a set, whose joint level counts the last member's level fastest.
+    The members of a term other than the site are one regressor, a set, in whose joint levels the last member runs
+    fastest.
     """
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []
     regs = regressors(layout)

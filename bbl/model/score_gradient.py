@@ -92,6 +92,7 @@ class ScoreGradient:
         not depend on what is known of the row.
         """
         layout, (K, size), q = self.layout, self.theta.shape, score_derivatives[0].size  # q = K K
+        # the reference level, in place of missing cells, has no indicators
         out = self._sum_units(np.where(missing, 0, codes).astype(codes.dtype), score_derivatives.reshape(-1, q), starts)
         unit_bounds = itertools.pairwise(starts)
         # (U, K K, m): sums of the derivatives over the rows in which each predictor is missing
@@ -155,7 +156,7 @@ class ScoreGradient:
         order = np.argsort(row, kind="stable")
         row, expanded = row[order], np.ascontiguousarray(np.concatenate(states)[order])
         energy, first_states = self._energy(expanded), np.searchsorted(row, np.arange(len(codes)))
-        if self.layout.support is not None:  # structural zeros
+        if self.layout.support is not None:  # `rows`: whether each state can occur, (states, K), or (states, 1) for all
             energy[~np.broadcast_to(self.layout.support.rows(expanded), energy.shape)] = -np.inf
         largest = np.maximum.reduceat(energy, first_states)[row]
         share = np.exp(energy - np.where(np.isfinite(largest), largest, 0.0))

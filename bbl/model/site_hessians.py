@@ -46,7 +46,7 @@ def site_hessians(
     # columns of each site in the design; weight (m,) of the usable rows
     columns, totals, sites = regressors(layout).columns, usable_weight(sample, layout), list(sites)
     n_parameters = {i: (int(layout.n_levels[i]) - 1) * len(columns[i]) for i in sites}
-    check_memory(
+    check_memory(  # bytes: the Hessians, and two arrays of the influences of a chunk's rows on all parameters
         8.0 * sum(float(p) ** 2 for p in n_parameters.values()) + 16.0 * ROWS * layout.size,
         f"Standard errors of {layout.size} parameters",
         "Fit fewer predictors or fewer interactions.",

@@ -298,7 +298,7 @@ class _CurvatureBound:
         """Add a chunk of rows: codes (n, regressors) of all regressors, and the c of each row (n,)."""
         n_dropped = int((1.0 - self._share) * len(row_curvatures))
         largest_rows = np.argpartition(row_curvatures, n_dropped)[n_dropped:]
-        least_curvature = float(row_curvatures[largest_rows[0]])
+        least_curvature = float(row_curvatures[largest_rows[0]])  # `argpartition` puts the least of them first
         neighbour_codes = codes[largest_rows].take(self.neighbours, axis=1)
         kernel.shared_counts(neighbour_codes, self.layout.start, self._pairs, least_curvature)
         self._weight += least_curvature * len(largest_rows)

@@ -141,6 +141,7 @@ def _draw_frequencies(counts: np.ndarray, is_level: np.ndarray, rng: np.random.G
     cumulative = np.cumsum(p, axis=1)
     # inverse distribution function: the first concentration whose cumulative probability reaches a uniform number
     concentration = CONCENTRATIONS[(cumulative < rng.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(axis=1)]
+    # shape 1 in place of codes that are no level: the draw is replaced by 0
     gamma = np.where(is_level, rng.standard_gamma(np.where(is_level, counts + concentration[:, None], 1.0)), 0.0)
     gamma += 1e-300 * is_level  # all gammas of small shapes may underflow to zero
     return gamma / gamma.sum(axis=1, keepdims=True)

@@ -67,7 +67,10 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution of this count given its sum with another: its parameter is the difference of both."""
+        """Return the distribution of this count given its sum with another: its parameter is the difference of both.
+
+        Its tails include one half of ``P(T = t)``.
+        """
         total = self.t + other.t
         # possible values of this count, given the sum; the result counts from the first of them
         counts = np.arange(max(0, total - len(other.log_c) + 1), min(total, len(self.log_c) - 1) + 1)
@@ -169,7 +172,7 @@ def hypergeometric(n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np
     observed = round(float((n11 - lowest).sum()))  # counted from the least possible sum of first cells
     is_informative = n_coefficients > 1  # the others can have only one first cell, and add nothing to `observed`
     rows, columns, n, lowest, n_coefficients = (v[is_informative] for v in (rows, columns, n, lowest, n_coefficients))
-    start = np.cumsum(n_coefficients) - n_coefficients
+    start = np.cumsum(n_coefficients) - n_coefficients  # first coefficient of each table in `log_c`
     table_index = np.repeat(np.arange(len(n_coefficients)), n_coefficients)
     # first cell of the table, for each coefficient
     t = lowest[table_index] + np.arange(len(table_index)) - start[table_index]
@@ -192,7 +195,7 @@ def _find_centre(log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarra
 
     The other arguments are those of `_multiply_polynomials`, `log_c` being the logarithms of its `c`.
     """
-    t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
+    t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)  # count of each coefficient, from 0 in each table
 
     def excess(psi: float) -> tuple[float, float]:
         """Return the mean of the sum of the counts at `psi` less `total`, and its slope, the sum of the variances."""

@@ -106,6 +106,7 @@ def auc(
     area = float(cases @ v10 / n1)
     if n1 < 2 or n0 < 2:
         return area, float("nan"), float("nan")
+    # s10, s01: variances of v10 over cases, and of v01 over controls
     s10 = cases @ (v10 - area) ** 2 / (n1 - 1)
     s01 = controls @ (v01 - area) ** 2 / (n0 - 1)
     half_width = float(ndtri(0.5 + level / 2) * np.sqrt(s10 / n1 + s01 / n0))

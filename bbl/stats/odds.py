@@ -23,7 +23,7 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     [1.95]
     """
     cells = np.stack([one, other])
-    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)
+    total = np.maximum(cells.sum(axis=(0, 1)), 1.0)  # 1 in place of 0: an empty table has expected counts of 0
     expected = cells.sum(axis=1, keepdims=True) * cells.sum(axis=0, keepdims=True) / total
     return np.minimum(cells, expected).min(axis=(0, 1))
 
@@ -57,6 +57,8 @@ def shifts_from_pooled(log_ratios: np.ndarray, counts: np.ndarray, sizes: np.nda
         limits = _recover_log_odds(log_ratios, group_counts, total) - pooled
         estimate = np.log(group_counts[0]) - np.log(group_counts[1]) - pooled
         group_variance, other_variance = (1.0 / group_counts).sum(axis=0), (1.0 / (total - group_counts)).sum(axis=0)
+        # given the margins a cell has the variance 1 / (group + other); the log odds of `g` have the derivative
+        # `group_variance` by it
         variance_given_margins = group_variance**2 / (group_variance + other_variance)
         ratios = limits / estimate
         error_ratio = np.sqrt(_shift_variance(counts, sizes, g) / variance_given_margins)
@@ -93,5 +95,6 @@ def _shift_variance(counts: np.ndarray, sizes: np.ndarray, g: int) -> np.ndarray
     slopes = np.broadcast_to(-1.0 / total, counts.shape).copy()
     slopes[g] += 1.0 / counts[g]
     slopes[:, 1] *= -1.0
+    # variance of a linear function of multinomial counts; 1 in place of the size of a group without observations
     means = (counts * slopes).sum(axis=1)
     return (counts * slopes**2).sum(axis=(0, 1)) - (means**2 / np.maximum(sizes, 1.0)).sum(axis=0)

@@ -116,7 +116,8 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
 
 
 def _varies(columns: np.ndarray) -> bool:
-    """Return whether any of some columns takes two values."""
+    """Return whether any of some columns (n, q) of numbers of at least 0 has another number than 0."""
+    # `initial=0.0` counts as one more row: the least number is 0
     return bool(len(columns)) and bool((columns.max(axis=0, initial=0.0) > columns.min(axis=0, initial=0.0)).any())
 
 
@@ -127,9 +128,10 @@ def _count_seen_levels(columns: np.ndarray) -> int:
 
 
 def _deviation_metric(n: int) -> np.ndarray:
-    """Return the matrix (n - 1, n - 1) of the squared deviations of n values, the first being 0, from their mean.
+    """Return the matrix M (n - 1, n - 1) of ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2``, for ``x = (0, v)``.
 
-    It is scaled to a diagonal of 1. Penalties by it do not depend on which of n levels or groups is the reference.
+    The n values x are coefficients of all levels or groups, the first of which, the reference, has 0. A penalty
+    ``v' M v`` does not depend on which of them is the reference. The factor makes the diagonal of M equal to 1.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
@@ -150,6 +152,8 @@ class _Regression:
 
     Attributes
     ----------
+    K : int
+        Number of groups.
     columns : ndarray, shape (n, D)
         Columns of all predictors.
     weights : ndarray, shape (n,)

@@ -58,7 +58,8 @@ class Shift:
         first, second = self.one.estimate, self.other.estimate
         if not abs(first) + abs(second) < np.inf:
             return first - self.pooled, np.nan
-        # of the counts; the estimates have one over these, a and b, and the shift has a^2 / (a + b)
+        # variances of the counts; their inverses a and b are the variances of the two estimates, and the shift has the
+        # variance a^2 / (a + b)
         first_variance, second_variance = self.one.moments(first)[1], self.other.moments(second)[1]
         return first - self.pooled, float(
             np.sqrt(second_variance / (first_variance * (first_variance + second_variance)))

@@ -148,6 +148,7 @@ class SamplingPlan:
         stage_deviations = []
         # the last stage first; its totals are summed to those of the units of the stage before
         for k, stage in reversed(list(enumerate(self._stages))):
+            # bytes: the totals of units and their deviations
             check_memory(16.0 * totals.size, f"Totals of {len(totals):,} clusters", "Fit fewer predictors.")
             stage_deviations.append(self._centre_totals(stage, totals, self.strata[rows] if not k else None))
             if k:

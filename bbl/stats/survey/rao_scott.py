@@ -71,11 +71,11 @@ def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> Correc
     numerator_df = sum_of_effects**2 / float((effects**2).sum())
     F = max(statistic, 0.0) / sum_of_effects
     return CorrectedTest(
-        statistic * len(effects) / sum_of_effects,
-        F,
-        numerator_df,
-        numerator_df * design_df,
-        float(fdtrc(numerator_df, numerator_df * design_df, F)),
+        statistic=statistic * len(effects) / sum_of_effects,
+        F=F,
+        df=numerator_df,
+        ddf=numerator_df * design_df,
+        p=float(fdtrc(numerator_df, numerator_df * design_df, F)),
     )
 
 

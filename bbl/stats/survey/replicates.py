@@ -50,6 +50,7 @@ class Replicates:
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)
+        # deviations from the mean of the replicates take two of them
         if varies.any() and is_used.sum() < (1 if self.mse else 2):
             return np.full(estimates.shape, np.nan)
         out = np.zeros(estimates.shape)
@@ -108,7 +109,7 @@ def make_replicates(
         rscales = (n_in_stratum - 1.0) / n_in_stratum * fpc[stratum]
         scale = 1.0
         if kind == "JK1":
-            scale, rscales = float(rscales[0]), np.ones(len(clusters))
+            scale, rscales = float(rscales[0]), np.ones(len(clusters))  # equal for all, as there is one stratum
     elif kind == "bootstrap":
         assert rng is not None  # noqa: S101  # its caller gives one
         factors = _bootstrap_factors(stratum, n_drawn, n_replicates, rng)
@@ -118,6 +119,7 @@ def make_replicates(
         signs = _hadamard(len(n_drawn))[:, 1 : len(n_drawn) + 1]  # (R, strata); column 0 is constant
         is_first = np.zeros(len(clusters), dtype=bool)
         is_first[np.unique(stratum, return_index=True)[1]] = True  # the first cluster of each stratum
+        # (R, clusters): 1 for the half that is weighted up in a replicate, -1 for the other
         cluster_signs = np.where(is_first, -1.0, 1.0) * signs[:, stratum]
         rho = rho if kind == "Fay" else 0.0
         factors = (1.0 + (1.0 - rho) * cluster_signs).T

@@ -6,7 +6,8 @@
 
    Conventions: REAL is a number and WORD an unsigned integer of the same size; `vec` holds LANES numbers, `words` LANES
    integers. A lane is one position of a vector. A mask is a `words` that has all bits of a lane set, or none.
-   vec_load and vec_store move LANES numbers from and to p, which need not be aligned; vec_fill(s) has s in all lanes.
+   vec_load and vec_store move LANES numbers from and to p, which need not be aligned, load_words and store_words LANES
+   integers, loadf and storef LANES floats; vec_fill(s) has s in all lanes.
    bits(v) is the binary representation of v, real(u) the numbers that u represents. */
 #ifndef VECTOR_OPEN
 #define VECTOR_OPEN

@@ -3,6 +3,8 @@
 A cell of a table is a level of the feature with one combination of its parents' levels; tables are (cells, K), one
 after the other. Of the cells, `Families` tell the feature's position (`cell_family`) and its number of levels
 (`cell_widths`); `sum_over_levels` replaces each cell by the sum over the levels of its feature.
+A `Network` has a structure `dag`, the layout `families`, class probabilities `prior` (K,), and tables `theta` (cells,
+K); a `Dag` holds tuples (feature, its feature parents).
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def super_parents(m: int) -> tuple[Dag, ...]:
 def average(dags: tuple[Dag, ...], sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Averaged:
     """Return the average of networks with Dirichlet estimates, `smooth` being the prior count of every cell."""
     D = int(np.sum(n_levels))  # levels of all features
-    check_memory(
+    check_memory(  # probabilities and their logarithms; the members of AODE have about D^2 cells together
         16.0 * K * D * D,
         f"Averaging {len(dags)} networks of {D} levels and {K} classes",
         "Use fewer features or levels, or another learner.",

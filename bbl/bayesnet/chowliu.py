@@ -1,4 +1,7 @@
-"""Chow-Liu trees (tree-augmented naive Bayes of largest penalised likelihood), and Sahami's k-dependence classifier."""
+"""Chow-Liu trees (tree-augmented naive Bayes of largest penalised likelihood), and Sahami's k-dependence classifier.
+
+There are m features and K classes. A `Dag` holds tuples (feature, its feature parents), in the order of the model.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
     level_parameters = np.asarray(n_levels, dtype=float) - 1.0
     penalty = np.outer(level_parameters, level_parameters) * K
     if score == "bic":
-        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))
+        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))  # 1: a penalty is not negative
     return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total  # n
 
 

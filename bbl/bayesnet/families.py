@@ -79,7 +79,7 @@ class Families:
             scope_start.append(len(scope))
             start.append(cells)
         self.cells = cells
-        check_memory(
+        check_memory(  # counts, their totals and probabilities, 8 bytes each, for every cell and class
             24.0 * cells * K * (1 if context is None else context[1]),
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
             "Use fewer feature parents, or join levels.",
@@ -122,11 +122,11 @@ class Families:
         """Number of levels of the feature of each of the J parent configurations of all families, shape (J,)."""
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
         # each family has cells / levels configurations
-        return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
+        return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))  # 1: no division by 0
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
         """Return, for each cell of `flat` (cells, K), the sum over the cells of its parent configuration."""
-        if not self.cells:
+        if not self.cells:  # `reduceat` needs a cell
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
         configuration_start = np.cumsum(self.widths) - self.widths
@@ -195,7 +195,7 @@ def dirichlet(counts: np.ndarray, totals: np.ndarray, widths: np.ndarray, smooth
 
 def class_counts(sample: Rows, K: int) -> np.ndarray:
     """Return the weight (K,) of the rows of each class."""
-    return sample.group_totals(K)
+    return sample.group_totals(K)  # the groups of a sample are its classes
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:

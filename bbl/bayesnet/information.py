@@ -57,7 +57,7 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
     run: list[int] = []
     run_cells = 0
     for i, L in enumerate(n_levels[:-1]):
-        feature_cells = int(L) * int(levels_from[i]) * K
+        feature_cells = int(L) * int(levels_from[i]) * K  # and with itself, as `_packed_tables` counts
         if run and run_cells + feature_cells > max_cells:
             yield run
             run, run_cells = [], 0
@@ -114,6 +114,7 @@ def _counted_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tupl
         first_pair = 0  # position of the pair (i, i + 1)
         for i in run:
             for later in _group_later_features(n_levels, i):
+                # the pairs (i, i + 1), (i, i + 2), ... follow each other
                 yield i, later, np.stack([pairs.table(counts, first_pair + int(j) - i - 1) for j in later])
             first_pair += m - i - 1
 
@@ -126,11 +127,11 @@ def _packed_tables(sample: Rows, n_levels: np.ndarray, K: int) -> Iterator[tuple
     level_start = np.concatenate(([0], np.cumsum(n_levels)))
     for run in _split_features(n_levels, K, PACKED_CELLS):
         start = level_start - level_start[run[0]]  # first column of each feature in `counts`
-        counts = _count_level_pairs(sample, n_levels, K, run)
+        counts = _count_level_pairs(sample, n_levels, K, run)  # (K, levels of the run, levels from the run on)
         for i in run:
             feature_counts = counts[:, start[i] : start[i + 1]]
             for later in _group_later_features(n_levels, i):
-                columns = start[later][:, None] + np.arange(n_levels[later[0]])
+                columns = start[later][:, None] + np.arange(n_levels[later[0]])  # (later features, their levels)
                 yield i, later, np.ascontiguousarray(feature_counts[:, :, columns].transpose(2, 1, 3, 0))
 
 
@@ -170,4 +171,4 @@ def class_information(sample: Rows, n_levels: np.ndarray, K: int) -> np.ndarray:
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     counts = families.count(sample)
     tables = (families.table(counts, f) for f in range(len(n_levels)))  # each (levels, K)
-    return np.array([conditional_information(table[:, :, None]) for table in tables])
+    return np.array([conditional_information(table[:, :, None]) for table in tables])  # given nothing: Z has one level

@@ -105,7 +105,10 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero (all -inf)."""
+    """Return `log_joint` (n, K), with zeros in the rows in which every class has probability zero (all -inf).
+
+    All classes are then equally probable in such a row, where a softmax of -inf would be nan.
+    """
     impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
     return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
 
@@ -147,7 +150,7 @@ def _add_forest_sums(
         if parents:
             parent[i], parent_stride[i] = parents[0], families.n_levels[i]
     message_start = np.cumsum(levels) - levels  # of each feature's message in `scratch`, for one class
-    scratch = np.empty(2 * K * int(levels.sum()))  # of the kernel
+    scratch = np.empty(2 * K * int(levels.sum()))  # of the kernel: received messages, and the one that is being sent
     first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
         first_cell = codes[:, families.context[0]].astype(np.intp) * families.cells
@@ -165,7 +168,7 @@ def _add_component_sums(
     family_number = {family: number for number, family in enumerate(families.families)}
     dag = Dag(families.families)
     topological_rank = {i: position for position, i in enumerate(i for layer in dag.layers for i in layer)}
-    for component in dag.components:
+    for component in dag.components:  # tuples of features that arcs connect
         parents_first = sorted(((i, dag.parents[i]) for i in component), key=lambda family: topological_rank[family[0]])
         component_missing = missing[:, component]
         rows = np.flatnonzero(component_missing.any(axis=1))
@@ -224,7 +227,7 @@ def _plan_elimination(scopes: list[frozenset[int]], n_levels: list[int], K: int)
     elimination = elimination_order(np.array([n_levels[v] for v in features]), are_neighbours, np.inf)
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
-    check_memory(
+    check_memory(  # log weights, their differences from the largest, and exponentials, 8 bytes each
         24.0 * cells * K,
         f"Summing {len(features)} missing features out of a row, with {cells:,.0f} cells for each of {K} classes,",
         "Use fewer feature parents, or leave out rows with so many missing values.",

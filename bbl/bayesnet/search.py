@@ -2,7 +2,9 @@
 
 A cell of a table is a level of a feature with one combination of its parents' levels. `Families` lay out tables, with
 `cells` cells in all; `cell_widths` (cells,) are the levels of the cell's feature, and `sum_over_levels` replaces each
-cell by the sum over these levels. ``sample.response`` (n,) are class codes, negative if unknown.
+cell by the sum over these levels. A `Dag` holds `families`, tuples (feature, its feature parents), `parents` by
+feature, and `components`, tuples of features that arcs connect. ``sample.response`` (n,) are class codes, negative if
+unknown.
 """
 
 from __future__ import annotations
@@ -170,7 +172,7 @@ def climb(
     moves = Moves(m, kdbk, lambda candidates, base: _choose_best(validation.scores(candidates, base, progress), rng)[0])
     dag = naive(()) if learner == "fssj" else naive(range(m))  # "fssj" includes features one after another
     score_log: list[float] = []
-    candidates = [dag]
+    candidates = [dag]  # the start itself is scored first
     while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):  # an accuracy of 1 cannot rise
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
         if score_log and score - epsilon < score_log[-1] - TIE:  # a gain below `epsilon`, up to rounding

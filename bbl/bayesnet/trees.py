@@ -43,7 +43,7 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
     rows = drawn[sample.response[drawn] >= 0]
     if sample.missing is not None:
         rows = rows[~sample.missing[rows].all(axis=1)]
-    drawn_rows = Sample(
+    drawn_rows = Sample(  # codes, weights, response, missing
         np.ascontiguousarray(sample.codes[rows]),
         np.ones(len(rows)),
         sample.response[rows],

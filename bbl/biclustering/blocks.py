@@ -1,7 +1,9 @@
 """Blocks of a two-way table, and groups for new rows. A block is a group of rows by a group of columns.
 
 A table has I rows in a groups and J columns in b groups; a pair is a row and a column. The cells of a categorical table
-have one of L levels.
+have one of L levels. `Cells` are n observed cells sorted by row, with `row`, `column`, `value` and `weight`, (n,) each;
+`averaged` has one cell for each pair. Its `sums` adds up weights, and weights times values, of each row by group of
+columns.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def ordered(
     sums = block_sums(cells, rows, columns, n_levels, rated)
     if n_levels:
         return rows, columns, sums, float("nan")
-    mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
+    mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))  # (a, b); 0 in a block without cells
     if rated:  # zeros and ones of mean p: n p (1 - p)
         return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
     # `averaged`: one cell for each pair, the mean of its values
@@ -72,7 +74,7 @@ def best_groups(
     """
     b = means.shape[1]
     if rated:
-        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)
+        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # so that logarithms are finite
         counts, _ = cells.sums(columns, b)  # (new rows, b): rated columns of each group
         group_size = np.bincount(columns, minlength=b)
         costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T

@@ -102,7 +102,7 @@ class Cells:
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights and weighted values of each row summed by group of columns, two arrays (I, groups).
 
-        `group` (J,) holds the labels of the columns.
+        `group` (J,) holds the labels of the columns, `groups` is the number of groups.
         """
         counts, sums = np.empty((2, self.shape[0], groups))
         kernel.group_sums(*self.arrays, group, counts, sums)

@@ -1,6 +1,7 @@
 """Genetic algorithm for two-way clustering of ordinal ratings (section 1.3 of the thesis).
 
 An individual is a partition of the items and one of the users: a row of labels, items first. Less fitness is better.
+`Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,) each, of a table of `shape`.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     Its ``population`` is the number of individuals. With ``refine`` the best individual is improved at the end.
     """
     items, users, n_individuals = ratings.items, ratings.users, options["population"]
+    # counts of ratings and a deviance for each of items x users blocks, 8 bytes each; the population and its children
     check_memory(
         8.0 * items * users * (ratings.levels + 1) + 8.0 * n_individuals * (items + users),
         f"The genetic algorithm on {items} x {users} ratings",

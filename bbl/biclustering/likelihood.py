@@ -1,6 +1,7 @@
 """Criteria that choose the number of groups, on the scale of minus twice a log-likelihood; less is better.
 
 A table has a groups of rows and b groups of columns; a pair is a row and a column. Cells have numbers or L levels.
+`Cells` are n observed cells, with `row`, `column`, `value` and `weight`, (n,) each.
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class Noise(NamedTuple):
 def block_criterion(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, squares: float, n_levels: int, noise: Noise
 ) -> float:
-    """Return minus twice the integrated completed likelihood of two partitions of a table.
+    """Return minus twice the log integrated completed likelihood of two partitions of a table.
 
     `cells` holds all observations, also repeated ones of a pair; `rows` and `columns` are labels; `squares` is the sum
-    of squared differences of the pairs' means from the block means; `n_levels` is 1 for numbers.
+    of squared differences of the pairs' means from the block means, not used with levels; `n_levels` is 1 for numbers.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a, b = len(sizes[0]), len(sizes[1])

@@ -1,7 +1,8 @@
 """MCMC for the partitions of raters and of the items that they rate (section 1.2 of the thesis).
 
 A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if all items are alike to it; an item has a
-weight w, its popularity. Rows of a table are raters, columns are items.
+weight w, its popularity. Rows of a table are raters, columns are items. In `Cells`, the items of
+rater j are ``column[start[j]:start[j + 1]]``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of options."""
+"""The methods of two-way clustering: METHODS maps the name given as ``method=`` to its class of options.
+
+`Cells` are n observed cells of a table of `shape`, sorted by row, with `value` and `weight`, (n,) each; `start` (rows +
+1,) is the first cell of each row. All methods have a `name`, the kind `response` of cells that they need, and `fit`.
+"""
 
 from __future__ import annotations
 
@@ -215,6 +219,8 @@ class Mcmc:
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items
         most_rated = int(np.diff(cells.start).max())  # items of one rater
+        # labels of all draws (int32); in each chain two ranks (int32) of every item by every group of raters and two
+        # arrays of log symmetric polynomials; similarities and a temporary of the same size
         check_memory(
             4.0 * n_init * self.draws * (n + m) + workers * 8.0 * n * (m + 2.0 * most_rated) + 16.0 * (n**2 + m**2),
             f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
@@ -235,7 +241,7 @@ class Mcmc:
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
-        # nan: a trace that never changes
+        # nan, of a trace that never changes, counts as mixed
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
         return BiclusterFit(labels[0], labels[1], loss, history, sweeps, mixed, draws=draws, share=(share[0], share[1]))
 

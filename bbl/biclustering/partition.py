@@ -50,7 +50,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     counts = contingency(one, other)
     n = float(counts.sum())
     total = n * (n - 1.0) / 2.0
-    if total == 0.0:
+    if total == 0.0:  # a single item: the partitions are equal
         return 1.0, 1.0
     # pairs of items that are in one group in both partitions, in the first, in the second
     in_both, in_one, in_other = n_pairs(counts), n_pairs(counts.sum(axis=1)), n_pairs(counts.sum(axis=0))
@@ -74,12 +74,18 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's term of the expected Binder loss; `share` (k, k) holds the similarities of its k members."""
+    """Return a group's term of the expected Binder loss, the sum of ``1 - 2 share`` over pairs of its k members.
+
+    `share` (k, k) holds the similarities of the members.
+    """
     return float((1.0 - 2.0 * share).sum() - (1.0 - 2.0 * np.diag(share)).sum()) / 2.0
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's term of the expected variation of information; `share` (k, k) as in `_binder`."""
+    """Return a group's term of the expected variation of information, ``sum_i (ln k - 2 ln sum_j share_ij)``.
+
+    `share` (k, k) holds the similarities of its k members.
+    """
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
 
@@ -96,6 +102,7 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
+    # plus the part that is the same for all partitions
     if loss == "binder":
         return float(total + (share.sum() - np.trace(share)) / 2.0)
     return float(total + np.log(share.sum(axis=1)).sum()) / len(labels)

@@ -3,7 +3,9 @@
 A table has I rows, axis 0, and J columns, axis 1. The n lines (rows or columns) of the axis that moves have k groups,
 those of the other axis k_other groups. A block is a group of rows by a group of columns; its prototype is the mean of
 its cells, or the log shares of their levels. A pair is a row and a column; L is the number of levels of a categorical
-cell, 1 for numeric cells.
+cell, 1 for numeric cells. `Cells` are n observed cells sorted by row, with `row`, `column`, `value` and `weight`, (n,)
+each; `start` (I + 1,) is the first cell of each row, `T` the transposed table, `arrays` (start, column, value, weight).
+Its `sums` adds up weights, and weights times values, of each row by group of columns.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class Table:
 
     def size(self, axis: int) -> int:
         """Return the number n of rows (0) or columns (1)."""
-        return self.cells.shape[axis] // (self.n_levels if axis else 1)
+        return self.cells.shape[axis] // (self.n_levels if axis else 1)  # columns of `cells` are levels of columns
 
     def misfit(self, axis: int) -> np.ndarray:
         """Return the part of each line's cost (n,) that is the same in all groups, and that `costs` leaves out.
@@ -158,13 +160,15 @@ class Table:
         var_a = counts @ (A * A).T / weight - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
+            # 0 where the line or the prototype is constant
             r = np.where(scale > 1e-12, (sums @ A.T / weight - mean_x * mean_a) / scale, 0.0)
         return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
     def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
         """Return the objective of `labels` of an axis and `other` of the other one, from which `sums` were computed.
 
-        "squared": the sum of squared residuals; "levels": the deviance; "pearson": the sum of the costs on this axis.
+        "squared": the sum of squared residuals; "levels": the deviance of counts plus prior counts; "pearson": the
+        sum of the costs on this axis.
         """
         A = self.prototypes(sums.block_counts, sums.block_sums)  # (k, L k_other)
         if self.metric == "squared":
@@ -201,7 +205,7 @@ def _assign_lines(
     prototypes = table.prototypes(sums.block_counts, sums.block_sums)
     k, n = len(prototypes), len(old)
     labels, label_costs = np.empty(n, dtype=np.int32), np.empty(n)
-    tolerance = TIE * (float(misfit.mean()) or 1.0)
+    tolerance = TIE * (float(misfit.mean()) or 1.0)  # 1: the misfit is 0 with other metrics than "squared"
     is_complete = len(table.cells.value) == table.size(0) * table.size(1)
     step = max(1, COSTS_PER_CHUNK // k)
     for first in range(0, n, step):
@@ -232,9 +236,9 @@ def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
 def alternate(
     table: Table, rows: np.ndarray, columns: np.ndarray, max_iter: int = 100, move: str = "all", empty: str = "reseed"
 ) -> PrototypeFit:
-    """Assign rows, then columns, to the groups of least cost, until nothing moves (eqs. 2.1 and 2.2, corrected).
+    """Assign rows, then columns, to the groups of least cost, until nothing moves (eqs. 2.1 and 2.2 of the thesis).
 
-    A row is compared with prototypes over its observed cells only.
+    The equations are corrected. A row is compared with prototypes over its observed cells only.
 
     Parameters
     ----------
@@ -257,7 +261,7 @@ def alternate(
     misfit = [table.misfit(0), table.misfit(1)]
     history: list[float] = []
     best = (np.inf, labels.copy(), k.copy())  # objective, labels and numbers of groups of the best iteration
-    stop, n_moves, n_iter = stop_flag(), 1, 0
+    stop, n_moves, n_iter = stop_flag(), 1, 0  # n_moves: of the last iteration, 1 to begin with
     while n_moves and n_iter < max_iter and not stop[0]:
         n_moves, n_iter, values = 0, n_iter + 1, []  # values: objectives after both half-steps
         for axis in (0, 1):
@@ -269,7 +273,8 @@ def alternate(
                 moved = axis_labels.copy()
                 size = np.bincount(axis_labels, minlength=k[axis]).astype(np.int32)
                 least_gain, order = TIE * (misfit[axis].mean() or 1.0), np.arange(len(axis_labels))
-                # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:], in place
+                # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:], in place, and never
+                # empties a group; sums[:2] are those of lines
                 n_moves += kernel.one_by_one(*sums[:2], moved, size, *sums[2:], order, least_gain)
             else:
                 moved, cost, tolerance = _assign_lines(

@@ -1,6 +1,7 @@
 """Two-way clustering by prototypes of blocks from many starts, and the choice of the numbers of groups.
 
 A block is a group of rows by a group of columns; its prototype is its mean, or the log shares of its levels.
+`Cells` are n observed cells of a table of `shape`, with `value` and `weight`, (n,) each.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """Kind of the cells: "numeric" values, "levels" of a factor, or "rated" or not."""
+        """Kind of the cells that the metric needs: "levels" of a factor, or "numeric" values."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
@@ -110,6 +111,8 @@ class Prototype:
         """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups
+        # four numbers for each line (row or column) and group in each worker; for each cell the table, the cells of the
+        # starts, and the transposes of both
         check_memory(
             32.0 * workers * n_levels * sum(cells.shape) * sum(largest) + 100.0 * n_levels * cells.n,
             f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
@@ -123,15 +126,15 @@ class Prototype:
         fits = run_tasks(fit_once, tasks, workers, progress)
         best_fits, noise = ([], Noise.from_cells(cells))  # best_fits: (fit, groups, criterion)
         for k, size in enumerate(grid):  # size: numbers (a, b) of groups
-            best = _best(fits[k * n_init : (k + 1) * n_init])
-            criterion = best.value
+            best = _choose_fit(fits[k * n_init : (k + 1) * n_init])
+            criterion = best.value  # kept with "pearson", which has a single size
             if self.metric != "pearson":
                 criterion = block_criterion(cells, best.rows, best.columns, best.value, n_levels, noise)
             best_fits.append((best, size, criterion))
         best, size, criterion = min(best_fits, key=lambda candidate: candidate[2])
         if groups is None:
             self._warn_border(best, cells.shape)
-        selection = None if groups is not None else [(*size, fit.value, value) for fit, size, value in best_fits]
+        selection = None if groups is not None else [(*size, fit.value, score) for fit, size, score in best_fits]
         return BiclusterFit(best.rows, best.columns, criterion, best.history, best.n_iter, best.converged, selection)
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
@@ -146,7 +149,7 @@ class Prototype:
             )
 
 
-def _best(fits: list[PrototypeFit]) -> PrototypeFit:
+def _choose_fit(fits: list[PrototypeFit]) -> PrototypeFit:
     """Return the fit of least objective, the first of tied ones: rounding must not decide."""
     least = min(fit.value for fit in fits)
     tolerance = TIED * max(abs(fit.history[0]) for fit in fits)  # history[0]: the objective of the start

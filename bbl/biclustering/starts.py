@@ -1,7 +1,9 @@
 """Starts of two-way clustering: k-means of the I rows over observed cells.
 
 Centres are arrays (J, centres), with a value for each of the J columns; `is_observed`, of the same shape, is 1 where a
-centre has a value and 0 elsewhere.
+centre has a value and 0 elsewhere. `Cells` are n observed cells sorted by row, with `row`, `column`, `value` and
+`weight`, (n,) each; `start` (I + 1,) is the first cell of each row, `arrays` (start, column, value, weight). Its `sums`
+adds up weights, and weights times values, of each row by group of columns.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ class _Distances:
 
     Attributes
     ----------
+    cells : Cells
+        One cell for each observed pair of row and column.
     total : ndarray, shape (I, 1)
         Weight of each row.
     variance : float

@@ -5,7 +5,7 @@
 before. *Stage*: a fit with terms up to some order (see `grow`): their `weights` by term, `intercept` (K - 1,) and
 `loss`. *Raw* weights are penalised, *refitted* weights are not. EBIC: extended BIC. NLL, the *loss*: the weighted sum
 over rows of ``-ln p`` of their class. A `Problem` has n rows of m predictors with classes `y` and `weights`, each (n,),
-whose sum is `total`.
+whose sum is `total`; its ``size(term)`` is d. `null_slope` returns intercept (K - 1,), slope, and loss without terms.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def choose(
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
     final = point.stages[-1]
     if is_refitted:
-        fit = point.refit or refit_terms(problem, final.weights, final.intercept)
+        fit = point.refit or refit_terms(problem, final.weights, final.intercept)  # the EBIC has fitted it already
         return Choice(
             fit.weights,
             fit.intercept,
@@ -185,7 +185,7 @@ def _fit_path(
     had no loss, or after `PATIENCE` penalties that are no better.
     """
     points: list[Point] = []
-    least_loss = SATURATED_SHARE * null_slope(problem)[2]  # [2]: the loss without terms
+    least_loss = SATURATED_SHARE * null_slope(problem)[2]  # of the loss without terms
     for penalty in penalties:
         last = points[-1] if points else None
         stages = grow(problem, penalty, screen, last.stages if last is not None else None)
@@ -259,8 +259,8 @@ class CrossValidation:
         weights if it is False.
         """
         tasks = [
-            (self.problem, point, self.screen, self.refit, train, held_out, math.isinf(last_loss), last_refit)
-            for train, held_out, last_loss, last_refit in zip(
+            (self.problem, point, self.screen, self.refit, train, held_out, math.isinf(last_refit_loss), last_refit)
+            for train, held_out, last_refit_loss, last_refit in zip(
                 self.folds.train, self.folds.held, self.fold_losses[:, 1], self.refits, strict=True
             )
         ]
@@ -299,8 +299,8 @@ def _losses_of_fold(
         last_refit = refit_terms(training, final.weights, final.intercept)
     loss = _loss(validation, last_refit.weights, last_refit.intercept)
     if refit == "auto":
-        without_terms = _loss(validation, {}, null_slope(training)[0])
-        loss = math.inf if loss > without_terms + HOPELESS * null_slope(problem)[2] else loss
+        loss_without_terms = _loss(validation, {}, null_slope(training)[0])
+        loss = math.inf if loss > loss_without_terms + HOPELESS * null_slope(problem)[2] else loss
     return (raw_loss, loss), last_refit
 
 

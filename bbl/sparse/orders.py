@@ -52,7 +52,7 @@ def grow(
         base, warm_products, intercept = dict(base_weights), {}, np.zeros(problem.K - 1)
         if warm_stage is not None:
             parent_set = set(parents)
-            base |= {t: w for t, w in warm_stage.weights.items() if t in base}  # its weights where it has the term
+            base |= {t: w for t, w in warm_stage.weights.items() if t in base}  # those of the warm start come first
             warm_products = {
                 t: w for t, w in warm_stage.weights.items() if len(t) == k and (all_pairs or _has_parent(t, parent_set))
             }
@@ -70,7 +70,7 @@ def _has_parent(term: Term, parents: set[Term]) -> bool:
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the smallest penalty, the same for all orders, at which no term is chosen."""
-    _, slope, _ = null_slope(problem)  # (q, n): derivative of the loss by the link of the model without terms
+    _, slope, _ = null_slope(problem)  # (q, n): derivative of the loss by the linear predictors of the empty model
     # the first to enter is a single predictor, a product of the empty term, or with "all" maybe a pair
     singles: list[Term] = [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     parent_sets = [parents for parents in ([()], singles) if parents]

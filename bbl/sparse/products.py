@@ -44,7 +44,10 @@ def simplex(levels: int) -> np.ndarray:
 
 
 def contrasts(K: int) -> np.ndarray:
-    """Return the matrix (K, K - 1) from links to scores of classes; for K = 2 the link is the log odds."""
+    """Return the matrix (K, K - 1) from links to scores of classes; for K = 2 the link is the log odds.
+
+    Its columns are orthogonal, of sum 0 and squared norm 1/2.
+    """
     return simplex(K) / math.sqrt(2 * K)
 
 
@@ -108,7 +111,7 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 
     `rows` (n, width) are of integers, `weights` (n,) theirs.
     """
-    if not rows.size:
+    if not rows.size:  # nothing to merge
         return np.arange(len(rows)), weights
     contiguous = np.ascontiguousarray(rows)
     # one number of many bytes for each row, so that rows are sorted and compared as a whole
@@ -123,8 +126,9 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
     """Return the state of a term in every row (n,), and its features in every state (S, d).
 
-    `codes` is (m, n). All predictors with two levels together have two states, the sign of their product. A state is
-    the number of the joint level of the others, the last running fastest, and then of the sign.
+    `codes` is (m, n). All predictors with two levels together have two states, the sign of their product: 1 if it is
+    positive, else 0. The joint levels of the other predictors are numbered, the last predictor running fastest. A term
+    with predictors of both kinds has the state 2 number + sign.
     """
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
@@ -319,7 +323,7 @@ def candidate_ratios(
         for column, parent in enumerate(parent_block):
             norms[list(parent), column] = 0.0  # no product with a predictor of the parent
             n_states = levels[list(parent)].prod()
-            if levels.max(initial=1) * n_states > MAX_STATES:  # initial: without predictors
+            if levels.max(initial=1) * n_states > MAX_STATES:  # a predictor exceeds it; initial: without predictors
                 norms[levels * n_states > MAX_STATES, column] = 0.0
         yield parent_block, norms
 

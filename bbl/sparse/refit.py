@@ -110,7 +110,10 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the weights (D + 1, q) that minimise the objective, and their loss, by Newton's method from `theta`."""
+    """Maximise log-likelihood less ridge: return the weights (D + 1, q) of least objective, and their loss.
+
+    Newton's method starts from `theta`. The loss is without the ridge.
+    """
     total = objective.problem.total
     value, loss = objective.value(theta)
     for _ in range(MAX_NEWTON_STEPS):
@@ -141,10 +144,12 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
     D, n = int(products.starts[-1]), problem.n  # starts (T + 1,): first feature of each term, and D
+    # numbers of 8 bytes: the features and a scaled copy, the Hessian and its factor
     check_memory(16.0 * (D + 1) * (n + D), f"A refit of {D} weights", "Choose fewer terms, or take refit=False.")
     objective = Objective(problem, products.features())
     theta, loss = maximise(objective, np.concatenate([*weights.values(), intercept[None]]))
-    shift = np.abs(objective.solve(objective.ridge * theta))[:-1]  # of weights by a Newton step without the ridge
+    # change of the weights by a Newton step without the ridge: the gradient of the loss is -ridge theta at the optimum
+    shift = np.abs(objective.solve(objective.ridge * theta))[:-1]
     rows = {t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)}
     unbounded = tuple(t for t, term_rows in rows.items() if shift[term_rows].max(initial=0.0) > UNBOUNDED_SHIFT)
     return Refit({t: theta[term_rows] for t, term_rows in rows.items()}, theta[-1], loss, unbounded)

@@ -83,7 +83,7 @@ def choose_stepwise(problem: Problem, order: int, parents: Iterable[Term], scree
     screen : {"heredity", "all"}
         With "all", all pairs are candidates too.
     """
-    fixed_sources = set(add_subterms(parents))  # a candidate is a source, a term, and one more predictor
+    fixed_sources = set(add_subterms(parents))  # terms: a candidate is a source times one more predictor
     if screen == "all":
         fixed_sources |= {(i,) for i, L in enumerate(problem.n_levels) if L > 1}
     visited: set[frozenset[State]] = set()
@@ -179,7 +179,7 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
     gain_of: dict[State, float] = {}
     for source in sorted(sources):
         states = [State(source, levels) for levels in np.ndindex(*(problem.n_levels[i] for i in source))]
-        # slopes and curvature summed over the rows of each joint state (singles, states of the source, q + 1)
+        # slopes and, last, curvature summed over the rows of each joint state (singles, states of the source, q + 1)
         weighted = (_indicators(problem, states)[:, None] * slope_and_curve).astype(np.float32)
         state_sums = single_indicators @ weighted.reshape(-1, problem.n).T
         state_sums = state_sums.reshape(len(singles), len(states), len(slope_and_curve))
@@ -202,7 +202,10 @@ def _joint_state(state: State, single: State) -> State:
 
 
 def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return the models without one state, for the states of least Wald statistics, and their starting weights."""
+    """Return the models without one state, for the states of least Wald statistics, and their starting weights.
+
+    The Wald statistic is the sum of the squares of a state's q weights over their variance.
+    """
     variance = np.diag(np.linalg.inv(_information(model.objective)))
     wald = ((model.theta**2).sum(axis=1) / variance)[:-1]  # without the intercept's
     return [

@@ -128,7 +128,7 @@ class Descent:
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     slow : bool
-        Whether coordinate descent over rows was slow, so that Hessians are formed up to a larger size.
+        Whether Hessians are formed up to a larger size: with K > 2, or once coordinate descent over rows was slow.
     n_exhausted : int
         Number of last Newton steps in a row whose sweeps ran out.
     """
@@ -136,7 +136,7 @@ class Descent:
     def __init__(self, problem: Problem, penalty: Penalty, weights: Weights, intercept: np.ndarray):
         self.problem, self.penalty, self.to_scores = problem, penalty, contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
-        self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
+        self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])  # there may be no terms
         self.intercept = intercept.copy()
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
@@ -319,7 +319,7 @@ def minimise(
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    # when the states of the working set take more memory than the codes of the rows, terms of weight 0 leave it
+    # when the states of its terms take more memory than the codes of the rows, terms of weight 0 leave the working set
     rounds, max_bytes = 0, problem.codes.nbytes
     while True:
         violation = descent.minimise()

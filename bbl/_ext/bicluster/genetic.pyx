@@ -149,7 +149,7 @@ cdef int open_model(model *m, const int32_t[::1] item, const int32_t[::1] user, 
     m.sigma, m.penalty, m.mle = sigma, penalty, mle
     m.counts = <double *> malloc(sizeof(double) * <size_t> items * <size_t> users * <size_t> levels)
     m.deviance = <double *> malloc(sizeof(double) * <size_t> items * <size_t> users)
-    m.map = <int32_t *> malloc(sizeof(int32_t) * <size_t> (items + users) * 2)
+    m.map = <int32_t *> malloc(sizeof(int32_t) * <size_t> (items + users) * 2)  # m.size is its second half
     m.size = m.map + items + users
     m.cache = <double *> calloc(<size_t> CACHE * <size_t> (levels + 1), sizeof(double))
     if m.counts == NULL or m.deviance == NULL or m.map == NULL or m.cache == NULL:
@@ -348,7 +348,7 @@ def evolve(const int32_t[::1] item, const int32_t[::1] user, const int32_t[::1] 
                             cross(&population[parent, items], &population[mate, items], child + items, users, m.map, s)
                             parent, mate = mate, parent  # they change roles for the second child
                     else:
-                        child = children + n_children * n_labels
+                        child = children + n_children * n_labels  # the two children are copies
                         memcpy(child, &population[parent, 0], sizeof(int32_t) * <size_t> n_labels)
                         memcpy(child + n_labels, &population[mate, 0], sizeof(int32_t) * <size_t> n_labels)
                     for c in range(n_children, min(n_children + 2, members)):

@@ -7,7 +7,7 @@ loyalty of group T, gamma_T its logit, and r = 1, 2, ... the rank that T gives t
 P (items) and Q (raters) hold the group of each item and rater, 0..KP-1 and 0..KQ-1 in any order. Prior: partitions and
 rankings are uniform, gamma is normal around 0, and w is Dirichlet, represented by independent gamma variables, whose
 sum cancels in the likelihood. A step of the Du process moves one item (or rater), drawn at random, to another group or
-a new one, all equally likely.
+a new one, all equally likely; the reverse step is as likely.
 """
 import numpy as np
 

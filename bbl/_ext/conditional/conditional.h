@@ -105,7 +105,7 @@ CONDITIONAL_PAIRS(conditional_lookup_few, J, CONDITIONAL_EACH_GROUP(K_) sums[g] 
                   CONDITIONAL_EACH_GROUP(K_) values[g] = sums[g];)
 CONDITIONAL_PAIRS(conditional_collect_few, pair_sums, CONDITIONAL_ADD(K_), )
 
-/* Either of the two for any number of groups: collect if `collect`, else lookup. */
+/* Collect if `collect`, else look up, as the two functions above do, for any number of groups. */
 static void conditional_many_groups(const conditional_model *c, const conditional_batch *batch, int collect)
 {
     const ptrdiff_t K = c->K;
@@ -352,7 +352,7 @@ CONDITIONAL_WIDTH(plain, )
 CONDITIONAL_WIDTH(32_bytes, CPU_32_BYTES)
 #endif
 
-/* conditional_residuals_of, by the widest vectors of this processor */
+/* Do as conditional_residuals_of, by the widest vectors of this processor, and return the weighted log-loss. */
 static double conditional_residuals(const conditional_model *c, const conditional_batch *batch,
                                     const ptrdiff_t *row_index, const double *fixed_scores, const ptrdiff_t *y,
                                     const double *weights, double weight_factor)
@@ -364,7 +364,7 @@ static double conditional_residuals(const conditional_model *c, const conditiona
     return conditional_residuals_plain(c, batch, row_index, fixed_scores, y, weights, weight_factor);
 }
 
-/* conditional_step_of, by the widest vectors of this processor */
+/* Do as conditional_step_of, by the widest vectors of this processor. */
 static void conditional_step(const conditional_model *c, double rate, double momentum, double ridge, double *scratch)
 {
 #ifdef CPU_X86

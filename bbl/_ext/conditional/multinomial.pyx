@@ -27,7 +27,8 @@ cdef double MIN_DECREASE = 1e-4  # Armijo: least decrease of a step, as a share 
 cdef class Regression:
     """Objective ``-sum_kg w_kg ln softmax(T s_k + b + F_k A)_g + ridge/2 |A|^2 + offset_penalty/2 (|b|^2 + (ln T)^2)``.
 
-    Minimised over the coefficients A (r, K) of r functions, the offsets b (K,) and ln T, for rows k and groups g.
+    Minimised over the coefficients A (r, K) of r functions, the offsets b (K,) and ln T, for rows k and groups g. In
+    memory A lies group by group, (K, r), as in multinomial.h.
 
     Parameters
     ----------

@@ -113,7 +113,8 @@ static inline uint32_t gibbs_next_word(uint32_t *s, ptrdiff_t width)
     return word;
 }
 
-/* Draw the states (m, width) of a pack uniformly, each chain from its own stream, a column of `stream` (4, width). */
+/* Draw the states (m, width) of a pack uniformly, each chain from its own stream, a column of `stream` (4, width): the
+   level is the integer part of L times a random word divided by 2^32. */
 static void gibbs_start_states(const int32_t *n_levels, ptrdiff_t m, ptrdiff_t width, int32_t *codes_out,
                                uint32_t *stream)
 {
@@ -132,7 +133,7 @@ static float *gibbs_allocate_floats(char **free_memory, size_t floats)
     return p;
 }
 
-/* Return the most levels of a block of sites, which is the height of sum_before and sum_after. */
+/* Return the height of sum_before and sum_after: no block of sites has more non-reference levels. */
 static ptrdiff_t gibbs_height(const gibbs_model *g)
 {
     ptrdiff_t i, height = GIBBS_BLOCK;

@@ -102,11 +102,11 @@ def run(const float[::1] table, const float[::1] h, float beta, const int32_t[::
     Shapes: table from `pack_couplings`, h (D,), codes and best_codes (m, width), stream (4, width), energy and best
     (width,). `beta` is a factor of the couplings. best holds the highest energies so far, best_codes their states.
 
-    With `draws` (chains, draws, m b), codes of b = 1, 2 or 4 bytes, and `energies` (chains, draws), the state after
-    every `thin` sweeps is written, from draw `first_draw` on; `sweeps_since_draw` sweeps have passed since the last
-    draw. With `bits` (D, words), the bit of each of the first `chains` chains is set after each sweep in the rows of
-    its levels; a sweep takes ``ceil(chains / 64)`` words of a row, the first one those from `first_word` on. `terms`,
-    of three predictors and more: a `bbl.model.higher.Higher`, and the couplings of its cells as float32.
+    With `draws` (chains, draws, m b), codes of b = 1, 2 or 4 bytes, and `energies` (chains, draws), the state and its
+    energy after every `thin` sweeps are written, from draw `first_draw` on; `sweeps_since_draw` sweeps have passed
+    since the last draw. With `bits` (D, words), the bit of each of the first `chains` chains is set after each sweep in
+    the rows of its levels; a sweep takes ``ceil(chains / 64)`` words of a row, the first one those from `first_word`
+    on. `terms`, of three predictors and more: a `bbl.model.higher.Higher`, and the couplings of its cells as float32.
     """
     cdef gibbs_model g
     cdef gibbs_terms higher

@@ -115,7 +115,8 @@ static inline double exchange_prior_sd(const exchange_chain *c, ptrdiff_t k)
     return c->t->horseshoe ? exp(posterior_log_scale(c->u[c->t->group[k]], c->t->tau)) : c->t->tau;
 }
 
-/* Write the Cholesky factor of the precision of the proposals at the present scales; to be called when these change. */
+/* Write the lower Cholesky factor R of information + diag(1 / sd^2), the precision of the proposals but for their
+   scale, to c->factor; sd are the prior standard deviations at the present scales. To be called when these change. */
 static void exchange_factor(exchange_chain *c)
 {
     const ptrdiff_t d = c->t->s.d;
@@ -225,7 +226,8 @@ static void exchange_rescale(exchange_chain *c, ptrdiff_t g, int family)
         if (t->family[group_k] == family) c->u[group_k] += log_factor;
 }
 
-/* Update all scales of the horseshoe: jointly with their coefficients, then by slices given the coefficients. */
+/* Update all scales of the horseshoe: jointly with their coefficients, then by slices given the coefficients; first
+   those of the groups, then those of the two families, for which g = -1. */
 static void exchange_scales(exchange_chain *c)
 {
     const posterior_target *t = c->t;

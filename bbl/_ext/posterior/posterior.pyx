@@ -2,7 +2,8 @@
 
 (a) A `Target` is a model, a summary of the rows and a prior; it has a log density with a gradient. The C code in
     simplex.h, posterior_target.h, nuts.h and exchange.h defines the terms, and describes the fields of the structures.
-    A point (size,) of the density is the coefficients (d,) with the normal prior, else what the horseshoe has for them.
+    A point (size,) of the density is the coefficients (d,) with the normal prior. With the horseshoe it is standardised
+    coefficients (d,), then the log scales u of the groups and v (2,) of the families; see posterior_target.h.
 (b) Chains advance in place without the GIL; signals and a stop flag are checked between iterations.
 (c) Every chain has one xoshiro256++ stream of random numbers, whose state of four words the caller keeps.
 """
@@ -361,7 +362,7 @@ cdef class Target:
                     c.scale = exp(tuner[0])
                     accepted = exchange_step(&c)
                     sum_accepted += accepted
-                    if tune:  # Robbins-Monro steps
+                    if tune:  # Robbins-Monro steps, which become smaller: the scale rises if too many are accepted
                         tuner[1] += 1.0
                         tuner[0] += 3.0 * (accepted - EXCHANGE_ACCEPTANCE) * pow(tuner[1], -0.6)
                     work += cost

@@ -120,7 +120,7 @@ ESTIMATORS_BY_MODULE = {
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
 
     def __getattr__(name: str) -> Any:
-        """Import a public name, or a module of the package, when it is first accessed; Python calls this then."""
+        """Import and return a public name or a module of the package; Python calls this for names not imported yet."""
         for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
                 # stored in the module, so that Python finds it there the next time

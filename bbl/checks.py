@@ -157,6 +157,7 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
+        # for the message; callers that give `high` give `low` too
         allowed_range = f"at least {low}" if high is None else f"in {low}..{high}"
         raise OptionError(f"{argument} must be {allowed_range}; got {number}.", argument=argument)
     return number

@@ -26,7 +26,8 @@ _ENTRY = struct.Struct("<4s6H3I5H2I")
 # extra field of the entry: tag 1, its length 24; size before and after compression, offset of the member's header
 _ENTRY_SIZES = struct.Struct("<2H3Q")
 # zip64 end: signature, length of the rest; versions, disks; number of entries on the disk and in all, size and offset
-# of the directory. Locator: signature, disk, offset of the zip64 end, number of disks. Classic end: signature, ...
+# of the directory. Locator: signature, disk, offset of the zip64 end, number of disks. Classic end: signature; two
+# disks, two numbers of entries; size and offset of the directory; length of the comment
 _END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")
 _JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
 _ZIP64 = 45  # version of the format that readers need
@@ -38,6 +39,7 @@ Entry = tuple[str, int, int]  # name, crc32 and size in bytes of a member
 
 def local_header(name: str, crc: int, size: int) -> bytes:
     """Return the zip header that stands before a member of `size` bytes with the checksum `crc`, see `_LOCAL`."""
+    # three zeros: no flags, no compression, midnight
     fixed = _LOCAL.pack(b"PK\3\4", _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _LOCAL_SIZES.size)
     return fixed + name.encode() + _LOCAL_SIZES.pack(1, 16, size, size)
 
@@ -49,10 +51,11 @@ def directory(entries: list[Entry]) -> bytes:
     """
     records = []
     offset = 0  # of the member's header
-    # the writer is Unix (3); the member is a regular file, with permissions 644
+    # the writer is Unix (3), in the high byte; the member is a regular file with permissions 644, in the high two bytes
     made_by, mode = 3 << 8 | _ZIP64, 0o100644 << 16
     for name, crc, size in entries:
         fixed = (b"PK\1\2", made_by, _ZIP64, 0, 0, 0, _JANUARY_1980, crc, _SEE64, _SEE64, len(name), _ENTRY_SIZES.size)
+        # three zeros: no comment, disk 0, no internal attributes
         records.append(_ENTRY.pack(*fixed, 0, 0, 0, mode, _SEE64) + name.encode())
         records.append(_ENTRY_SIZES.pack(1, 24, size, size, offset))
         offset += len(local_header(name, crc, size)) + size

@@ -30,6 +30,7 @@ __all__ = [
     "score_settings",
 ]  # fmt: skip
 
+# scores of which the lowest is best; of all others the highest
 LESS_IS_BETTER = ("logloss", "brier", "pnll")
 
 
@@ -89,7 +90,7 @@ class Scored:
 
 
 def check_trained(n: float) -> None:
-    """Raise a DataError if the training rows of a fold have the total weight `n` = 0."""
+    """Raise a DataError if a fold has no training rows: `n`, their number or their total weight, is 0."""
     if not n:
         raise DataError(
             "A fold leaves no rows to train on. Give more rows. crossVal takes fewer folds (nfold); a fit whose "
@@ -166,7 +167,8 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     """Return the class scores (N, K) of one setting, those of each fold calibrated on the scores of the other folds.
 
     `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned unchanged.
-    With one fold, its even and odd rows are calibrated on each other. Every calibration starts from that of all rows.
+    With one fold, its even and odd rows are calibrated on each other. The search for every calibration starts at that
+    of all rows.
     """
     if kind == "none":
         return scores
@@ -183,7 +185,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
-    """Compute a score of each of the S settings; return the table and the position of the best setting.
+    """Compute a score of each of the S settings; return the table of scores and the position of the best setting.
 
     `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log pseudo-likelihood of rows)
     or another key of `SCORES`; `calibrate` is the `kind` of `calibrated`. The table has shape (S, 3) for ``"auc"``:
@@ -197,7 +199,7 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         elif score in ("logloss", "pnll"):
             table.append((scored.log_loss(scores),))
-        else:
+        else:  # a function of log-probabilities (N, K), groups (N,) and weights (N,)
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
     values = np.array(table)
     to_maximise = -values[:, 0] if score in LESS_IS_BETTER else values[:, 0]

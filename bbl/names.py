@@ -30,5 +30,8 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
 
 
 def label_index(labels: Iterable, name: Hashable = None) -> pd.Index:
-    """Return names or levels of any type as an index; a tuple is one label, not a row of a MultiIndex."""
+    """Return names or levels of any type as an index, numeric if all are numbers.
+
+    A tuple is one label, not a row of a MultiIndex.
+    """
     return pd.Index(list(labels), dtype=object, name=name, tupleize_cols=False).infer_objects()

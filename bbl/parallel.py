@@ -65,13 +65,13 @@ def run_tasks(
     tasks run in threads under any backend, because they write into arrays of this process or cannot be pickled.
     `progress` is called without arguments after each task.
     """
-    stop = stop_flag()
+    stop = stop_flag()  # that of an outer call of `run_tasks`, if this one is inside of its tasks; else a new one
     if workers == 1 or len(tasks) < 2:
         result_stream: Iterable = (_run_unless_stopped(function, stop, *task) for task in tasks)  # computed below
     else:
         from joblib.parallel import Parallel, delayed, get_active_backend
 
-        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}
+        backend = {"require": "sharedmem"} if shared else {"prefer": "threads"}  # the former forces threads
         has_generator = get_active_backend(**backend)[0].supports_return_generator  # False for multiprocessing
         joblib_pool = Parallel(
             n_jobs=min(workers, len(tasks)), return_as="generator" if has_generator else "list", **backend
@@ -173,7 +173,7 @@ class Stopped(Exception):
 
 
 def _run_unless_stopped(function: Callable[..., T], stop: np.ndarray, *task: object) -> T:
-    """Return ``function(*task)``; raise Stopped if the stop flag `stop`, shape (1,), is set."""
+    """Return ``function(*task)`` of a task of a serial call; raise Stopped if the flag `stop`, shape (1,), is set."""
     if stop[0]:
         raise Stopped
     return function(*task)
@@ -280,7 +280,7 @@ class _SerialBlas:
 
     def reset(self) -> None:
         """Forget all threads that are inside, and their lock."""
-        # the first thread that enters replaces `limits_before`
+        # [0] is a placeholder, which the first thread that enters replaces
         self.lock, self.n_inside, self.limits_before = threading.Lock(), 0, [0]
 
     def __enter__(self) -> None:

@@ -223,7 +223,8 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     `place` names the value, such as ``meta['terms'][0]``, in messages; `depth` is 1 + the number of lists
     and dicts around it in meta.json.
     """
-    if depth > _MAX_DEPTH - 2:  # refused here rather than by `_check_json`, which does not name the place
+    # - 2: at most 60 levels inside of meta, see `write_model`; refused before `_check_json`, which names no place
+    if depth > _MAX_DEPTH - 2:
         raise OptionError(f"{place[:200]} is nested too deep. Make it flatter.", argument="meta")
     if type(value) is dict:
         for key, item in value.items():

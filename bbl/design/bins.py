@@ -97,7 +97,7 @@ def bin(  # noqa: A001  # the word of the field
     if method == "mdl":
         if response is None:
             raise OptionError("method='mdl' needs the groups to tell apart; give response=.", argument="response")
-        column = factorise(response, frame.column(response), "keep")
+        column = factorise(response, frame.column(response), missing="keep")
         is_missing = column.missing()
         y = column.codes if is_missing is None else np.where(is_missing, -1, column.codes)  # -1: group unknown
     column_names = _check_column_names(columns, frame, weights_name)
@@ -171,11 +171,12 @@ def lump(
         series = frame.column(name)
         if column_names is None and (name in (response, weights_name) or pd.api.types.is_numeric_dtype(series.dtype)):
             continue
-        column = factorise(name, series, "keep")
+        column = factorise(name, series, missing="keep")
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
-            continue
+            continue  # numbers, in a column of Python objects or of categories
         weight_of_value = np.bincount(column.codes, weights=row_weights, minlength=len(column.values))
         is_level = np.array([kind != "missing" for kind in column.kinds])
+        # values "(rare)" that the column has already join the others
         is_rare = is_level & (
             (weight_of_value < min_count) | np.array([value == RARE_LEVEL for value in column.values])
         )
@@ -238,11 +239,12 @@ def _to_numbers(series: pd.Series) -> np.ndarray | None:
 def find_cuts(x: np.ndarray, weights: np.ndarray, method: str, bins: int, y: np.ndarray | None) -> np.ndarray:
     """Return the rising cuts of the numbers `x` (n,) by a `method` of `bin`.
 
-    `weights` (n,) are those of the numbers; `y` (n,) are their groups for "mdl", else None. "mdl" ignores `bins`.
+    `weights` (n,) are those of the numbers; `bins` is the greatest number of intervals, which "mdl" ignores; `y` (n,)
+    are the groups for "mdl", else None.
     """
     if not len(x):
         return np.empty(0)
-    if y is not None:
+    if y is not None:  # the method is "mdl"
         return mdl_cuts(x, weights, y)
     return (quantile_cuts if method == "quantile" else width_cuts)(x, weights, bins)
 

@@ -2,8 +2,10 @@
 
 A `Frame` is a table of n rows. A `Column` has `codes` (n,) of the rows into its distinct values, and ``missing()``, a
 mask (n,) or None. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns the
-codes (n,) of a column as numbers of levels, and a mask of values that are no level. `FormulaTerms` has the names
-`response` (or None), `predictors` and `columns` (both), and the terms `interactions` of two or more predictors.
+codes (n,) of a column as numbers of levels, and a mask of values that are no level; with `skip_missing`, missing values
+have the code 0 and are not in the mask. `FormulaTerms` has the names `response` (or None), `predictors` and `columns`
+(both), and the terms `interactions` of two or more predictors, of which `order` is the largest number of predictors in
+a term.
 
 Arguments: `levels_by_name` holds the factors of the columns whose levels the user lists in `xlevels`, `keep` the
 positions of the used rows, `missing` the option "raise", "drop", "level" or "marginal", and `declared` tells whether
@@ -146,7 +148,7 @@ def read_column(
     Arguments after `keep` are as in `column_factor`.
     """
     series = frame.column(name)
-    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], "keep")  # keeps missing values
+    column = factorise(name, series if len(keep) == frame.n else series.iloc[keep], missing="keep")
     column = with_order(frame, column)  # sets `order_problem`, if the declared order of its values is unknown
     factor = column_factor(column, levels_by_name, missing, declared, is_response, sums_out)
     argument = "xlevels" if name in levels_by_name else "data"  # named in errors
@@ -186,9 +188,11 @@ def column_factor(
                 f"column {name!r} {column.order_problem}, or give its levels in order: xlevels={{{name!r}: [...]}}.",
                 column=name,
             )
+        # keep_order: declared levels stay in their order; unused: those that do not occur are levels, too
         factor = Factor.collect(column, keep_order=is_response, unused=declared)
     if not factor.levels:
         raise DataError(f"column {name!r} has no value that is not missing. Leave it out of the formula.", column=name)
+    # with_missing: adds a last level "(missing)"
     return factor.with_missing() if count and missing == "level" else factor
 
 
@@ -259,8 +263,10 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
     if terms.order > 2:
         term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]  # of orders 2, 3, ...
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        # bytes: the terms, sorted copies of them, the other predictors of each predictor's terms; couplings, positions
+        # 8 bytes for each number: five lists of the terms of order k, k numbers each; and three lists with each term
+        # under each of its k predictors
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
+        # and for each coupling its values in K groups and once more, and the positions of its predictors
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
             f"A model of {sum(term_counts):,} terms with {n_couplings:,} couplings in each of {K} groups",
@@ -282,9 +288,10 @@ def check_variable(factors: list[Factor]) -> None:
 
 def check_levels(factors: list[Factor], total: float) -> None:
     """Refuse identifiers with undeclared levels; warn of many rare levels. `total` is the sum of weights."""
-    rare = []  # texts for the warning
+    rare = []  # texts for the warning, one for each predictor of many rare levels
     for factor in factors:
         L, name = len(factor.levels), factor.name
+        # an identifier has fewer than two observations of a level, on average
         if L > MAX_UNQUESTIONED_LEVELS and total < 2 * L and not factor.declared:
             refuse_identifier(name, L, total)
         if L > MANY_LEVELS and total < RARE_BELOW * L:

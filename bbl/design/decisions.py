@@ -74,7 +74,7 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
 
 def check_shares(argument: str, values: Priors, response: Factor) -> np.ndarray:
     """Return one number for each group (K,), not all zero; `values` are as in `check_priors`, but of any sum."""
-    values_of_user, groups = values, response.levels  # the former for messages
+    values_of_user, groups = values, response.levels  # `values_of_user` is shown in messages
     if isinstance(values, Mapping | pd.Series):
         _check_names(argument, list(values.keys()), groups, complete=True)
         values = [values[group] for group in groups]
@@ -153,7 +153,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
 
 def _check_names(argument: str, given_names: list, groups: tuple, complete: bool = False) -> None:
-    """Refuse names that are no groups or occur twice; if `complete`, also names that do not cover all groups."""
+    """Refuse `given_names` that are no `groups` or occur twice; if `complete`, also names that leave out a group."""
     group_names = ", ".join(map(repr, groups))
     for name in given_names:
         if name not in groups:
@@ -169,7 +169,10 @@ def _check_names(argument: str, given_names: list, groups: tuple, complete: bool
 
 
 def _check_numbers(argument: str, values: Priors | Costs, shape: tuple, groups: tuple) -> np.ndarray:
-    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or missing numbers."""
+    """Return `values` as a float array of `shape`; refuse other shapes, and negative, infinite or missing numbers.
+
+    `shape` is () for a single number; `groups` are named in messages.
+    """
     wanted = " x ".join(map(str, shape)) or "one"
     try:
         array = np.asarray(values, dtype=float)

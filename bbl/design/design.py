@@ -1,8 +1,9 @@
 """`Design`: formula, response and predictors of a fit with their levels; encodes training data and new data alike.
 
 A `Frame` is a table. A `Factor` has the name, the `levels` and their `kinds` of a column; ``encode(column)`` returns
-the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels or None. ``column.missing()`` is a mask
-(n,) of missing values or None. A `Sample` has encoded rows. *Groups* are the K levels of the response.
+the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels or None; with `skip_missing`, missing
+values have the code 0 and are not in the mask. ``column.missing()`` is a mask (n,) of missing values or None. A
+`Sample` has encoded rows. *Groups* are the K levels of the response.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Design:
 
     @cached_property
     def n_ordered(self) -> np.ndarray:
-        """Number of levels of each predictor that are in order, (m,): all but that of missing values, or 0."""
+        """Number of ordered levels of each predictor (m,), without that of missing values; 0 if it has no order."""
         return np.array(
             [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors], np.intp
         )
@@ -218,8 +219,9 @@ class Design:
         declared = rules.declared
         flag("novarOk", novarOk)
         choice("missing", missing, MISSING)
-        flag("declared", declared)
+        flag("declared", declared)  # refuses anything but True and False
         weights_name, counts = named_weights(weights, frame, rules.whole_weights)  # counts: (n,)
+        # columns that the formula's "." leaves out, and what they hold
         exclude = {} if weights_name is None else {weights_name: "the weights"}
         if rules.marks is not None and frame.has(rules.marks):
             exclude |= {rules.marks: "the marks of structural zeros"}
@@ -371,7 +373,7 @@ class Design:
         try:
             declared = flag("declared", stored.get("declared", False))
             response = NO_RESPONSE if stored["response"] == "none" else factor_from_dict(stored["response"])
-            # a predictor has at least two levels (2 - False), with declared levels one (2 - True)
+            # a predictor has at least two levels (2 - False), with declared levels at least one (2 - True)
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(stored["formula"], response.name, names, terms_from_dict(stored, len(names)))

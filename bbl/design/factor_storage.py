@@ -36,6 +36,7 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
     """Return the factor that `factor_to_dict` stored; fewer than `min_levels` levels are an error."""
     kind_value_pairs = [(kind, value) for kind, value in stored["levels"]]
     for kind, value in kind_value_pairs:
+        # a bool is a Real, too, and is refused below
         allowed_type: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
         if kind not in KINDS or not isinstance(value, allowed_type) or (kind == "number" and isinstance(value, bool)):
             raise ValueError(f"{value!r} is no level")
@@ -58,6 +59,7 @@ def name_to_list(name: Hashable) -> list:
     """Return the name of a column as a list [kind, value]; a tuple's value is the list of its elements' lists."""
     if isinstance(name, tuple):
         return ["tuple", [name_to_list(element) for element in name]]
+    # bool first, as True is an int, too
     for kind, allowed_type in (("bool", bool), ("string", str), ("number", int | float)):
         if isinstance(name, allowed_type):
             return [kind, name]
@@ -91,7 +93,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     """Return the terms of `m` predictors that `terms_to_dict` stored."""
     stored_orders = [stored["pairs"], *stored.get("terms", [])]  # files from before higher orders have pairs alone
-    if len(stored_orders) > max(m - 1, 1):
+    if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is there for any m
         raise ValueError("terms of more predictors than there are")
     # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None stands for all terms of an order
     terms_by_order = [_terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from bbl.capabilities import NO_RESPONSE
+from bbl.capabilities import NO_RESPONSE  # the words "it must have a response"
 from bbl.checks import near_match
 from bbl.design.grammar import ALIAS_PREFIX, EXAMPLE, QUOTED, fail, quoted, sanitise, symbol_of, syntax_tree
 from bbl.design.interactions import Cube, Interactions, TermSet
@@ -61,7 +61,7 @@ class FormulaTerms:
 
     @property
     def pairs(self) -> np.ndarray:
-        """The terms of order 2, shape (P, 2), read-only: the upper triangle of ``qJ``."""
+        """The terms of order 2, shape (P, 2), read-only; in the R package, the upper triangle of the matrix ``qJ``."""
         return self.interactions.list_terms(2)
 
     @property
@@ -286,15 +286,15 @@ class _Columns:
     ):
         self.formula, self.available, self.exclude, self.aliases = formula, tuple(columns), exclude, aliases
         self.aside = aside
-        self.columns_by_text: dict[str, list[Hashable]] = {}
+        self.columns_by_text: dict[str, list[Hashable]] = {}  # a number and its text may both be names
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
-        self.width = len(self.available) + 1  # above all column numbers
+        self.width = len(self.available) + 1  # a number above all column numbers
         self.columns: list[Hashable] = []  # by number
         self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
         self.n_terms = 0  # by the evaluation of the formula so far
-        self._dot_numbers: np.ndarray | None = None
+        self._dot_numbers: np.ndarray | None = None  # result of `dot_numbers`, after its first call
 
     def find(self, word: str) -> Hashable:
         """Return the column that a word of the syntax tree names; refuse a word that names none."""

@@ -149,7 +149,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     """
     if isinstance(data, Frame):
         return data
-    has_index = isinstance(data, pd.DataFrame)
+    has_index = isinstance(data, pd.DataFrame)  # asked before a dict becomes one
     if isinstance(data, Mapping):
         _check_aligned(data, argument)
         try:

@@ -111,7 +111,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(formula, f"parentheses are nested deeper than {MAX_DEPTH}", "Write it with fewer")
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
-        else:
+        else:  # "(" or an operator; formulas have no tokens of other kinds
             previous = "" if starts_operand or kind == "operator" else word
 
 

@@ -74,7 +74,7 @@ class Interactions:
 
     cube: Cube
     added: Mapping[int, np.ndarray] = field(default_factory=dict)  # from order k to distinct terms (T, k)
-    removed: Mapping[int, np.ndarray] = field(default_factory=dict)
+    removed: Mapping[int, np.ndarray] = field(default_factory=dict)  # likewise
 
     def count(self, order: int) -> int:
         """Return the number of terms of one order."""
@@ -156,14 +156,14 @@ class _Step(NamedTuple):
     singles: np.ndarray  # predictors by themselves (terms of order 1), rising
     cube: Cube
     added: TermsByOrder
-    removed: TermsByOrder  # empty but in the first step of a set
+    removed: TermsByOrder  # empty in all but the first step of a set
     used: np.ndarray = NO_PREDICTORS  # predictors of added terms; they remain if all their terms are dropped again
 
 
 class TermSet:
-    """A set of predictors and terms, kept as steps that add or drop them, so that long sums take linear time.
+    """A set of predictors and terms, kept as `steps` (list of `_Step`) that add or drop some, in their order.
 
-    A *step* (`_Step`) adds or drops some predictors and terms.
+    So a long sum takes linear time: its steps are resolved into one set of terms only at the end.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class TermSet:
 
     def _from_step(self, step: _Step) -> TermSet:
         """Return a new set of one step."""
-        result = TermSet(self.width, self.spend, step.singles)
+        result = TermSet(self.width, self.spend, step.singles)  # calls `spend` for the singles
         result.steps = [step]
         # the terms of a cube are not listed; its pairs stand for its cost
         self.spend(step.cube.count(2) + sum(map(len, step.added.values())))
@@ -199,7 +199,8 @@ class TermSet:
         step = other.resolve()
         if sign < 0 and np.isin(step.cube.columns, step.singles).all():
             step = step._replace(cube=Cube(), removed={})  # the cube's terms are dropped with their predictors
-        # only the first step of a set may have removed terms, and steps that drop have no cube: their terms are listed
+        # only the first step of a set may have removed terms (those of a later one would drop terms of earlier steps),
+        # and steps that drop have no cube: their terms are listed
         if step.removed or sign < 0:
             step = step._replace(cube=Cube(), added=self._list_step(step), removed={})
         self.steps.append(step._replace(sign=sign))
@@ -229,6 +230,7 @@ class TermSet:
         The last step that names a term decides whether it is in, unless a later step drops one of its predictors.
         Step number s has the time 2 s; the terms that its cube lacks are dropped at time 2 s + 1.
         """
+        # of each predictor: whether it is in the set by itself, and whether by added terms (`_Step.used`)
         is_single, is_used = np.zeros((2, self.width), dtype=bool)
         drop_time = np.full(self.width, -1)  # when each predictor was last dropped
         changes: dict[int, list[tuple[int, bool, np.ndarray]]] = {}  # by order: time, whether added, terms (T, k)
@@ -237,7 +239,7 @@ class TermSet:
             if step.sign > 0:
                 is_used[step.used] = is_used[step.cube.columns] = True
             else:
-                is_used[step.singles] = False
+                is_used[step.singles] = False  # dropped with all of their terms
                 drop_time[step.singles] = time
             for k, terms in step.added.items():
                 is_used[terms] |= step.sign > 0
@@ -258,6 +260,7 @@ class TermSet:
             is_added = np.repeat([adds for _, adds, _ in order_changes], lengths)[last_change]
             in_cube = cube.contains(terms)
             is_removed = in_cube & ~is_added & (times > cube_time)
+            # added after each of its predictors was last dropped: (T, 1) against (T, k)
             is_extra = ~in_cube & is_added & (times[:, None] > drop_time[terms]).all(axis=1)
             # of order k: terms that the result's cube lacks, and terms beside the cube
             removed |= {k: terms[is_removed]} if is_removed.any() else {}
@@ -327,7 +330,7 @@ class TermSet:
                 counts_before, result = _count_by_order(result), result.product(factor)
                 if _count_by_order(result) == counts_before:  # then further factors add nothing either
                     break
-        # predictors without a remaining term stay
+        # a predictor whose terms were all dropped from the base stays a predictor
         result.steps.append(_Step(1, NO_PREDICTORS, Cube(), {}, {}, base_step.used))
         return result
 

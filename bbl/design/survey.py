@@ -1,7 +1,8 @@
 """Sampling designs of surveys, by names of columns: `survey` makes a `SurveyDesign`, which is read against a table.
 
 A *stage* of sampling draws units: clusters, then units within them, and so on. `SamplingPlan` has the weights, strata
-and clusters of all N rows, as numbers from 0; it tells what is wrong with a design. A `Frame` is the table.
+and clusters of all N rows, as numbers from 0; it tells what is wrong with a design. Its `clusters`, and `population`
+(numbers of units, or None), have one array (N,) for each stage. A `Frame` is the table.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ N_BOOTSTRAP = 500  # replicates by default; Wolter (2007), section 5.3
 
 @dataclass(frozen=True)
 class SurveyDesign:
-    """How the N rows of a table were drawn, by names of columns; `bbl.survey` makes it and describes the attributes."""
+    """How the N rows of a table were drawn, by names of columns; the attributes are arguments of `bbl.survey`."""
 
     weights: Hashable
     strata: tuple[Hashable, ...] = ()
@@ -36,7 +37,7 @@ class SurveyDesign:
     fpc: tuple[Hashable, ...] = ()
     replicates: tuple[Hashable, ...] = ()
     type: str | None = None
-    n_replicates: int = 0
+    n_replicates: int = 0  # to be drawn by type="bootstrap", given as a number `replicates`; 0 for the default
     scale: float | None = None
     rscales: tuple[float, ...] | None = None
     mse: bool = False
@@ -64,7 +65,7 @@ class SurveyDesign:
         """
         weights = self._read_positive(frame, self.weights, "weights")
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
-        # outer_codes (N, k): equal names in rows with different codes are different clusters
+        # outer_codes (N, k): equal names in rows with different codes are different clusters; (N, 0): no such codes
         clusters, outer_codes = [], strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
@@ -142,7 +143,7 @@ class SurveyDesign:
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
         if len(repeated_clusters):
             rows = np.flatnonzero(clusters == repeated_clusters.iloc[0])
-            _, firsts = np.unique(strata[rows], return_index=True)
+            _, firsts = np.unique(strata[rows], return_index=True)  # positions in `rows`, one for each stratum
             labels = [":".join(str(self._find(frame, name).iloc[rows[k]]) for name in self.strata) for k in firsts[:2]]
             name = str(self._find(frame, self.cluster[0]).iloc[rows[0]])
             raise DataError(
@@ -237,6 +238,7 @@ class SurveyDesign:
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
+            # None only for JKn in a design that was not made by `survey`
             rscales = (1.0,) * len(columns) if rscales is None else rscales
             return Replicates(np.column_stack(columns), 1.0 if scale is None else scale, np.array(rscales), self.mse)
         # number of clusters that were drawn from each stratum; [1] are the positions of a row of each cluster
@@ -260,7 +262,7 @@ class SurveyDesign:
         return Replicates(replicates.weights, replicates.scale, replicates.rscales, self.mse)
 
 
-@verb
+@verb  # unknown keywords are errors
 def survey(
     weights: Hashable,
     strata: Hashable | Sequence[Hashable] | None = None,

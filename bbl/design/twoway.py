@@ -2,7 +2,8 @@
 
 A *long table* has one row for each observed cell, with its row name, column name and value; a *matrix* has all cells.
 A `Factor` has the names of the I rows, or of the J columns, as its levels; ``encode(column)`` returns the codes of a
-`Column`, numbers of levels, and a mask of unknown names. What cells hold is one of `CELL_KINDS`, the argument `holds`.
+`Column`, numbers of levels, and a mask of unknown names. ``Factor.collect(column)`` makes it of the names in a column,
+``column.missing()`` is a mask (n,) or None. What cells hold is one of `CELL_KINDS`, the argument `holds`.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class TwoWay:
         keep = np.flatnonzero(row_weights > 0)  # positions of the used rows
         factors, codes = [], []
         for name in (rows, columns):
-            column = factorise(name, frame.column(name).iloc[keep], "keep")
+            column = factorise(name, frame.column(name).iloc[keep], missing="keep")
             factor = Factor.collect(_refuse_missing(column))
             factors.append(factor)
             codes.append(factor.encode(column)[0].astype(np.int64))
@@ -127,9 +128,9 @@ class TwoWay:
         are nan where missing, and None if no row is new or the new data lack the column of the response.
         """
         frame = to_frame(newdata, "newdata")
-        column_names = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), "keep"))
+        column_names = _refuse_missing(factorise(self.columns.name, frame.column(self.columns.name), missing="keep"))
         column_codes = self.columns.encode(column_names, argument="newdata")[0].astype(np.int64)
-        row_names = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), "keep"))
+        row_names = _refuse_missing(factorise(self.rows.name, frame.column(self.rows.name), missing="keep"))
         row_codes, is_new = self.rows.encode(row_names, "ignore", "newdata")
         newdata_factor = Factor.collect(row_names)
         row_codes = row_codes.astype(np.int64)
@@ -188,7 +189,7 @@ class TwoWay:
 def _parse_names(formula: str, frame: Frame, weights_name: Hashable | None) -> tuple[Hashable, Hashable, Hashable]:
     """Return the column names of the response (or `PRESENT`), of the rows and of the columns that a formula gives."""
     names, exclude = frame.columns, {} if weights_name is None else {weights_name: "the weights"}
-    if isinstance(formula, str) and formula.lstrip().startswith("~"):
+    if isinstance(formula, str) and formula.lstrip().startswith("~"):  # `PRESENT` stands in for the response
         terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
     else:
         terms = parse(formula, names, exclude, order=None)
@@ -224,7 +225,7 @@ def _read_values(
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
-        column = factorise(name, series, "keep")
+        column = factorise(name, series, missing="keep")
         factor = Factor.collect(column, keep_order=True) if levels is None else levels
         codes = factor.encode(column, argument="newdata" if levels else "data", skip_missing=True)[0].astype(float)
         if column.missing() is not None:
@@ -241,7 +242,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
     """Return a column of numbers as floats (n,), nan where missing; refuse other types, and infinite numbers."""
     is_numeric = pd.api.types.is_bool_dtype(series.dtype) or pd.api.types.is_numeric_dtype(series.dtype)
     values = None
-    if is_numeric and getattr(series.dtype, "kind", "f") != "c":
+    if is_numeric and getattr(series.dtype, "kind", "f") != "c":  # "c": complex
         values = series.to_numpy(dtype=float, na_value=np.nan)
     elif series.dtype == object:
         cells = series.to_numpy()
@@ -278,6 +279,7 @@ def _read_cells(
                 "a wide frame.",
                 argument=argument,
             )
+        # "biuf": booleans, integers and floats
         if array.dtype.kind in "biuf" and holds != "levels" and levels is None:
             values = array.astype(float)
             if np.isinf(values).any():
@@ -332,7 +334,7 @@ def _read_matrix(data: object, weights: Hashable | ArrayLike | None, holds: str)
     row_weights = check_weights(weights, len(values))
     is_kept = row_weights > 0
     row_title = index.name if isinstance(index.name, str) else "row"
-    column_title = "column" if row_title != "column" else "columns"
+    column_title = "column" if row_title != "column" else "columns"  # another one than that of the rows
     factors = _make_label_factor(row_title, index[is_kept]), _make_label_factor(column_title, columns)
     return _check_table(None, *factors, "value", holds, levels, _list_cells(values[is_kept], row_weights[is_kept]))
 
@@ -358,7 +360,7 @@ def _check_table(
     repeats = entries.weight.sum() - len(np.unique(entries.row * np.int64(shape[1]) + entries.column))
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
-        if len(unobserved) and (holds != "rated" or factor is rows):
+        if len(unobserved) and (holds != "rated" or factor is rows):  # a column that nobody rated may stay
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             problem = "no rated item" if holds == "rated" else "no observed cell"
             raise DataError(

@@ -177,7 +177,7 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
         column = _read_arrow_column(name, frame.arrow.column(name), name in frame.declared.categories)
     else:
-        column = factorise(name, frame.column(name), "keep")
+        column = factorise(name, frame.column(name), missing="keep")
     return with_order(frame, column)
 
 
@@ -205,7 +205,7 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
         dictionary_values = pd.Series(
             pd.Categorical(dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered)
         )
-    column = factorise(name, dictionary_values, "keep")
+    column = factorise(name, dictionary_values, missing="keep")
     arrow_codes = encoded.indices.cast("int64")
     if not arrow_codes.null_count:
         return column._replace(codes=column.codes[arrow_codes.to_numpy()])

@@ -2,8 +2,9 @@
 
 A `Design` has the `Factor` `response` (`classes` says whether there is one), the m factors `predictors`, and the option
 `missing` of the fit. A factor's ``encode(column, unseen)`` returns the codes (n,) of a `Column` as numbers of levels,
-and a mask (n,) of unknown levels, None without any. A `Column` has `codes` (n,) of rows into its distinct `values`, of
-some `kinds`; ``missing()`` is a mask (n,) or None, `used()` marks the values that occur.
+and a mask (n,) of unknown levels, None without any; with `skip_missing`, missing values are not in the mask. A `Column`
+has `codes` (n,) of rows into its distinct `values`, of some `kinds`; ``missing()`` is a mask (n,) or None, `used()`
+marks the values that occur.
 """
 
 from __future__ import annotations

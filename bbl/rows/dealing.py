@@ -56,6 +56,19 @@ class Dealer:
         Number of rows and sum of weights of each group.
     whole : bool
         Whether weights are numbers of copies, which are dealt one by one; else each row counts as one copy.
+
+    Attributes
+    ----------
+    copies_left : list of K ndarrays, shape (F,)
+        Number of copies of each group that each fold has yet to get; at first R's sizes of the folds.
+    fold_edges : list of K ndarrays, shape (F + 1,)
+        Consecutive fold f has the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of group y.
+    n_dealt : ndarray, shape (K,)
+        Number of copies of each group that were dealt; of rows, if there is `fold_of_row`.
+    waiting : list of K lists of Sample
+        Rows of each group that do not fill a chunk yet.
+    fold_of_row : list of K ndarrays of int16, or None
+        Folds of all rows of each group, if these are drawn at once.
     """
 
     def __init__(self, deal: Deal, rows: np.ndarray, totals: np.ndarray, whole: bool):
@@ -65,14 +78,11 @@ class Dealer:
             raise OptionError(
                 f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; got {deal.nfold}.", argument="nfold"
             )
-        # of each group: number of copies (F,) that each fold has yet to get; at first R's sizes of the folds
         self.copies_left = [fold_sizes(float(n), deal.nfold) for n in n_copies]
-        # of each group (F + 1,): consecutive fold f has the copies fold_edges[f] to fold_edges[f + 1]
         self.fold_edges = [np.concatenate(([0.0], np.cumsum(sizes))) for sizes in self.copies_left]
-        # of each group: number of copies (of rows, if there is `fold_of_row`) that were dealt
         self.n_dealt = np.zeros(len(rows))
-        self.waiting: list[list[Sample]] = [[] for _ in rows]  # rows of each group that do not fill a chunk yet
-        self.fold_of_row: list[np.ndarray] | None = None  # of each group: folds of all rows, if these are drawn at once
+        self.waiting: list[list[Sample]] = [[] for _ in rows]
+        self.fold_of_row: list[np.ndarray] | None = None
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
@@ -88,7 +98,7 @@ class Dealer:
         if y < 0:
             yield -1, rows
             return
-        if self.rng is None or self.fold_of_row is not None:
+        if self.rng is None or self.fold_of_row is not None:  # consecutive folds, or all folds are drawn already
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
         self.waiting[y].append(rows)
@@ -112,6 +122,7 @@ class Dealer:
         for n_rows, total in zip(rows, totals, strict=True):
             n_copies = total if self.whole else n_rows  # (K,), of the part
             dealer = copy(self)
+            # consecutive folds go on after the copies of the parts before
             dealer.waiting, dealer.n_dealt = [[] for _ in n_rows], n_copies_before.copy()
             if self.fold_of_row is not None:
                 group_slices = zip(self.fold_of_row, n_copies_before.astype(int), n_rows.astype(int), strict=True)
@@ -190,6 +201,7 @@ class FileSink:
     n : int
         Number of rows that are expected; an error is raised if the disk has no room for them.
     n_levels : ndarray of int, shape (m,)
+        Number of levels of each predictor.
     weighted : bool
         Whether rows have weights other than 1.
     masked : bool
@@ -222,10 +234,10 @@ class TableSink:
     With missing values there is one more level L_i of each predictor, which stands for "missing".
     """
 
-    n_levels: np.ndarray  # (m,)
+    n_levels: np.ndarray  # (m,); of each predictor
     masked: bool  # whether values may be missing; a missing value is then one more level
-    K: int
-    nfold: int
+    K: int  # number of response groups
+    nfold: int  # number of folds
     # (K + 1, nfold + 1, states); index -1 is the unknown group, and stands for no fold
     counts: np.ndarray = field(init=False)
 
@@ -327,7 +339,7 @@ class StoredFold(Fold[StoredSample]):
         return self.training(sample).group_totals(K)
 
     def held_counts(self, sample: StoredSample, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels among the validation rows, missing values as one more level."""
+        """Return the weighted counts (K, L_i) of levels among the validation rows, missing values as one more level."""
         return level_counts(sample.fold(self.f), n_levels, K, gaps=not sample.complete)
 
 

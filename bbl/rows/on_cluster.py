@@ -4,6 +4,7 @@ A *part* holds rows of one part of the data, on one worker. A *bucket* has the r
 *block* is a chunk of one bucket of one part. A *future* is Dask's handle of a value on a worker. A `Sample` has the
 codes (n, m), weights (n,), groups `y` (n,) or None, and marks of missing values (n, m) or None, of rows in memory.
 `BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of the work on a block.
+``add_sums(total, term)`` adds numbers or arrays; a total of None is an empty sum.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class CodeParts:
     client: Client
     parts: list[Future]  # of `Part`
     sizes: list[dict[Bucket, tuple[int, float, bool]]]  # of each part: rows, sum of weights, whether weights are whole
-    n_levels: np.ndarray  # (m,)
+    n_levels: np.ndarray  # (m,); of each predictor
     dtype: np.dtype  # of codes
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing

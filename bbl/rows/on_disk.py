@@ -5,6 +5,7 @@ A *bucket* has the rows of one response group and fold, stored in *chunks* of eq
 
 `BlockCache.apply(function, block_key, block)` returns ``function(block)``; it may cache a part of the work on a block.
 ``read_ahead(function, blocks, workers)`` yields ``function(block)`` of each block in order, computed by threads.
+``add_sums(total, term)`` adds numbers or arrays; a total of None is an empty sum.
 """
 
 from __future__ import annotations
@@ -69,18 +70,35 @@ class CodeFile:
         Whether values may be missing; one bit is stored for each value.
     buckets : int, default 1
         Greatest number of buckets, which share the buffer of waiting rows.
+
+    Attributes
+    ----------
+    mask_bytes, row_bytes : int
+        Bytes of the bits of missing values of a row, and of a row in all.
+    chunk_rows : int
+        Rows of a full chunk.
+    buckets : dict of Bucket to _BucketChunks
+        Here not a number, but the rows of each bucket.
+    sums : dict
+        Results of `StoredSample.sums`, of single buckets.
+    size : int
+        Bytes written.
+    passes : int
+        Number of passes over the rows.
+    passed : callable or None
+        Called with `passes` after each pass.
     """
 
     def __init__(self, m: int, dtype: DTypeLike, weighted: bool = False, masked: bool = False, buckets: int = 1):
         self.m, self.dtype, self.weighted, self.masked = m, np.dtype(dtype), weighted, masked
         self.mask_bytes = (m + 7) // 8 if masked else 0  # of a row: one bit for each value, in whole bytes
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
-        # rows of a full chunk, so that the waiting rows of all buckets fit into the buffer
+        # so many rows that the waiting ones of all buckets fit into the buffer
         self.chunk_rows = int(np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS))
         self.buckets: dict[Bucket, _BucketChunks] = {}
-        self.sums: dict[tuple[Hashable, Bucket], Any] = {}  # results of `StoredSample.sums`
-        self.size, self.passes = 0, 0  # bytes written; passes over the rows
-        self.passed: Callable[[int], None] | None = None  # called with `passes` after each pass
+        self.sums: dict[tuple[Hashable, Bucket], Any] = {}
+        self.size, self.passes = 0, 0
+        self.passed: Callable[[int], None] | None = None
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the position of the file
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
@@ -277,6 +295,7 @@ class FileSample(StoredSample):
         self, function: Callable[[Sample], Sums], buckets: Sequence[Bucket], workers: int
     ) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each of the `buckets`, by `workers` threads."""
+        # without the cache of blocks: the caller stores these sums, so that they are computed once
         sums: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             blocks = replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)

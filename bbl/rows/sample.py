@@ -112,9 +112,10 @@ class Rows(ABC):
 
     @abstractmethod
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Sums:
-        """Return `sums` as lists of arrays; with a response, arrays of shape (K, ...), one entry for each group.
+        """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
 
-        For a block with a response, `function` itself must return arrays of shape (K, ...).
+        Entry y of such an array is the sum over group y. `Sample` calls `function` with all rows and their response, so
+        that it must return arrays (K, ...) itself; `StoredSample` calls it group by group, and stacks the arrays.
         """
 
     @abstractmethod
@@ -275,7 +276,7 @@ class Sample(Rows):
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:
             return self
-        # estimate of the bytes: copies of the codes, and for each row its position or the number of its state
+        # estimate of the bytes: three copies of the codes; for each row 40, for positions and numbers of states
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
             f"Looking for equal ones among {self.n:,} rows",

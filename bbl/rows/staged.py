@@ -39,7 +39,7 @@ class BlockCache:
 
     def __init__(self, free_bytes: Callable[[int], float]):
         self._free_bytes, self._cached_bytes, self._lock = free_bytes, 0, threading.Lock()
-        self._results: dict[Hashable, Any] = {}
+        self._results: dict[Hashable, Any] = {}  # of `prepare`, by (key of the function, key of the block)
 
     def apply(self, function: Callable[[Sample], Any], block_key: Hashable, block: Sample) -> Any:
         """Return ``function(block)``; the first stage of a `Staged` function is cached, if there is room.

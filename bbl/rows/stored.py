@@ -60,7 +60,8 @@ class StoredSample(Rows):
     file: RowStore
     buckets: tuple[Bucket, ...]  # whose rows are in the sample, in their order
     grouped: bool = True  # whether rows have a response; else they are one group
-    extra: Sample | None = None  # a few more rows in memory, of one group, that follow those of the store
+    # a few more rows in memory, of one group, that follow those of the store; complete, with whole weights
+    extra: Sample | None = None
 
     in_memory = False
 
@@ -171,11 +172,14 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
-        # without buckets, the function of no rows gives zeros of the right shape
+        # without any rows, the function of an empty block gives zeros of the right shape
         return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(self, name: Hashable, function: Callable[[Sample], Sums], K: int | None) -> Any:
-        """Return `sums` as lists of arrays; with a response, arrays of shape (K, ...), one entry for each group."""
+        """Return `sums` of a `function` that returns a list of arrays; with a response, each has shape (K, ...).
+
+        Entry y of such an array is the sum over group y, of whose blocks without a response `function` is called.
+        """
         if not self.grouped:
             return self.sums(name, function)
         K = K or 1 + max((y for y, _ in self.buckets), default=-1)  # by default the greatest group that occurs, + 1
@@ -209,7 +213,8 @@ class StoredSample(Rows):
         # at least half of `size` rows without rare levels, however many others there are
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
-        # turn positions among the rows without rare levels into positions among all rows
+        # turn positions among the rows without rare levels into positions among all rows: rare_rows[j] - j of the
+        # former come before the rare row j
         common_rows += np.searchsorted(rare_rows - np.arange(len(rare_rows)), common_rows, side="right")
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
         sample = self.rows(positions)

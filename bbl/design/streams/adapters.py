@@ -112,7 +112,8 @@ def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
 class _Spool:
     """A RecordBatchReader, which can be read once, and a temporary Arrow file with a copy of its wanted columns.
 
-    Attribute `pa` is the module pyarrow, `file` the temporary file after the first `read`.
+    Attribute `pa` is the module pyarrow, `reader` the RecordBatchReader, `file` the temporary file, which the first
+    `read` makes.
     """
 
     text = "the RecordBatchReader"
@@ -142,7 +143,7 @@ class _Spool:
         self.names = wanted
         schema = self.pa.schema([self.reader.schema.field(k) for k in wanted])
         writer = self.pa.ipc.new_stream(self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4"))
-        for batch in self.reader:
+        for batch in self.reader:  # outside of the ``with``: an OSError of the reader is not one of writing
             with _explain_write_errors():
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     writer.write_batch(batch.select(wanted).slice(start, BATCH_ROWS))

@@ -87,7 +87,7 @@ class OnCluster:
     def encode_rows(self, reader: Reader, design: Design, dealer: Dealer | None, sink: TableSink | ClusterSink) -> int:
         """Make the second pass over each part; store the rows in the sink, and return their number."""
         dealers = [None] * len(self.summaries) if dealer is None else dealer.split_by_part(*self._group_sizes(design))
-        table_sink = sink if isinstance(sink, TableSink) else None
+        table_sink = sink if isinstance(sink, TableSink) else None  # each part then fills a table of its own
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
         parts = calls(self.client, _encode_part, [arguments] * len(self.first_passes), dealers, self.first_passes)
         self.first_passes = []  # the workers may forget the batches
@@ -115,7 +115,7 @@ class ClusterSink:
     """Sink of rows that stay on their workers, as one `Part` for each part of the source."""
 
     client: Client
-    n_levels: np.ndarray  # (m,)
+    n_levels: np.ndarray  # (m,); of each predictor
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
     parts: list[Future] = field(default_factory=list)  # of `Part`
@@ -148,7 +148,10 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, to be sent to workers; they read the source of a part."""
+    """Return a reader without its source, to be sent to workers; they read the source of a part.
+
+    `iter` stands in for the function that reads, as it can be pickled; nobody calls it.
+    """
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
 

@@ -25,12 +25,24 @@ FIRST_CHECK_AT = 4096  # distinct values at which a column is first checked; the
 
 
 class Merged:
-    """The distinct values of a column and their counts, merged over batches; other attributes are those of `Column`."""
+    """The distinct values of a column and their counts, merged over batches.
+
+    Attributes
+    ----------
+    name, values, kinds, order_problem
+        As those of `Column`.
+    counts, totals : ndarray, shape (number of values,)
+        Number of rows, and sum of the weights, of each value.
+    declared : bool or None
+        Whether all batches so far have declared categories; None before the first batch with values.
+    ordered : bool
+        Whether a batch declares its categories as ordered.
+    """
 
     def __init__(self, name: Hashable):
         self.name, self.values, self.kinds = name, [], []  # type: tuple[Hashable, list, list[str]]
-        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)  # rows and sum of weights of each value
-        self.declared: bool | None = None  # None before the first batch
+        self.counts, self.totals = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self.declared: bool | None = None
         self.ordered = False
         self.order_problem = ""
         self._position: dict[tuple[str, Any], int] = {}  # in `values`, by `level_key`
@@ -61,6 +73,7 @@ class Merged:
             return
         categories = [v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"]
         if self.declared is None:
+            # `_categories`: those of the first batch that has values
             self.declared, self.ordered, self._categories = column.declared, column.ordered, categories
         problem = column.order_problem
         if self.declared != column.declared or self.ordered != column.ordered:

@@ -44,7 +44,7 @@ def _find_files(path: str, argument: str) -> list[str]:
         paths = sorted(glob.glob(path, recursive=True))
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
-    if not paths and (is_formula or not is_path):
+    if not paths and (is_formula or not is_path):  # a text that was hardly meant to be a path
         hint = " The formula comes first, then the data." if is_formula else ""
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict of lists) or the path "
@@ -146,7 +146,7 @@ def dataset_source(data: Dataset, text: str, only: tuple[int, list[int] | None] 
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) of the source of each part; see `Source.parts`."""
+        """Return (function, *arguments) of the source of each part; see `Source.parts`. No argument is used."""
         return [
             (dataset_source, data, text, (k, row_groups))
             for k, fragment in enumerate(data.get_fragments())

@@ -4,7 +4,11 @@ A *dealer* assigns rows to folds: ``put(y, rows)`` yields pairs of a fold and it
 `deal_remaining` yields. A *sink* stores encoded rows: ``put(y, f, rows)`` adds rows of group y that fold f validates,
 ``finish(nfold)`` returns all rows and their folds, `close` removes them. A `Factor` has the name and levels of a
 column; ``encode(column)`` returns the codes (n,) of a `Column`, numbers of levels, and a mask of unknown levels. A
-`Merged` has the values and counts of a column over all batches. K: number of groups.
+`Merged` has the values and counts of a column over all batches; ``by_level(factor, ...)`` returns the rows (L,) and the
+weight (L,) of each level. K: number of groups.
+
+``Reader.batches(title)`` yields `UsedRows`: of a batch, the number `n` of used rows and `rows` of all, the `columns` by
+name and the `weights` (n,) (None for ones) of the used ones, the weight `dropped`, and the file or partition `place`.
 """
 
 from __future__ import annotations
@@ -128,6 +132,7 @@ def encode_source(
     flag("novarOk", novarOk)
     choice("missing", missing, MISSING)
     weights_name = _find_weights_name(weights, source)
+    # columns that the formula's "." leaves out, and what they hold
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     rules = rules or EncodingRules()
     declared = rules.declared  # whether declared levels that do not occur count
@@ -200,7 +205,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
     """
     terms = reader.terms
     summary = SourceSummary({name: Merged(name) for name in terms.columns})
-    for batch in reader.batches("pass 1"):
+    for batch in reader.batches("pass 1"):  # the text names the pass in progress reports
         if cache is not None:
             cache.append(batch.narrow())  # with codes of the narrowest type
         summary.rows += batch.rows
@@ -223,7 +228,10 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 
 
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
-    """Return the summary, with the dropped weight as `incomplete`; refuse sources without rows or without weight."""
+    """Return the summary; refuse sources without rows or without weight.
+
+    With ``missing="drop"``, `incomplete` becomes the weight of the dropped rows, in place.
+    """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
             refuse_no_rows_left()
@@ -307,8 +315,7 @@ def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Row
     pooled = sample.pooled
     for factor, counts in zip(design.predictors, level_counts(pooled, design.n_levels), strict=True):
         merged = summary.columns[factor.name]
-        # by_level returns rows and weights of the levels
-        expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]
+        expected = merged.by_level(factor, "data", skip_missing=design.missing == "marginal")[1]  # weights
         if not np.allclose(counts, expected, rtol=1e-9):
             text = f"the levels of column {factor.name!r} have other counts"
             raise DataError(CHANGED.format("", text), column=factor.name, argument="data")

@@ -106,7 +106,7 @@ class Reader:
 
     def _select_used_rows(self, batch: Batch, columns: dict[Hashable, Column], weights: np.ndarray | None) -> UsedRows:
         """Return the rows of a batch of positive weight and, with ``missing="drop"``, without missing values."""
-        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0
+        keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0  # mask of the used rows
         dropped = 0.0
         for column in columns.values() if self.missing == "drop" else ():
             if (is_missing := column.missing()) is not None:

@@ -198,7 +198,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cv", action="store_true", help="score one setting or a grid, as --lambda 0.01,0.1,1; keep a fit at the best"
     )
-    group.add_argument("--nfold", type=int, metavar="K", help="number of folds; default: 5")
+    group.add_argument("--nfold", type=int, metavar="K", help="number of folds; default: 5, with --learner 10")
     group.add_argument("--shuffle", action="store_true", help="deal rows to folds at random (default: in their order)")
     group.add_argument(
         "--score",

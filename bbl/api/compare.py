@@ -80,6 +80,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     (1) y ~ a + b, pseudo           4      NaN   0  NaN
     (2) y ~ a * b, pseudo           6  90.7663   2  0.0
     """
+    # a single argument is a dict of fits
     return compare_fits(fits[0] if len(fits) == 1 else cast(tuple[ModelResults, ...], fits))
 
 

@@ -8,7 +8,8 @@ the `unbounded` terms, whose weights have no finite optimum, the `path`, a list 
 the chosen point. A point has a `penalty` with a number in ``lambdas`` for each order, its `stages`, one for each order,
 its `ebic`, and its `held_out_loss` (2,), of raw and of refitted weights; both are nan where they were not computed. A
 stage has `weights` by term, a `loss`, an `objective` (the loss plus penalties), and the largest `violation` of the
-optimality conditions.
+optimality conditions; `loss` and `objective` are sums over the observations. A `Problem` holds the data of the
+regression: codes, numbers of levels, groups and weights of the rows.
 """
 
 from __future__ import annotations
@@ -305,7 +306,8 @@ def _warn_no_terms_or_separation(
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the path as a frame with a row for each stage, and for each chosen term the row at which it entered.
 
-    `total` is the sum of the weights of the data. Compared rows are the last stage of each penalty, or all stages if
+    `total` is the sum of the weights of the data. The column ``loss`` is a mean, as the held-out losses are;
+    ``objective`` is the sum that was minimised. Compared rows are the last stage of each penalty, or all stages if
     there is a single penalty. The entry row of a term is the earliest compared row such that this row and all later
     ones, up to the chosen row, have the term.
     """
@@ -323,7 +325,7 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
                 len(stage.weights),
                 path_position == selection.chosen,
             )
-            losses = (stage.loss / total, stage.objective)
+            losses = (stage.loss / total, stage.objective)  # a mean, and a sum
             rows.append(
                 (path_position, order, penalty, *losses, n_terms, stage.violation, *final_losses, is_last and is_chosen)
             )

@@ -130,7 +130,7 @@ def encode_data(
             frame = to_frame(training.data)
             if training.survey is not None:
                 weights, survey = training.survey.read(frame)  # of all rows of the table
-                rules = replace(rules, aside=training.survey.columns)  # no predictors
+                rules = replace(rules, aside=training.survey.columns)  # columns of the design are no predictors
             design, sample, index, row_positions = Design.from_data(
                 training.formula, frame, weights, training.xlevels, training.novarOk, training.missing, rules
             )

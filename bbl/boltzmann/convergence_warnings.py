@@ -58,7 +58,8 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
     problems = []
     for g, fit in enumerate(fits):
         for note in fit.notes:
-            predictor, level_code, text, detail = Note(*note)  # -1: no single predictor, or level
+            # -1: no single predictor, or level; text and detail are `Problem.what` and `Problem.detail`
+            predictor, level_code, text, detail = Note(*note)
             level_text = f"level {labels.levels[predictor][level_code]!r}" if level_code >= 0 else ""
             predictor_text = f"predictor {labels.names[predictor]!r}" if predictor >= 0 else ""
             problems.append(Problem(group_text(labels, g), predictor_text, level_text, text, detail))

@@ -58,7 +58,7 @@ def guard_memory(
     are kept.
     """
     n_settings = 1 if values is None else len(values)
-    # parameters of groups are stored twice: in the fit of each group, and in an array of all groups
+    # 8 bytes a parameter; those of groups are stored twice: in the fit of each group, and in an array of all groups
     result_bytes = 8.0 * layout.size * (2 * K + extra) * n_settings * folds
     working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
@@ -90,7 +90,7 @@ def announce_terms(
     n_fields = n_levels - 1.0  # of each predictor
     D, m = float(n_fields.sum()), len(n_levels)
     n_couplings = (D**2 - float((n_fields**2).sum())) / 2.0
-    result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models
+    result_bytes = 8.0 * (D + n_couplings) * (2 * K + extra) * models  # as in `guard_memory`
     working_memory = engine.stored_memory if stored else engine.memory
     needed_bytes = result_bytes + workers * working_memory(n, Layout(n_levels, NO_PAIRS), models)
     check_memory(
@@ -121,6 +121,7 @@ def check_known(sample: Rows, layout: Layout, engine: Engine, log_z: str, group:
         name = names[never_known[0]]
         raise DataError(f"in {group}, all values of {name!r} are missing. {remedy}", column=name)
     if engine.needs == "neighbours" or log_z in OF_ROWS:  # a ln Z that is a mean over rows
+        # usable_weight (m,): weight of the rows in which a predictor and all that it interacts with are known
         without_rows = np.flatnonzero(usable_weight(sample, layout) == 0.0)
         if len(without_rows):
             name = names[without_rows[0]]

@@ -6,8 +6,8 @@ the two estimates of each coupling are averaged, D being the number of non-refer
 attributes what it does: `joint` (not None: it fits all groups together, to P(group | row)), `chooses` (it chooses the
 terms of each group), `samples` (it draws random numbers), `takes_start`, `collapses` (it takes equal rows merged), and
 `log_z`, how ln Z is computed where the exact one is too costly. An `EngineFit` has parameters `theta` (size,), the
-maximised objective `lkh` per observation, and a site solution `site_theta` or None. A setting is a value of the option
-that is tuned.
+maximised objective `lkh` per observation, and a site solution `site_theta` or None. `WarmStarts` are site solutions of
+a group by setting, at which fits of other settings begin. A setting is a value of the option that is tuned.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def _fit_groups(
     """Return `fit_group` of each of `fit_arguments`; `progress` is called after each pass over rows in a file.
 
     `sample` holds the rows of all groups. The largest groups are fitted first, so that threads end at about the same
-    time: the pooled fit takes half of the time.
+    time: the pooled fit has as many rows as all groups.
     """
     if progress is not None:
         sample.on_pass(lambda count: progress(0.0, f"pass {count}"))  # called until on_pass(None)
@@ -313,7 +313,7 @@ def estimate_jointly(
     for joint_fit in joint_path(sample, task.layout, K, engine, values, fit_start, run.rng, start, run.start):
         # so that the class score, energy - ln_z + ln share, is the energy plus the constant of the joint fit
         ln_z = np.where(shares > 0.0, log_shares - joint_fit.constant, 0.0)
-        lkh = sample.total * joint_fit.fits[0].lkh
+        lkh = sample.total * joint_fit.fits[0].lkh  # the objective is one for all groups
         out.append(
             Estimate(Parameters(task.layout, joint_fit.theta), ln_z, "none", shares, lkh, joint_fit.fits, errors)
         )

@@ -162,7 +162,7 @@ class Estimate:
     def n_parameters(self) -> int:
         """Number of parameters of all groups, of those that a group chose and that its rows determine."""
         K, size = self.parameters.theta.shape
-        # `free` (size,): parameters of the terms that the group chose; `rank`: number of determined ones, None for all
+        # `free` (size,): parameters of terms that the group chose; `rank`: number of those determined, None for all
         n_free = [int(fit.state["free"].sum()) if "free" in fit.state else size for fit in self.fits[:K]]
         return sum(n if fit.rank is None else fit.rank for n, fit in zip(n_free, self.fits, strict=False))
 

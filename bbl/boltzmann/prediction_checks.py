@@ -93,6 +93,7 @@ def check_training(
     layout, K = result.parameters.layout, len(labels.groups)
     # parameters that are looked up to score a row: one for each table, group and draw
     cost = K * (1.0 + layout.n_terms) * (1 if result.predictive is None else result.predictive.theta.shape[1])
+    # kind "none": the engine does not model the predictors, so missing ones cannot be summed out
     rows, is_complete = training_rows(sample, layout.n_levels, K, cost, no_missing=result.log_z_kind == "none")
     if not rows.n or layout.D > MAX_LEVELS:
         return held_out
@@ -219,7 +220,11 @@ def check_validation(
     advice: str,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes."""
+    """Return the validation log-loss of `scores` (N, K); warn if it is above that of the shares or of naive Bayes.
+
+    `scores` are those of the chosen setting, calibrated; `scored` tells which rows they are of. `advice` is a sentence
+    on how to lower the loss.
+    """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
     record = None if K == 1 else held_out_record(scored, scores, log_shares, advice)
@@ -237,7 +242,7 @@ def check_validation(
                     for rows, shares, validation_rows in by_fold
                 ]
             )
-        else:
+        else:  # naive Bayes cannot be counted from complete rows in memory: it is fitted on the folds
             task = Task(sample, layout, K, labels=labels)
             naive = validate(task, BASELINE, values=None, folds=folds, run=Run(workers), judge=scored.judge).scores[0]
         text = _describe_excess(scores, naive, scored)
@@ -286,6 +291,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
         by_level = np.moveaxis(stacked, -1, 1)
         level_log_p = log_p_bound(np.stack([by_level, stacked.sum(axis=-1)[:, None] - by_level], axis=-1))
         log_p[predictors] = np.minimum(log_p_bound(stacked), level_log_p.min(axis=1))
+    # of each predictor, of each level, and of the missing values of each predictor
     n_tests = len(n_levels) + sum(n_levels) + (0 if sample.complete else len(n_levels))
     log_p += np.log(n_tests)
     unevenly_spread = np.flatnonzero(log_p <= np.log(MAX_FALSE_ALARMS))

@@ -97,6 +97,7 @@ def thinned(draws: np.ndarray, count: int) -> np.ndarray:
     """Return at most `count` of the draws (chains, draws, size), evenly spaced in each chain, shape (count, size)."""
     n_chains, n_draws, size = draws.shape
     n_kept = min(max(count // n_chains, 1), n_draws)
+    # [:count]: there may be more chains than `count`
     return draws[:, np.linspace(0, n_draws - 1, n_kept).round().astype(int)].reshape(-1, size)[:count]
 
 
@@ -134,7 +135,7 @@ def build_predictive(
     n_draws = len(thinned(available_draws[0], AVERAGED[kind]))  # equal in all groups that have draws
     no_draws = np.zeros((n_draws, layout.size))
     theta = np.array([no_draws if draws is None else thinned(draws, n_draws) for draws in draws_by_group])
-    if kind == "exact":
+    if kind == "exact":  # predictors are summed out one after another, in the order that `exact_order` returns
         log_z = log_sum(layout.factors(theta.reshape(-1, layout.size)), exact_order(layout)).reshape(theta.shape[:2])
     else:
         annealing = (ANNEALING_STEPS, ANNEALING_CHAINS)  # hidden units start from fields of zero

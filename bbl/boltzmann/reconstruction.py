@@ -52,6 +52,7 @@ def reconstruct(
     -------
     ndarray, shape (n, layout.D)
     """
+    # room for two arrays (n, D), 8 bytes an entry
     check_memory(16.0 * len(codes) * layout.D, f"Reconstruction of {len(codes)} rows", "Give fewer rows at a time.")
     out = one_hot(np.where(unknown, 0, codes), layout)
     rows = np.flatnonzero(unknown.any(axis=1))

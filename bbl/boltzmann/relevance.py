@@ -106,7 +106,7 @@ def extend_to_all_predictors(small: Estimate, task: Task, relevance: Relevance) 
         shares = frequencies(sample.pooled, task.layout, SHARED_PRIOR_COUNT)
         for i in others:
             union.table(shared_theta, int(i))[:] = log_ratio(shares[i])  # table: the fields of predictor i, a view
-            shared_log_z -= float(np.log(shares[i][0]))
+            shared_log_z -= float(np.log(shares[i][0]))  # Z = 1 / share of the reference level, whose weight is 1
             shared_lkh += _log_share(sample, int(i), shares[i])
 
     n_shared_fields = len(union.columns(others)) if models_predictors else 0

@@ -81,7 +81,7 @@ class StepScorer:
     groups : list of K Samples
         The rows of each group, one for each distinct state.
     layout, engine
-        As above.
+        The arguments.
     n_refused : int
         Number of models that had no score, because their tables would be too large.
     """
@@ -112,7 +112,7 @@ class StepScorer:
             if not rows.n:  # as in fits of one fold: the parameters of a group without rows are zero
                 n_parameters += layout.size
                 continue
-            self.engine.layout(rows, layout)  # raises if the engine refuses the tables
+            self.engine.layout(rows, layout)  # only to raise, if the engine refuses the tables
             log_likelihood, rank = self.engine.maximum_likelihood(rows, layout.of_group(g))
             total += log_likelihood
             n_parameters += rank

@@ -2,8 +2,10 @@
 
 A *member* is one of the M classifiers that are averaged. K is the number of classes, N of validated rows of all folds.
 *Out-of-fold* scores of a row are those of a model that was fitted without the fold of the row. A `Scored` holds such
-scores (settings, N, K) and the fits of each fold. A fitted classifier has ``_rows()``, its training rows, and if
-``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration`` names the calibration of its class scores.
+scores (settings, N, K) and the fits of each fold. An `Averaged` has `members` (each with `engine`, `estimate` and
+`tuning`), their `weights` (M,) and out-of-fold `losses` (M,), and the `log_loss` of their average. A fitted classifier
+has ``_rows()``, its training rows, and if ``_can_refit`` the method ``_refit(rows, rng)``; ``_traits.calibration``
+names the calibration of its class scores.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A *verb* is a public function; an *engine* is a method with its options; a *layout* has the positions of the parameters
 of the formula's terms in the flat parameter vector; a *source* is data that are read in batches; a *deal* describes
 folds to which rows are dealt while they are read in batches. K is the number of groups. An engine says in `refusals()`
-which capabilities it lacks, with the reasons, and in ``tuned`` which option is tuned: its name `option`, and `rules`,
-words that the engine takes in place of a number.
+which capabilities it lacks, with the reasons; `joint` is not None if it fits all groups together, to P(group | row);
+and ``tuned`` says which option is tuned: its name `option`, and `rules`, words that the engine takes in place of a
+number.
 """
 
 from __future__ import annotations
@@ -151,6 +152,7 @@ class Call(EncodedData):
         if self.index is not None:
             return fit
         sample, K = self.sample, self.K
+        # engines that fit P(group | row) have no likelihood of rows
         log_likelihood = np.nan if self.engine.joint else fit.log_likelihood(sample)
         nobs = round(sample.total) if sample.whole else sample.total
         return replace(fit, stored=Training(nobs, log_likelihood, level_counts(sample, self.design.n_levels, K)))
@@ -223,8 +225,8 @@ def prepare(
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,
         sums_out=marginal_capability not in engine.refusals(),
-        marks=training.structural_zeros,
-        check_pairs=partial(
+        marks=training.structural_zeros,  # if it names a column, that is no predictor
+        check_pairs=partial(  # called before all pairs of many predictors are listed
             announce_terms, engine=engine, workers=n_parallel, extra=extra_fits, stored=source is not None
         ),
     )
@@ -243,7 +245,7 @@ def prepare(
     with out_of_memory("A list of the pairs of the formula", FEWER_PREDICTORS):
         terms = None if design.terms.complete else design.terms.terms  # None: all pairs
         layout = Layout(design.n_levels, terms, support, design.n_ordered)
-    engine = engine.for_order(layout)
+    engine = engine.for_order(layout)  # for the predictors whose levels are in order
     return Call(
         **vars(encoded), engine=engine, layout=layout, log_z=log_z, calibrate=calibrate, workers=workers, rng=rng,
         relevance=relevance_level,

@@ -191,7 +191,7 @@ def crossVal(
     folds = call.dealt_folds
     if folds is None:
         folds = _stratified_folds(call, nfold, shuffle) if cv is None else user_folds(cv, cast(TableLike, data), call)
-    if uses_auto:
+    if uses_auto:  # the second check: only the data tell whether there are classes
         check_auto(options, calibrate, data_design.classes)
         frame, oof_scores, average = cross_auto(call_string, call, cast(Folds, folds), score, refit, verbose)
         # there is one setting, at position 0
@@ -199,6 +199,7 @@ def crossVal(
     with progress_bar(len(folds), "crossVal", verbose) as progress:
         judge = "pseudo_scores" if score == "pnll" else "class_scores"  # the method of `Estimate` that scores rows
         validated = validate(call.task, engine, settings, folds, call.run(progress), judge=judge)
+    # (S, 1), or (S, 3) with the limits of the AUC; position of the best setting
     score_table, best_position = score_settings(validated, score, calibrate)
     warn_problems(validated.found)
     if cv is None and not shuffle and call.survey is None:  # clusters differ by more than chance

@@ -22,7 +22,10 @@ FEWEST_CELLS = 8  # cells of a table of counts, with fewer of which there is no 
 
 
 def warn_of_table(training: TrainingData, encoded: EncodedData, stacklevel: int) -> None:
-    """Warn if the response looks like an amount, or the rows like the cells of a table of counts without weights."""
+    """Warn if the response looks like an amount, or the rows like the cells of a table of counts without weights.
+
+    `stacklevel` is that of `warnings.warn`, counted from the caller.
+    """
     response = encoded.design.response
     if (
         encoded.K > MANY_GROUPS

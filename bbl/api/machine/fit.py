@@ -2,7 +2,8 @@
 
 Terms: an *engine* is a method with its options; a *layout* has the positions of the parameters of the formula's terms;
 a *tuning rule* is "cv" or "cv-1se" in place of a number; *S* settings are values of the option that is tuned; the
-*pooled* fit is one to the rows of all K response groups together; *auto* is ``method="auto"``.
+*pooled* fit is one to the rows of all K response groups together; *auto* is ``method="auto"``. ``engine.joint`` is not
+None for engines that fit all groups together; ``tuning.engine`` is the engine with the chosen setting.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def bbl(
     )
     # `design` is the sampling design, `data_design` the predictors, levels and terms of the data
     data_design, sample, engine, tuning = call.design, call.sample, call.engine, None
-    if uses_auto:
+    if uses_auto:  # once more: only the data tell whether there are classes
         check_auto(options, calibrate, data_design.classes)
     fits_pooled = test_null and data_design.classes and not engine.joint  # without classes the one group has all rows
     class_shares = _checked_priors(priors, formula, data_design)
@@ -251,6 +252,7 @@ def bbl(
         call, engine = replace(call, relevance=relevance_level), tuning.engine or engine
     elif _needs_folds(engine, tuning_rule, calibrate):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
+            # None, for rows in memory without a sampling design: `tune` draws folds
             folds = call.dealt_folds if call.survey is None else call.cluster_folds(NFOLD, shuffle=True)
             tuning = tune(call.task, engine, tuning_rule, calibrate, call.run(progress), folds=folds)
         engine = tuning.engine or engine

@@ -1,9 +1,10 @@
 """The public function `mlestimate`: fit one group to integer codes.
 
 n is the number of rows, m of predictors, L_i of levels of predictor i, D of non-reference levels of all predictors. A
-*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another. A site
-solution (D, 1 + D) holds the fields and the couplings of the regressions; an engine is `two_sided` if the two estimates
-of a coupling are kept apart.
+*site* is a predictor as the response of a regression on all others; pseudo-likelihood fits one after another. The *site
+solution* (D, 1 + D) holds the fields and the couplings of all these regressions, those of a site in the rows of its
+levels; an engine is `two_sided` if the two estimates of a coupling are kept apart. A `Problem` says in words where a
+fit has a problem (`group`, `predictor`, `level`, empty for all), `what` it is, and its figures, `detail`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def mlestimate(
     Returns
     -------
     MLEstimate
-        With ``symmetrize=False``, ``J[i, j]`` is the solution of predictor i and ``J[j, i]`` that of predictor j.
+        With ``symmetrize=False``, ``J[i, j]`` is from the regression of predictor i and ``J[j, i]`` from that of j.
 
     Raises
     ------
@@ -108,10 +109,9 @@ def mlestimate(
         pairs = np.empty((0, 2), dtype=np.intp)
     elif qJ is not None:
         pairs = np.argwhere(np.triu(_check_interactions(qJ, m), 1))
-    layout = engine.layout(sample, Layout(n_levels, pairs))
-    needed_bytes = tables_memory(layout) * (
-        1 + engine.samples
-    )  # sampling engines have tables of standard deviations too
+    layout = engine.layout(sample, Layout(n_levels, pairs))  # the terms that the engine fits of these
+    # engines that sample have tables of standard deviations too
+    needed_bytes = tables_memory(layout) * (1 + engine.samples)
     check_memory(needed_bytes, f"A fit with {layout.D} non-reference levels", "Use fewer levels, or give pairs in qJ.")
     log_z_method = resolve_log_z(log_z, layout, engine.log_z)
     check_known(sample, layout, engine, log_z_method, "xi", range(m))
@@ -124,7 +124,7 @@ def mlestimate(
     if log_z_method == "exact":
         log_z_value = float(exact_log_z(layout, fit.theta[None])[0])
     warn_problems([_make_problem(note) for note in fit.notes])
-    # couplings (D, D): row blocks are the solutions of sites; without symmetrisation J[i, j] and J[j, i] differ
+    # couplings (D, D): a block of rows for each site; without symmetrisation J[i, j] and J[j, i] differ
     coupling_matrix = to_matrix(layout, fit.theta)[1] if fit.site_theta is None else fit.site_theta[:, 1:]
     if fit.site_theta is not None and not engine.two_sided:
         coupling_matrix = 0.5 * (coupling_matrix + coupling_matrix.T)
@@ -139,8 +139,11 @@ def mlestimate(
 
 
 def _make_problem(note: Note) -> Problem:
-    """Return the note of a fit as a problem of the single group, whose predictors are named by position; -1 is none."""
-    predictor, level, text, detail = note
+    """Return the note of a fit as a problem whose predictor and level are named by their positions.
+
+    The only group has no name: `Problem.group` is empty, or "the fit" where the note is about no single predictor.
+    """
+    predictor, level, text, detail = note  # predictor and level are -1 for none
     if predictor < 0:
         return Problem("the fit", "", "", text, detail)
     return Problem("", f"predictor {predictor}", f"level {level}" * (level >= 0), text, detail)
@@ -165,9 +168,10 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
     try:
         mask = np.asarray(qJ)
     except ValueError:  # ragged
-        mask = np.empty(0, dtype=object)
+        mask = np.empty(0, dtype=object)  # its shape is refused below
     if mask.shape != (m, m):
         raise OptionError(f"qJ must be a {m} x {m} matrix, a row for each predictor; got {qJ!r}.", argument="qJ")
+    # entries that are no numbers are all invalid
     invalid = mask[~np.isin(mask, (0, 1))] if mask.dtype.kind in "biuf" else mask.ravel()
     if len(invalid):
         raise OptionError(f"qJ must hold True and False, or 1 and 0; got {invalid[0]!r}.", argument="qJ")
@@ -185,7 +189,7 @@ def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
-        n_levels = np.empty((0, 0))
+        n_levels = np.empty((0, 0))  # its shape is refused below
     is_whole = (
         n_levels.dtype.kind in "iuf" and n_levels.shape in ((), (1,), (m,)) and (n_levels == np.floor(n_levels)).all()
     )

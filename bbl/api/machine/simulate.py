@@ -1,8 +1,9 @@
 """The public functions that draw at random: `mcSample`, `sample_xi`, `randompar`, `randomsamp`.
 
 m is the number of predictors, L_i of levels of predictor i, K of groups; h are the fields and J the couplings of a
-group, theta is the flat vector of both; ``layout.table(theta, *predictors)`` is a view of the fields of one predictor,
-or the couplings of several.
+group, D is the number of non-reference levels, theta is the flat vector of h and J; `split` and `to_matrix` return it
+as fields (D,) and couplings (D, D), `split` with a third part for terms of three and more predictors.
+``layout.table(theta, *predictors)`` is a view of the fields of one predictor, or the couplings of several.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ def mcSample(
     varies = layout.n_levels > 1  # a predictor of one level has no parameters and is not sampled
     varying_layout = layout if varies.all() else layout.without_constants()
     burn_in, n_draws = nsteps // 2, nsteps - nsteps // 2
-    draw_thin = min(thin, n_draws) if keeps_draws else None
-    chains_by_group = []
+    draw_thin = min(thin, n_draws) if keeps_draws else None  # at least one draw is kept; None: none
+    chains_by_group = []  # with `best`, `best_energy`, and `draws` (chains, draws, varying predictors) if kept
     with progress_bar(len(labels.groups), "mcSample", verbose) as progress:
         for theta in fit.parameters.theta:
             h, J, higher_terms = split(varying_layout, theta)
@@ -201,7 +202,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
     `argument` names `par` in the error for arrays that do not fit the layout.
     """
     theta = np.zeros(layout.size)
-    try:
+    try:  # all errors of wrong types and shapes end in the DataError below
         if len(par.h) != layout.m:
             raise ValueError
         for i, h in enumerate(par.h):
@@ -270,7 +271,7 @@ def randompar(
     _, levels = _read_predictors(predictors)
     layout = Layout([len(predictor_levels) for predictor_levels in levels])
     check_memory(tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors.")
-    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # of the only group
     h, J = to_matrix(layout, theta)
     return GroupParameters.from_matrix(layout, h, J)
 
@@ -389,5 +390,6 @@ def randomsamp(
     )
     codes, y = sample_groups(layout, theta, nsample, prob, seed)
     frame = _decode_rows(codes, names, levels, code_out=False)
+    # "y", or "y_" if a predictor has that name
     frame.insert(0, distinct_names([*names, "y"])[-1], pd.Index(groups).take(y))
     return frame

@@ -2,8 +2,9 @@
 
 A `Visit` is a model on the path: its `model` (a frozenset of terms), its `score`, the `step` that led to it (None for
 the first model), and the `candidates`, all steps from it that were compared. A `Score` has the `log_likelihood`, the
-number `n_parameters`, and the `criterion` with a given penalty of a parameter. ``layout.scopes`` lists the predictors
-of each table of parameters: m single predictors, then the terms. ``fit._rows()`` returns the training rows.
+number `n_parameters` of parameters that the rows determine, and the `criterion` with a given penalty of a parameter.
+``layout.scopes`` lists the predictors of each table of parameters: m single predictors, then the terms. ``fit._rows()``
+returns the training rows.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def step(
         )
         for model_number, visit in enumerate(path)
     ]
-    candidates = [
+    candidates = [  # with the number of the step for which they were compared
         _step_row(labels, criterion_name, penalty, model_number, candidate, candidate.score, visit.score)
         for model_number, visit in enumerate(path, 1)
         for candidate in visit.candidates
@@ -176,7 +177,7 @@ def _check_fit(fit: object) -> Any:
         )
     if fit.estimate.relevance is not None:
         raise OptionError("step chooses the terms itself. Fit without relevance.", argument="fit")
-    return engine.at(0.0)  # with a penalty of 0, as the fit
+    return engine.at(0.0)  # the engine of the fit, its tuned option (the penalty) set to the number 0
 
 
 def _check_penalty(k: object) -> float | str:
@@ -227,6 +228,7 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     """Return a fit of the same rows, by the same engine, with other terms; `options` of the call are shown."""
     labels, old_estimate = fit.labels, fit.estimate
     layout = Layout(fit.design.n_levels, sorted(terms), fit.parameters.layout.support, fit.design.n_ordered)
+    # an exact ln Z may be too costly with more terms: "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
     task = Task(
         fit._rows(), layout, len(labels.groups), log_z, labels, pooled=old_estimate.parameters.pooled is not None
@@ -234,7 +236,7 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     refit = estimate(task, fit.engine)
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
-    # the log-loss and the tuning were those of the first model
+    # the log-loss, the tuning and the stored summaries were those of the first model
     fit = replace(fit, stored_loss=None) if isinstance(fit, BBLResults) else fit
     call = f"step({fit.call}, {options})"
     return replace(fit, call=call, design=design, estimate=refit, tuning=None, stored=None)

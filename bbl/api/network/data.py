@@ -61,17 +61,18 @@ def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
 
 
-def prepare(training: TrainingData, rows: str = "", verbose: int = 1) -> EncodedData:
+def prepare(training: TrainingData, in_memory_argument: str = "", verbose: int = 1) -> EncodedData:
     """Encode the data of a formula, or of the name of the class; declared levels count even if they do not occur.
 
-    `rows` names the argument that needs all rows in memory, as ``"wanbia"`` or ``"learner='tan_hc'"``; "" if none.
+    `in_memory_argument` is the argument that needs all rows in memory, as ``"wanbia"`` or ``"learner='tan_hc'"``; "" if
+    none does.
     """
     formula, weights = training.formula, training.weights
     check_formula(formula)
     source = lazy_source(training.data)
     data: Frame | Source = to_frame(training.data) if source is None else source
-    if rows:
-        refuse_batches(data, rows, rows.partition("=")[0])  # the last: the argument's name
+    if in_memory_argument:
+        refuse_batches(data, in_memory_argument, in_memory_argument.partition("=")[0])  # the last: its name alone
     if isinstance(formula, str) and "~" not in formula:
         frame = data.frame("data") if isinstance(data, Source) else data
         name = formula.strip().strip("`")

@@ -4,7 +4,7 @@ A *structure* is the graph of a network, in which the class is a parent of every
 probability tables are estimated from counts. MANB averages naive Bayes over all subsets of features, WANBIA weights
 features by conditional likelihood, AWNB weights them by trees (see `lp`). K is the number of classes. ``columns`` of a
 structure are the names of the features from which its learner could choose; its graphs ``dags`` hold positions in
-them.
+them. A `Dag` lists as `families` pairs of a feature and its feature parents.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ def lp(
     _check_structure(structure)
     recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
+    # recipe.rows: the argument that needs all rows in memory; "" if none does
     prepared = prepare(TrainingData(formula, data, weights, xlevels, missing=missing), recipe.rows)
     shown_arguments = {"data": "data", "smooth": smooth, **_changed_arguments(weights, missing, recipe)}
     call = call_text("lp", {"structure": structure.learner or "by hand", **shown_arguments})
@@ -378,6 +379,7 @@ def _fit_tables(
     dags = local_dags(structure, design.labels.names)
     averages_dags = isinstance(structure, AveragedStructure)
     estimate = fit(dags, sample, design.n_levels, prepared.K, recipe, generator(seed), averages_dags)
+    # arcs: posterior of each arc (MANB); weights of features (WANBIA, AWNB); None for other recipes
     result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
     if prepared.index is not None:
         return NetworkResults(call, design, prepared.rows, prepared.index, *result_fields, priors=priors)

@@ -190,6 +190,7 @@ def _score_fold(
     # the learners fssj and bsej leave features out of the structure
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
+    # a `Structure` or an `AveragedStructure`, as the model's
     fold_structure = type(structure)(structure.class_var, structure.columns, tuple(dags), structure.learner)
     feature_positions = [structure.columns.index(name) for name in names]  # encoded rows have all `columns`
     averages_dags = isinstance(structure, AveragedStructure)
@@ -255,6 +256,7 @@ def cmi(
     for name in (x, y) if z is None else (x, y, z):
         column = factorise(name, frame.column(name), "keep")  # missing values are no error
         factor = Factor.collect(column, unused=True)
+        # codes (n,); those of missing values do not matter, as these rows count 0 below
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
         counts = counts if is_missing is None else np.where(is_missing, 0.0, counts)

@@ -122,7 +122,7 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
     splitter = _Splitter(margins, pairs)
     cores, split_off = zip(*[splitter.split((all_predictors, edges)) for edges in range(n_graphs)], strict=True)
     distinct_cores = list(dict.fromkeys(cores))
-    # `split_off` (graphs,): log-likelihood of the predictors that are split off from each graph
+    # `split_off` has for each graph the log-likelihood of the predictors that are split off from it
     core_number = {core: number for number, core in enumerate(distinct_cores)}
     core_of_graph = np.array([core_number[core] for core in cores])
     core_log_likelihoods = np.full(len(distinct_cores), np.nan)
@@ -163,15 +163,17 @@ def all_graphs(margins: Margins, engine: Engine, k: float, n_best: int, progress
 
 
 def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return upper bounds of the log-likelihoods of all graphs: the least of those of supergraphs with one edge more.
+    """Return an upper bound of the log-likelihood of each graph, shape (graphs,), in the order of graph numbers.
 
-    `log_likelihoods` (graphs,), in the order of graph numbers, are nan for the graphs that are not fitted; the others
-    are their own bounds.
+    `log_likelihoods` (graphs,) are nan for graphs that are not fitted. The bound of a fitted graph is its
+    log-likelihood; that of any other is the least bound of its supergraphs with one edge more.
     """
     bounds, graph_numbers = log_likelihoods.copy(), np.arange(len(log_likelihoods))
     n_edges = (graph_numbers[:, None] >> np.arange(n_pairs) & 1).sum(axis=1)
+    # from many edges to few: supergraphs have their bounds already; the complete graph needs no fit, hence no bound
     for n_edges_below in range(n_pairs - 1, -1, -1):
         graphs = graph_numbers[(n_edges == n_edges_below) & np.isnan(log_likelihoods)]
+        # for each edge e the bounds (len(graphs),) of the graphs with e added; inf if a graph has it already
         supergraph_bounds = [np.where(graphs >> e & 1, np.inf, bounds[graphs | 1 << e]) for e in range(n_pairs)]
         bounds[graphs] = np.min(supergraph_bounds, axis=0)
     return bounds

@@ -32,7 +32,7 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
     """
     chunk_size = max(1, CELLS_AT_ONCE // counts.size)
     chunks = [_fit_chunk(counts, models[offset : offset + chunk_size]) for offset in range(0, len(models), chunk_size)]
-    return np.concatenate([*chunks, np.empty(0)])
+    return np.concatenate([*chunks, np.empty(0)])  # the empty array: there may be no models
 
 
 def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
@@ -55,6 +55,7 @@ def _fit_chunk(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.nd
         for _ in range(SWEEPS_AT_ONCE):
             error = _sweep(p, observed, by_clique)
         converged = error < TOLERANCE
+        # (converged models, cells with rows)
         log_p = np.log(np.ascontiguousarray(p[is_filled][:, converged].T))
         out[unconverged[converged]] = (log_p * counts[is_filled]).sum(axis=1)  # the same bits for any number of models
         unconverged, p = unconverged[~converged], np.ascontiguousarray(p[..., ~converged])

@@ -161,6 +161,7 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence) -> np
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
     """Return the exact distribution of the difference of parameter k; None without one. See `Evidence.family`."""
     one_family, other_family = one.family(k, finite), other.family(k, finite)
+    # less: the distribution of the difference
     return None if one_family is None or other_family is None else one_family.less(other_family)
 
 
@@ -258,7 +259,7 @@ def _fisher_family(
     if not 0 < min(margins[:2]) - max(0.0, margins[0] + margins[1] - margins[2]) < LONGEST_SUPPORT:
         return None
     family = hypergeometric(*(np.array([count]) for count in (table[0, 0], *margins)))
-    return family.inside() if finite else family
+    return family.inside() if finite else family  # inside: conditional on a finite estimate
 
 
 def _limits_of_shift(

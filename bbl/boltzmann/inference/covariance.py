@@ -4,7 +4,8 @@ K is the number of groups, m of predictors. A *table* holds the fields of a pred
 ``layout.cuts`` are the positions at which tables start in the parameter vector, and its end. ``layout.of_group(g)`` and
 ``layout.of_pooled`` have the structural zeros of a group, or of all rows. ``parameters.theta`` (K, size) and ``pooled``
 (size,), or None, are the fitted parameters. The *influence* of a row on a fit is the derivative of the parameters by
-the row's weight.
+the row's weight; a `RowInfluence` returns influences of rows, and from them covariances: `terms(rows)` of each table,
+`covariance(rows)` of all parameters.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def covariances(sample: Sample, estimate: Estimate, engine: Engine, survey: Surv
     composite = [  # log pseudo-likelihood and effective number of parameters
         row_influence.composite(rows if rows.complete else rows.complete_rows)
         for row_influence, rows in groups
-        if isinstance(row_influence, Influence)
+        if isinstance(row_influence, Influence)  # of fits by pseudo-likelihood
     ]
     # `_insert_empty_groups`: groups without rows get tables of nan
     if parameters.pooled is not None:
@@ -259,7 +260,7 @@ def bootstrap(
     missing in the data is missing in the replicates too.
     """
     layout = estimate.parameters.layout
-    check_memory(
+    check_memory(  # 8 bytes for each value that is drawn
         8.0 * sample.total * layout.m, f"A bootstrap of {sample.total:.0f} observations", "Use inference() instead."
     )
     groups = [sample.group(g) for g in range(len(estimate.parameters.theta))]

@@ -160,6 +160,7 @@ def _fit_margin(
     observed = table.counts(margin)
     expected = observed  # a model with the term of all predictors in `scope` fits every cell
     if scope not in terms:
+        # `unpenalised` starts from zeros, fits all predictors, and returns the parameters first
         theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
         expected = margin.total * table.log_partition(theta)[1]  # times the probabilities of all cells
         expected[expected < NO_SHARE * margin.total] = 0.0

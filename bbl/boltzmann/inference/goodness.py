@@ -1,7 +1,8 @@
 """Tables of counts under models of the largest likelihood: fitted counts, leverages, degrees of freedom, bootstrap.
 
 A *cell* is a state of all predictors; cells are listed with the last predictor running fastest. A `StateTable` lists
-the n cells of a layout and computes sums over them. ``estimate.fits`` holds the `EngineFit` of each group.
+the n cells of a layout and computes sums over them. ``estimate.fits`` holds the `EngineFit` of each group, whose `rank`
+is the number of parameters that its rows determine, None for all.
 """
 
 from __future__ import annotations
@@ -84,14 +85,13 @@ def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> Grou
 
 
 def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
-    """Return the leverage (n,) of each cell: the share of its variance that a fit without a penalty takes up.
+    """Return the leverage (n,) of each cell: the derivative of its fitted by its observed count, without a penalty.
 
-    `fitted` (n,) are the expected counts.
-
-    With the probability p(x) and the indicators T(x) of a cell, their mean mu and covariance V, it is
-    ``p(x) (1 + (T(x) - mu) V^-1 (T(x) - mu))``; the inverse is on the parameters that the cells determine.
+    `fitted` (n,) are the expected counts. With the probability p(x) of a cell x, its indicators T(x) (size,) of the
+    parameters that hold in it, and their mean mu and covariance V over cells, the leverage is
+    ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``; the inverse is on the parameters that the cells determine.
     """
-    check_memory(
+    check_memory(  # room for four matrices (size, size), 8 bytes an entry: V, its inverse, scales and correlations
         32.0 * float(layout.size) ** 2,
         f"The information of {layout.size} parameters",
         "Fit fewer predictors or fewer interactions.",
@@ -102,7 +102,7 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     table, p = StateTable(layout), fitted / total
     mu = table.moments(p)
     with serial_blas():
-        information = table.covariances(p, mu)
+        information = table.covariances(p, mu)  # V
         basis, _ = rank(information)  # (size,): a largest set of parameters that the cells determine together
         basis_positions = np.flatnonzero(basis)
         scale = np.sqrt(information.diagonal()[basis_positions])
@@ -112,16 +112,16 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
         inverse[np.ix_(basis_positions, basis_positions)] = (
             np.linalg.inv(information[np.ix_(basis_positions, basis_positions)] / scales) / scales
         )
-        weights = inverse @ mu
-    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu, of each cell
-    distance = table.quadratic_forms(inverse) - 2.0 * table.energies(weights) + mu @ weights
+        inverse_mu = inverse @ mu
+    # (T - mu)' V^-1 (T - mu) = T'V^-1 T - 2 T'V^-1 mu + mu'V^-1 mu of each cell; energies(v) returns T'v
+    distance = table.quadratic_forms(inverse) - 2.0 * table.energies(inverse_mu) + mu @ inverse_mu
     return p * (1.0 + distance)
 
 
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and fitted again.
+    """Return three `goodness_statistics` (n, 3), summed over groups, of `n` tables drawn from the fits and refitted.
 
     `cells` are those of all groups, in order; groups without fitted counts contribute nothing. This is the parametric
     bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has a generator of its own.

@@ -220,13 +220,15 @@ def ratio_test(groups: Groups, layout: Layout, theta: np.ndarray, kept: np.ndarr
         is_dropped = _dropped_entries(layout, kept)
         site_start = influence.site_theta.copy()
         site_start[:, 1:][is_dropped] = 0.0
+        # the fit of the smaller model starts from that of the larger one, dropped couplings set to 0
         small_site_theta, _ = unpenalised(rows, small_layout, site_start, sites)
         statistic += 2.0 * (
             _pseudo_likelihood(rows, layout, influence.site_theta, sites)
             - _pseudo_likelihood(rows, small_layout, small_site_theta, sites)
         )
-        # columns (D,) of each site; those of its first level are those of all its levels
+        # for each site which columns (D,) are tested: the row of its first level, equal to those of its other levels
         couplings_of_site = {int(i): is_dropped[layout.start[i]] for i in sites}
+        # (q, q) each: V_dd and (H^-1)_dd of the notes
         godambe_covariance, working_covariance = influence.site_coupling_covariance(rows, couplings_of_site)
         eigenvalues.append(design_effects(godambe_covariance, working_covariance))
         if survey is not None:

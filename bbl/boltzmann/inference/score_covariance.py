@@ -144,7 +144,8 @@ def _covariance_of_groups(
         group_layout = layout.of_group(g)
         influence, fitted_rows = engine.influence(rows.collapsed(layout.n_levels), group_layout)
         unbounded |= _unbounded_levels(influence)
-        influence, undetermined_directions = influence.of_combinations()  # (size, d): moves without a change of fit
+        # influences with undetermined parameters held fixed, and directions (size, d) without a change of the fit
+        influence, undetermined_directions = influence.of_combinations()
         covariance = influence.covariance(fitted_rows)
         is_known = np.isfinite(covariance.diagonal())
         covariance = np.where(is_known[:, None] & is_known, covariance, 0.0)
@@ -185,7 +186,7 @@ def _covariance_of_joint_fit(
         traits.check_differences(engine, rows.n)
         # fitted probabilities (n, K), without the calibration
         p = np.exp(log_probabilities(replace(estimate, calibration=None).class_scores(rows.codes)))
-        # (K, 1 + size, K, 1 + size) and (1 + size,)
+        # covariance (K, 1 + size, K, 1 + size), and which coefficients (1 + size,) the rows of all groups determine
         covariance, is_determined = traits.coefficients(engine, rows.codes, rows.weights, p, layout)
         determined = np.tile(is_determined, (K, 1))
         for g in range(K):
@@ -215,7 +216,7 @@ def _covariance_under_design(
     """
     layout, theta = estimate.parameters.layout, estimate.parameters.theta
     K, n_coefficients = len(theta), 1 + layout.size
-    check_memory(
+    check_memory(  # room for three such matrices, 8 bytes an entry
         24.0 * float(K * n_coefficients) ** 2,
         f"A covariance of {K * n_coefficients} coefficients",
         "Fit fewer predictors, or se=False.",
@@ -238,6 +239,7 @@ def _covariance_under_design(
             continue
         row_influence, _ = engine.influence(rows.collapsed(layout.n_levels), group_layout)
         unbounded |= _unbounded_levels(row_influence)
+        # as in `_covariance_of_groups`
         row_influence, undetermined_directions = row_influence.of_combinations()
         theta_deviations = penalised_deviations(row_influence, rows, group_theta, engine, domain)
         is_known = row_influence.determined & np.isfinite(theta_deviations).all(axis=0)

@@ -50,7 +50,7 @@ def linearised(influences: Callable[[Sample], np.ndarray], size: int, rows: Samp
     ``influences(chunk)`` returns the influences (n, size) of a chunk of n rows, per unit of their weights.
     """
     plan = survey.plan
-    check_memory(
+    check_memory(  # room for four matrices (clusters, size), 8 bytes an entry
         32.0 * plan.n_units * size,
         f"Totals of {size} parameters in {plan.n_units:,} clusters",
         "Fit fewer predictors or fewer interactions.",

@@ -183,28 +183,39 @@ def estimate_path(
     if engine.chooses:
         shared_arguments = (layout, cast(list[Sample], group_rows), engine, task.log_z, rngs, workers)
         return [_estimate_of_chosen([fit for fit, _, _ in fits], *shared_arguments) for fits in setting_fits]
-    totals, out = np.array([g.total for g in group_rows]), []
-    for group_fits in setting_fits:
-        fits = [fit for fit, _, _ in group_fits]
-        theta = np.array([fit.theta for fit in fits[:K]])
-        ln_z = (
-            log_sum(layout.factors(theta), order)
-            if log_z_kind == "exact"
-            else np.array([value for _, value, _ in group_fits[:K]])
-        )
-        lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
-        parameters = Parameters(layout, theta, fits[K].theta if has_pooled else None)
-        errors = np.array([standard_error for _, _, standard_error in group_fits[:K]])
-        annealing_starts = (
-            [annealing_start(group_sample, layout) for group_sample in group_rows]
-            if log_z_kind == "ais" and engine.samples
-            else [None] * K
-        )
-        # the last argument is the number of hidden units
-        draws = build_predictive(wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
-        shares = totals / totals.sum()
-        out.append(Estimate(parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws))
-    return out
+    assembled_with = (group_rows, layout, wide, log_z_kind, order, engine, rngs, workers)
+    return [_assemble(group_fits, *assembled_with) for group_fits in setting_fits]
+
+
+def _assemble(
+    group_fits: Sequence[tuple[EngineFit, float, float]],
+    group_rows: Sequence[Rows],
+    layout: Layout,
+    wide: Layout,
+    log_z_kind: str,
+    order: list[int],
+    engine: Engine,
+    rngs: list[np.random.Generator],
+    workers: int,
+) -> Estimate:
+    """Return the estimate of the fits of all groups, and of the pooled rows if they are the last, at one setting.
+
+    `group_fits` holds (fit, ln Z, its standard error) of each; `wide` is the layout with hidden units, if there are
+    any, `order` that in which predictors are summed out for an exact ln Z. The other arguments are those of the fits.
+    """
+    K, totals = len(group_rows), np.array([rows.total for rows in group_rows])
+    fits, values, standard_errors = zip(*group_fits, strict=True)
+    theta = np.array([fit.theta for fit in fits[:K]])
+    ln_z = log_sum(layout.factors(theta), order) if log_z_kind == "exact" else np.array(values[:K])
+    lkh = float(sum(total * fit.lkh for total, fit in zip(totals, fits[:K], strict=True)))
+    parameters = Parameters(layout, theta, fits[K].theta if len(fits) > K else None)
+    annealing_starts = (
+        [annealing_start(rows, layout) for rows in group_rows] if log_z_kind == "ais" and engine.samples else [None] * K
+    )
+    # the last argument is the number of hidden units
+    draws = build_predictive(wide, fits[:K], log_z_kind, annealing_starts, rngs[:K], workers, wide.m - layout.m)
+    errors, shares = np.array(standard_errors[:K]), totals / totals.sum()
+    return Estimate(parameters, ln_z, log_z_kind, shares, lkh, tuple(fits), errors, predictive=draws)
 
 
 def _estimates_of_chosen(
